@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make` alone says what there is. Every target does its own set-up first (scripts/setup.sh; a second or so when done).
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+BIN := .venv/bin
+PYTHON := $(BIN)/python
+
+.PHONY: help setup demo test lint unit kafka chaos bench jvm lock wheel clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## get everything ready: tools, .venv, jars (the other targets do this by themselves)
+	@scripts/setup.sh
+
+demo: setup ## a word count on a real broker, killed with -9 and continued from Kafka alone
+	@$(PYTHON) examples/word_count_demo.py
+
+test: setup lint unit kafka ## all checks and tests
+
+lint: setup ## style, types, layers
+	@echo "== ruff"; $(BIN)/ruff check .
+	@echo "== mypy"; $(BIN)/mypy operator runtime/streamapp runtime/jvm/build.py tests
+	@echo "== import-linter"; $(BIN)/lint-imports
+
+unit: setup ## tests without a broker
+	@echo "== unit tests"; $(PYTHON) -m pytest -q tests -m "not kafka and not chaos and not cluster" $(ARGS)
+
+kafka: setup ## tests on the embedded broker
+	@echo "== broker tests"; $(PYTHON) -m pytest -q tests -m "kafka and not chaos and not cluster" $(ARGS)
+
+chaos: setup ## the long runs under faults
+	@echo "== chaos"; $(PYTHON) -m pytest -q tests -m chaos --timeout 7200 $(ARGS)
+
+bench: setup ## benchmarks against Kafka Streams and stock Spark
+	@$(PYTHON) -m benchmarks $(ARGS)
+
+jvm: setup ## the Scala part only
+
+lock: setup ## write the versions now in .venv to requirements.lock
+	@{ sed -n '/^#/p' requirements.lock; \
+	  $(PYTHON) -m pip list --format=freeze --exclude pip --exclude setuptools --exclude-editable | sort -f; } > .build/lock
+	@mv .build/lock requirements.lock
+
+wheel: setup ## dist/streamapp-VERSION-py3-none-any.whl, jars included
+	@$(PYTHON) -m hatchling build -t wheel
+
+clean: ## remove what set-up and runs made (keeps .venv)
+	@rm -rf .build build dist runtime/streamapp/jars .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .streamapp
