@@ -2,7 +2,6 @@
 package dev.streamapp.broker
 
 import java.io.{FileInputStream, IOException, InputStream, PrintStream, RandomAccessFile}
-import java.nio.channels.{FileLock, OverlappingFileLockException}
 import java.nio.file.{Files, Path, Paths}
 import java.util.Properties
 import java.util.concurrent.atomic.AtomicBoolean
@@ -18,7 +17,7 @@ import org.apache.kafka.metadata.storage.Formatter
 /**
  * One real Kafka broker and controller in one process, for a laptop and for tests.
  *
- * Started as `EmbeddedBroker SERVER.PROPERTIES CLUSTER_ID`. It speaks to its parent by one line on stdout:
+ * Started as `EmbeddedBroker SERVER.PROPERTIES CLUSTER_ID PARENT_PID`. It speaks to its parent by one line on stdout:
  *
  *   ready                    clients can connect
  *   in-use PID               another broker is running on this data folder
@@ -33,13 +32,13 @@ object EmbeddedBroker {
   private val ExitInUse = 4
   private val ExitFailed = 1
 
-  /** How long to wait for a predecessor whose parent has died: it is on its way out. */
-  private val PredecessorLimitMs = 20000L
+  /** Held for as long as we live: were it collected, its file would be closed and the lock given away. */
+  private var held: Option[RandomAccessFile] = None
 
   def main(args: Array[String]): Unit = {
     val toParent = System.out
     System.setOut(System.err) // nothing but our own line may reach the parent
-    val Array(propertiesFile, clusterId) = args
+    val Array(propertiesFile, clusterId, parentPid) = args
 
     val properties = new Properties()
     val in = new FileInputStream(propertiesFile)
@@ -48,7 +47,7 @@ object EmbeddedBroker {
     val dataFolder = Paths.get(properties.getProperty("log.dirs"))
     Files.createDirectories(dataFolder)
 
-    lockOrOwner(dataFolder.resolveSibling(s"${dataFolder.getFileName}.lock")).foreach { owner =>
+    lockOrOwner(dataFolder.resolveSibling(s"${dataFolder.getFileName}.lock"), parentPid).foreach { owner =>
       leave(toParent, s"in-use $owner", ExitInUse)
     }
     try run(properties, clusterId, toParent)
@@ -104,42 +103,19 @@ object EmbeddedBroker {
   }
 
   /**
-   * Takes the data folder for this process, for as long as it lives. None: it is ours. Some(pid): it is another's.
+   * Takes the data folder for as long as this process lives. None: it is ours. Some(pid): it is another's.
    *
-   * A broker whose parent has died is about to leave, so that is waited for: a killed app is often started again at once.
+   * The file's text, our pid and our parent's, tells a newcomer whether we are in use or only on our way out.
    */
-  private def lockOrOwner(file: Path): Option[String] = {
+  private def lockOrOwner(file: Path, parentPid: String): Option[String] = {
     val handle = new RandomAccessFile(file.toFile, "rw")
-    val deadline = System.nanoTime() + PredecessorLimitMs * 1000000L
-    var lock: FileLock = null
-    while (lock == null) {
-      lock =
-        try handle.getChannel.tryLock(Long.MaxValue - 1, 1, false) // the last byte: the text stays readable
-        catch { case _: OverlappingFileLockException => null }
-      if (lock == null) {
-        val owner = readOwner(file)
-        val orphan = owner.exists { case (_, parent) => !isAlive(parent) }
-        if (!orphan || System.nanoTime() > deadline) return Some(owner.fold("?")(_._1.toString))
-        Thread.sleep(50)
-      }
+    held = Some(handle)
+    if (handle.getChannel.tryLock() == null) Some(Files.readString(file).takeWhile(_ != ' '))
+    else {
+      handle.setLength(0)
+      handle.writeBytes(s"${ProcessHandle.current().pid} $parentPid\n")
+      None
     }
-    val self = ProcessHandle.current()
-    handle.setLength(0)
-    handle.writeBytes(s"${self.pid} ${self.parent.map[Long](_.pid).orElse(0L)}\n")
-    None
-  }
-
-  private def readOwner(file: Path): Option[(Long, Long)] =
-    try {
-      Files.readString(file).trim.split(' ') match {
-        case Array(pid, parent) => Some((pid.toLong, parent.toLong))
-        case _ => None
-      }
-    } catch { case _: IOException | _: NumberFormatException => None }
-
-  private def isAlive(pid: Long): Boolean = {
-    val handle = ProcessHandle.of(pid)
-    handle.isPresent && handle.get.isAlive
   }
 
   private def awaitEnd(in: InputStream): Unit =

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics: what is there, what is missing, what is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from streamapp.errors import RunError
+from streamapp.kafka.client import ANSWER_SECONDS, Troubles, client_settings, is_unreachable, unreachable
+from streamapp.kafka.config import KafkaConfig
+
+CREATE_SECONDS = 30.0
+BROKER_DEFAULT = -1
+_LEADER_IS_MOVING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,  # made a moment ago, and not known everywhere yet
+)
+
+
+@dataclass(frozen=True)
+class TopicSpec:
+    """A topic that an app needs. `node` is the node of the manifest that needs it; errors name it.
+
+    An `internal` topic is the app's own: it is made when missing, and must be exactly as wanted. Of any other topic only
+    the existence matters.
+    """
+
+    name: str
+    node: str
+    partitions: int = BROKER_DEFAULT
+    config: Mapping[str, str] = field(default_factory=dict)
+    internal: bool = False
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """A topic as it is."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+
+
+class Admin:
+    """A connection for looking at and making topics. Every call answers or raises within about ten seconds."""
+
+    def __init__(self, kafka: KafkaConfig) -> None:
+        self._kafka = kafka
+        self._troubles = Troubles()
+        self._client = AdminClient(client_settings(kafka, self._troubles))
+
+    # --- looking --------------------------------------------------------------------------------------------------------
+
+    def topics(self) -> dict[str, TopicState]:
+        """Every topic, by name."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            # Short waits, as the complaints that end a hopeless wait early are only delivered between them.
+            try:
+                metadata = self._client.list_topics(timeout=min(1.0, ANSWER_SECONDS))
+                break
+            except KafkaException as error:
+                if not is_unreachable(error):
+                    raise self._run_error("list the topics", error) from None
+                self._client.poll(0)
+                if self._troubles.fatal or time.monotonic() >= deadline:
+                    raise unreachable(self._kafka, self._troubles) from None
+        return {
+            name: TopicState(
+                name,
+                len(topic.partitions),
+                min((len(partition.replicas) for partition in topic.partitions.values()), default=0),
+            )
+            for name, topic in metadata.topics.items()
+            if topic.error is None
+        }
+
+    def configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The effective settings of these topics."""
+        if not names:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        futures = self._client.describe_configs(resources, request_timeout=ANSWER_SECONDS)
+        found: dict[str, dict[str, str]] = {}
+        for resource, future in futures.items():
+            entries = self._answer(f"read the settings of topic {resource.name!r}", future)
+            found[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return found
+
+    def end_offsets(self, name: str, committed_only: bool = True) -> dict[int, int]:
+        """Where each partition ends, for a reader that sees committed records only (or everything)."""
+        return self._offsets(name, OffsetSpec.latest(), committed_only)
+
+    def start_offsets(self, name: str) -> dict[int, int]:
+        """Where each partition begins: what retention and deletion have left."""
+        return self._offsets(name, OffsetSpec.earliest(), committed_only=False)
+
+    def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """The offsets committed for a consumer group, by topic and partition."""
+        request = ConsumerGroupTopicPartitions(group)
+        futures = self._client.list_consumer_group_offsets([request], request_timeout=ANSWER_SECONDS)
+        answer = self._answer(f"read the offsets of group {group!r}", futures[group])
+        return {(found.topic, found.partition): found.offset for found in answer.topic_partitions}
+
+    # --- changing -------------------------------------------------------------------------------------------------------
+
+    def create(self, specs: Iterable[TopicSpec]) -> None:
+        """Make these topics, replicated as the broker does by default, and wait until every one can be used.
+
+        One that has come into being meanwhile is left as it is.
+        """
+        wanted = list(specs)
+        if not wanted:
+            return
+        new = [
+            NewTopic(
+                spec.name,
+                num_partitions=spec.partitions,
+                replication_factor=BROKER_DEFAULT,
+                config=dict(spec.config),
+            )
+            for spec in wanted
+        ]
+        futures = self._client.create_topics(new, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS)
+        for spec in wanted:
+            try:
+                self._answer(f"create topic {spec.name!r} for node {spec.node!r}", futures[spec.name])
+            except _Refused as refused:
+                if refused.code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+        self._await_visible({spec.name for spec in wanted})
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete these topics; one that is not there is no error."""
+        wanted = list(names)
+        if not wanted:
+            return
+        futures = self._client.delete_topics(wanted, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS)
+        for name, future in futures.items():
+            try:
+                self._answer(f"delete topic {name!r}", future)
+            except _Refused as refused:
+                if refused.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+
+    # --- below ----------------------------------------------------------------------------------------------------------
+
+    def _offsets(self, name: str, spec: OffsetSpec, committed_only: bool) -> dict[int, int]:
+        state = self.topics().get(name)
+        if state is None:
+            raise RunError(f"topic {name!r} does not exist")
+        isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+        missing = set(range(state.partitions))
+        found: dict[int, int] = {}
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while missing:
+            futures = self._client.list_offsets(
+                {TopicPartition(name, partition): spec for partition in missing},
+                isolation_level=isolation,
+                request_timeout=ANSWER_SECONDS,
+            )
+            for where, future in futures.items():
+                try:
+                    found[where.partition] = self._answer(f"read the offsets of topic {name!r}", future).offset
+                except _Refused as refused:
+                    if refused.code not in _LEADER_IS_MOVING or time.monotonic() > deadline:
+                        raise
+            missing -= found.keys()
+            if missing:
+                time.sleep(0.1)
+        return found
+
+    def _await_visible(self, names: set[str]) -> None:
+        """A topic is made before every broker knows of it; a client that comes too soon is told that it does not exist."""
+        deadline = time.monotonic() + CREATE_SECONDS
+        while missing := names - self.topics().keys():
+            if time.monotonic() > deadline:
+                raise RunError(f"topic {min(missing)!r} was created but did not appear in {CREATE_SECONDS:.0f} s")
+            time.sleep(0.05)
+
+    def _answer(self, purpose: str, future: Any) -> Any:
+        try:
+            return future.result(timeout=CREATE_SECONDS + ANSWER_SECONDS)
+        except KafkaException as error:
+            if is_unreachable(error):
+                raise unreachable(self._kafka, self._troubles) from None
+            raise self._run_error(purpose, error) from None
+
+    def _run_error(self, purpose: str, error: KafkaException) -> RunError:
+        reason: KafkaError = error.args[0]
+        return _Refused(f"Kafka at {self._kafka.bootstrap_servers} would not {purpose}: {reason.str()}", reason.code())
+
+
+class _Refused(RunError):
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code

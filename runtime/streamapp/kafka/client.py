@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every confluent-kafka client here has in common: a quiet log, and errors a person can act on.
+
+librdkafka retries for ever by itself and tells its troubles to a log only. `Troubles` collects the last one, so that
+a call that ran out of time can say why.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from streamapp.errors import RunError
+from streamapp.kafka.config import KafkaConfig
+
+ANSWER_SECONDS = 8.0
+"""How long a broker may take to answer before it counts as unreachable."""
+
+_log = logging.getLogger("streamapp.kafka")
+_log.addHandler(logging.NullHandler())
+_log.propagate = False
+
+_TELLING = {
+    KafkaError._AUTHENTICATION: "it does not accept the credentials",
+    KafkaError._SSL: "the TLS handshake failed",
+    KafkaError._RESOLVE: "the host name is unknown",
+    KafkaError._TRANSPORT: "no connection",
+    KafkaError._ALL_BROKERS_DOWN: "no connection",
+}
+
+
+class Troubles:
+    """The most telling complaint a client has made so far."""
+
+    def __init__(self) -> None:
+        self._last: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._last = error
+
+    @property
+    def fatal(self) -> bool:
+        """Whether trying on is pointless: the address or the credentials must change first."""
+        return self._last is not None and self._last.code() in (
+            KafkaError._AUTHENTICATION,
+            KafkaError._SSL,
+            KafkaError._RESOLVE,
+        )
+
+    def words(self) -> str:
+        if self._last is None:
+            return "no answer"
+        plain = _TELLING.get(self._last.code())
+        detail = self._last.str().split(": ", 2)[-1]
+        return f"{plain} ({detail})" if plain else self._last.str()
+
+
+def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict[str, Any]:
+    return {
+        **kafka.for_librdkafka(),
+        "client.id": "streamapp",
+        "error_cb": troubles,
+        "logger": _log,
+        "reconnect.backoff.max.ms": 1000,
+        **more,
+    }
+
+
+def unreachable(kafka: KafkaConfig, troubles: Troubles) -> RunError:
+    return RunError(
+        f"no Kafka broker answers at {kafka.bootstrap_servers}: {troubles.words()}; "
+        "check that it runs and that the address is right"
+    )
+
+
+def is_unreachable(error: KafkaException) -> bool:
+    return error.args[0].code() in (
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.REQUEST_TIMED_OUT,
+    )

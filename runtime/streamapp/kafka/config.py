@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where Kafka is, and how to be let in: one set of settings, spelt for the Java client and for librdkafka.
+
+A settings file holds Kafka's own client properties, the ones `kafka-console-consumer --command-config` takes:
+
+    security.protocol=SASL_SSL
+    sasl.mechanism=SCRAM-SHA-512
+    sasl.username=ada
+    sasl.password=...
+    ssl.truststore.type=PEM
+    ssl.truststore.location=/etc/kafka/ca.pem
+
+`sasl.jaas.config` may stand in place of username and password. Certificates are PEM (both clients read it), a key store
+may also be PKCS12. Only settings about connecting and being let in are taken, so that a stray consumer or
+producer setting cannot change what exactly-once means.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streamapp.errors import InputError
+
+BOOTSTRAP = "bootstrap.servers"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+HIDDEN = "***"
+
+# What a settings file may say. The comment is what it becomes for librdkafka where the name differs.
+KNOWN = (
+    BOOTSTRAP,
+    "client.dns.lookup",
+    "request.timeout.ms",  # librdkafka: socket.timeout.ms
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.username",  # Java: inside sasl.jaas.config
+    "sasl.password",  # Java: inside sasl.jaas.config
+    "sasl.jaas.config",  # librdkafka: sasl.username and sasl.password
+    "ssl.endpoint.identification.algorithm",
+    "ssl.truststore.type",
+    "ssl.truststore.location",  # librdkafka: ssl.ca.location
+    "ssl.truststore.certificates",  # librdkafka: ssl.ca.pem
+    "ssl.keystore.type",
+    "ssl.keystore.location",  # librdkafka, PEM: ssl.certificate.location and ssl.key.location
+    "ssl.keystore.password",
+    "ssl.keystore.certificate.chain",  # librdkafka: ssl.certificate.pem
+    "ssl.keystore.key",  # librdkafka: ssl.key.pem
+    "ssl.key.password",
+)
+SECRET = re.compile(r"password|jaas|keystore\.key$|secret|token")
+ADDRESS = re.compile(r"^(\[[0-9a-fA-F:]+\]|[^\s:,\[\]]+):(\d{1,5})$")
+LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class KafkaConfig:
+    """Bootstrap servers, and client properties by Kafka's own (Java) names."""
+
+    bootstrap_servers: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for address in self.bootstrap_servers.split(","):
+            match = ADDRESS.match(address.strip())
+            if match is None or not 0 < int(match[2]) < 65536:
+                raise InputError(
+                    f"bootstrap servers {self.bootstrap_servers!r}: {address.strip()!r} is not HOST:PORT; "
+                    "write for example localhost:9092"
+                )
+        _check(self.properties)
+
+    @staticmethod
+    def load(bootstrap_servers: str | None, file: Path | None) -> KafkaConfig:
+        """From the command line's two options; the file may carry bootstrap.servers, the option wins."""
+        properties: dict[str, str] = {}
+        if file is not None:
+            try:
+                properties = parse_properties(file.read_text())
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+                raise InputError(f"Kafka settings {file}: cannot be read: {reason}") from None
+        named = properties.pop(BOOTSTRAP, None)
+        servers = bootstrap_servers or named
+        if not servers:
+            raise InputError(
+                f"no Kafka address: name one with --bootstrap-servers HOST:PORT or as {BOOTSTRAP} in {file}"
+            )
+        try:
+            return KafkaConfig(servers, properties)
+        except InputError as error:
+            raise InputError(f"Kafka settings {file}: {error}" if file else str(error)) from None
+
+    def for_java(self) -> dict[str, str]:
+        """Client properties for Kafka's Java clients, and, each prefixed by `kafka.`, for Spark's Kafka source."""
+        settings = dict(self.properties)
+        user, password = settings.pop("sasl.username", None), settings.pop("sasl.password", None)
+        if user is not None:
+            module = LOGIN_MODULES[settings["sasl.mechanism"]]
+            settings["sasl.jaas.config"] = (
+                f"{module} required username={_quoted(user)} password={_quoted(password or '')};"
+            )
+        return {BOOTSTRAP: self.bootstrap_servers, **settings}
+
+    def for_librdkafka(self) -> dict[str, str]:
+        """The same for librdkafka, which confluent-kafka wraps."""
+        given = dict(self.properties)
+        settings = {BOOTSTRAP: self.bootstrap_servers}
+        for same in ("client.dns.lookup", "security.protocol", "sasl.mechanism", "ssl.key.password"):
+            if same in given:
+                settings[same] = given[same]
+        if "request.timeout.ms" in given:
+            settings["socket.timeout.ms"] = given["request.timeout.ms"]
+        if "ssl.endpoint.identification.algorithm" in given:
+            settings["ssl.endpoint.identification.algorithm"] = (
+                given["ssl.endpoint.identification.algorithm"] or "none"
+            )
+        if "sasl.jaas.config" in given:
+            settings["sasl.username"], settings["sasl.password"] = _from_jaas(given["sasl.jaas.config"])
+        for name in ("sasl.username", "sasl.password"):
+            if name in given:
+                settings[name] = given[name]
+        if "ssl.truststore.location" in given:
+            settings["ssl.ca.location"] = given["ssl.truststore.location"]
+        if "ssl.truststore.certificates" in given:
+            settings["ssl.ca.pem"] = given["ssl.truststore.certificates"]
+        if "ssl.keystore.certificate.chain" in given:
+            settings["ssl.certificate.pem"] = given["ssl.keystore.certificate.chain"]
+        if "ssl.keystore.key" in given:
+            settings["ssl.key.pem"] = given["ssl.keystore.key"]
+        if "ssl.keystore.location" in given:
+            if given.get("ssl.keystore.type") == "PEM":
+                settings["ssl.certificate.location"] = given["ssl.keystore.location"]
+                settings["ssl.key.location"] = given["ssl.keystore.location"]
+            else:
+                settings["ssl.keystore.location"] = given["ssl.keystore.location"]
+                settings["ssl.keystore.password"] = given.get("ssl.keystore.password", "")
+        return settings
+
+    def __repr__(self) -> str:
+        shown = {name: HIDDEN if SECRET.search(name) else value for name, value in self.properties.items()}
+        return f"KafkaConfig({self.bootstrap_servers!r}, {shown})"
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java's properties format: `key=value`, `key: value`, `#` and `!` comments, a trailing backslash goes on."""
+    found: dict[str, str] = {}
+    logical = re.sub(r"\\\r?\n[ \t]*", "", text)
+    for line in logical.splitlines():
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        key, _, value = _split_property(line)
+        found[key] = value.replace("\\n", "\n").replace("\\\\", "\\")
+    return found
+
+
+def _split_property(line: str) -> tuple[str, str, str]:
+    match = re.match(r"([^\s=:]+)\s*([=:\s])\s*(.*)", line)
+    if match is None:
+        raise InputError(f"{line.split()[0]!r} has no value; write key=value")
+    return match[1], match[2], match[3]
+
+
+def _check(properties: Mapping[str, str]) -> None:
+    """Refuse what one of the two clients could not do, by name and with what to write instead."""
+    for name in properties:
+        if name not in KNOWN:
+            near = difflib.get_close_matches(name, KNOWN, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(KNOWN)}"
+            raise InputError(f"{name} is not a setting about connecting to Kafka{hint}")
+    protocol = properties.get("security.protocol", "PLAINTEXT")
+    if protocol not in PROTOCOLS:
+        raise InputError(f"security.protocol is {protocol!r}; it must be one of {', '.join(PROTOCOLS)}")
+    if protocol.startswith("SASL"):
+        _check_sasl(properties)
+    for store, others in (("truststore", ()), ("keystore", ("PKCS12",))):
+        kind = properties.get(f"ssl.{store}.type", "JKS")
+        if f"ssl.{store}.location" in properties and kind not in ("PEM", *others):
+            allowed = " or ".join(("PEM", *others))
+            raise InputError(
+                f"ssl.{store}.type is {kind} (JKS when left out); give the {store} as {allowed} and say so in "
+                f"ssl.{store}.type"
+            )
+
+
+def _check_sasl(properties: Mapping[str, str]) -> None:
+    mechanism = properties.get("sasl.mechanism", "GSSAPI")
+    if mechanism not in MECHANISMS:
+        raise InputError(
+            f"sasl.mechanism is {mechanism} (GSSAPI when left out), which is not supported yet; "
+            f"it must be one of {', '.join(MECHANISMS)}"
+        )
+    if "sasl.jaas.config" in properties:
+        _from_jaas(properties["sasl.jaas.config"])
+    elif not {"sasl.username", "sasl.password"} <= properties.keys():
+        raise InputError(f"sasl.mechanism {mechanism} needs sasl.username and sasl.password (or sasl.jaas.config)")
+
+
+def _from_jaas(text: str) -> tuple[str, str]:
+    values = dict(re.findall(r'(username|password)="((?:[^"\\]|\\.)*)"', text))
+    if len(values) != 2:
+        raise InputError('sasl.jaas.config must say username="..." and password="..." (in double quotes)')
+    user, password = (re.sub(r"\\(.)", r"\1", values[name]) for name in ("username", "password"))
+    return user, password
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Free TCP ports on this machine."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+LOCALHOST = "127.0.0.1"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now; all are held until all are found, so that they differ."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOCALHOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the broker itself binds: connections of an earlier process that linger in TIME_WAIT do not matter.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOCALHOST, port))
+        except OSError:
+            return False
+        return True
