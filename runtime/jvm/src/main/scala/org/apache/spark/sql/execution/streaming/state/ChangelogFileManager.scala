@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.execution.streaming.state
+
+import java.io.File
+import java.nio.ByteBuffer
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.collection.Map
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.FileSystem
+import org.apache.kafka.clients.producer.ProducerRecord
+import org.apache.kafka.common.TopicPartition
+import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, Snapshot}
+
+import org.apache.spark.io.CompressionCodec
+import org.apache.spark.sql.streamapp.{Failpoint, RestoreProgress, RuntimeConf, TaskTransaction, TransactionParticipant}
+
+/**
+ * Stands where Spark keeps a store's files, and keeps them on a changelog topic instead.
+ *
+ * It tells Spark that a snapshot exists exactly at the version asked for, so that Spark never replays anything
+ * itself, and hands out the restored database when Spark asks for that snapshot.
+ */
+class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partition: Int, localRoot: File,
+    dfsRootDir: String, localTempDir: File, hadoopConf: Configuration, loggingId: String)
+  extends RocksDBFileManager(dfsRootDir, localTempDir, hadoopConf, CompressionCodec.ZSTD, loggingId)
+  with TransactionParticipant {
+
+  private val changelog = new TopicPartition(runtime.changelogTopic(sparkStoreName), partition)
+  val transaction: TaskTransaction = TaskTransaction.of(runtime, s"${runtime.subTopology}/$partition")
+  /** The column families of the live store: its keys start with their ids, so a restore needs the same ids. */
+  val families = new ConcurrentHashMap[String, ColumnFamilyInfo]()
+  /** What a range deletion is about to remove; set only while one runs. */
+  @volatile var beforeDeletion: Snapshot = _
+
+  private var db: ChangelogRocksDB = _
+  private lazy val base = new LocalBase(new File(localRoot, "base"), runtime, changelog)
+  @volatile private var confirmedVersion = -1L
+  @volatile private var restoredBy = -1L
+  private var recordsSinceBase = 0L
+  private var nextOffset = -1L
+
+  private[state] def attach(owner: ChangelogRocksDB): Unit = db = owner
+
+  // No file system: called by the parent's constructor.
+  override protected def getFileSystem(dfsRootDir: String, hadoopConf: Configuration): FileSystem = null
+
+  override def confirmed(version: Long, nextOffset: Long): Unit = {
+    confirmedVersion = version
+    this.nextOffset = nextOffset
+  }
+
+  /** May the local database be used as this version? Spark loads twice in a task; the second load trusts the first. */
+  def usable(version: Long): Boolean =
+    restoredBy == transaction.ownerAttempt || (confirmedVersion == version && transaction.live)
+
+  /** Called with the live database exactly at the confirmed version. */
+  def refreshLocalBase(native: NativeRocksDB): Unit =
+    if (recordsSinceBase >= runtime.localBaseRecords && nextOffset >= 0 && restoredBy != transaction.ownerAttempt) {
+      base.take(native, nextOffset, familyMarker(confirmedVersion))
+      recordsSinceBase = 0L
+    }
+
+  /** The whole restore: a database at `version` in `localDir`, from the local base and the changelog topic. */
+  override def loadCheckpointFromDfs(version: Long, localDir: File, fileMapping: RocksDBFileMapping,
+      checkpointUniqueId: Option[String]): RocksDBCheckpointMetadata = {
+    Failpoint.hit("store.before-restore", version, partition)
+    confirmedVersion = -1L
+    restoredBy = -1L
+    fileMapping.clear()
+    // First the fence: it settles what a former holder left open, so that the committed end is final.
+    transaction.fence()
+    val progress = RestoreProgress.start(runtime, changelog)
+    val marker = try base.catchUp(progress) finally progress.finish()
+    val held = marker.map(_.version).getOrElse(0L)
+    marker.foreach(requireSameTopology)
+    if (held == version) confirmedVersion = version
+    else if (held == version + 1) transaction.markAlreadyDone() // this epoch is committed with all its effects
+    else throw new IllegalStateException(
+      s"changelog $changelog holds version $held, the epoch log asks for $version: the two do not belong together " +
+        "(was one of the topics restored or deleted alone?)")
+    base.copyTo(localDir)
+    nextOffset = base.nextOffset
+    recordsSinceBase = 0L
+    restoredBy = transaction.ownerAttempt
+    families.clear()
+    marker.foreach(_.families.foreach { case (name, family) =>
+      families.put(name, ColumnFamilyInfo(family.id.toShort, family.internal))
+    })
+    Failpoint.hit("store.after-restore", version, partition)
+    checkpointMetadata
+  }
+
+  private def requireSameTopology(marker: ChangelogMarker): Unit = {
+    if (runtime.fingerprint.nonEmpty && marker.fingerprint != runtime.fingerprint) {
+      throw new IncompatibleStateException(
+        s"store '${runtime.store}': changelog ${changelog.topic} was written by topology ${marker.fingerprint}, " +
+          s"this one is ${runtime.fingerprint}: the state cannot be used (rename the store, or reset it)")
+    }
+    if (marker.partitions != runtime.maxParallelism) {
+      throw new IncompatibleStateException(
+        s"store '${runtime.store}' has ${marker.partitions} partitions, spec.maxParallelism is " +
+          s"${runtime.maxParallelism}: it is fixed for the store's life")
+    }
+  }
+
+  private def checkpointMetadata: RocksDBCheckpointMetadata = {
+    val known = families.asScala
+    if (known.isEmpty) RocksDBCheckpointMetadata(Seq.empty[RocksDBImmutableFile], -1L)
+    else RocksDBCheckpointMetadata(Seq.empty[RocksDBImmutableFile], -1L, -1L,
+      Some(known.map { case (name, info) => name -> info.cfId }.toMap),
+      Some(known.map { case (name, info) => name -> info.isInternal }.toMap),
+      Some(known.values.map(_.cfId).max))
+  }
+
+  private def familyMarker(version: Long): ChangelogMarker =
+    ChangelogMarker(version, runtime.fingerprint, runtime.maxParallelism,
+      families.asScala.map { case (name, info) => name -> MarkedFamily(info.cfId, info.isInternal) }.toMap)
+
+  override def getChangeLogWriter(version: Long, useColumnFamilies: Boolean, checkpointUniqueId: Option[String],
+      lineage: Option[Array[LineageItem]]): StateStoreChangelogWriter =
+    new TopicChangelogWriter(version, useColumnFamilies)
+
+  /** Sends each change of one epoch to the changelog, always as the full new value of the key. */
+  private final class TopicChangelogWriter(committing: Long, useColumnFamilies: Boolean)
+    extends StateStoreChangelogWriter(NoFile, NoFile.path, NoFile.codec) {
+
+    private val mergedKeys = new java.util.HashSet[ByteBuffer]()
+
+    override def version: Short = if (useColumnFamilies) 2 else 1
+
+    private def emit(key: Array[Byte], value: Array[Byte]): Unit = {
+      recordsSinceBase += 1
+      transaction.send(new ProducerRecord(changelog.topic, partition, ChangelogRecord.dataKey(key), value))
+    }
+
+    override def put(key: Array[Byte], value: Array[Byte]): Unit = emit(key, value)
+
+    override def delete(key: Array[Byte]): Unit = {
+      mergedKeys.remove(ByteBuffer.wrap(key))
+      emit(key, null)
+    }
+
+    // A merge operand is no value: compaction would keep only the last one. The full value is sent at commit.
+    override def merge(key: Array[Byte], value: Array[Byte]): Unit = mergedKeys.add(ByteBuffer.wrap(key))
+
+    override def deleteRange(beginKey: Array[Byte], endKey: Array[Byte]): Unit = {
+      val options = new ReadOptions().setSnapshot(beforeDeletion)
+      val rows = db.native.newIterator(options)
+      try {
+        rows.seek(beginKey)
+        while (rows.isValid && java.util.Arrays.compareUnsigned(rows.key, endKey) < 0) {
+          delete(rows.key)
+          rows.next()
+        }
+      } finally {
+        rows.close()
+        options.close()
+      }
+    }
+
+    override def commit(): Unit = {
+      mergedKeys.forEach { key => emit(key.array, db.native.get(key.array)) }
+      Failpoint.hit("store.changes-sent", committing - 1, partition)
+      transaction.mark(ChangelogFileManager.this, committing, new ProducerRecord(changelog.topic, partition,
+        ChangelogRecord.MarkerKey, familyMarker(committing).toBytes))
+    }
+
+    override def abort(): Unit = {
+      confirmedVersion = -1L
+      transaction.abort()
+    }
+  }
+
+  // What Spark asks about its files: a snapshot stands exactly where it looks, and nothing is ever uploaded or purged.
+  override def saveCheckpointToDfs(checkpointDir: File, version: Long, numKeys: Long, numInternalKeys: Long,
+      fileMapping: Map[String, RocksDBSnapshotFile], columnFamilyMapping: Option[Map[String, ColumnFamilyInfo]],
+      maxColumnFamilyId: Option[Short], checkpointUniqueId: Option[String], verifyNonEmptyFilesInZip: Boolean): Unit = ()
+  override def getChangelogReader(version: Long, checkpointUniqueId: Option[String]): StateStoreChangelogReader =
+    throw new UnsupportedOperationException(s"Spark must not replay a changelog file (version $version)")
+  override def existsSnapshotFile(version: Long, checkpointUniqueId: Option[String]): Boolean = true
+  override def getLatestSnapshotVersion(version: Long): Long = version
+  override def getLatestSnapshotVersion(): Long = 0L
+  override def getEligibleSnapshotsForVersion(version: Long): Seq[Long] = Seq(version)
+  override def getLatestVersion(): Long = 0L
+  override def deleteOldVersions(numVersionsToRetain: Int, minVersionsToDelete: Int,
+      maxVersionsToDeletePerMaintenance: Long): Unit = ()
+
+  override def close(): Unit = transaction.close()
+}
+
+/** The application's own code or settings changed what a store holds. */
+final class IncompatibleStateException(message: String) extends RuntimeException(message)

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.execution.streaming.state
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.jackson.Serialization
+
+/**
+ * How a store's content lies on its changelog topic.
+ *
+ * A data record's key is 0x01 and the key as RocksDB has it (column family and encoded row); its value is RocksDB's,
+ * or null for a deletion. The one record with the key 0x00 is the marker.
+ */
+object ChangelogRecord {
+  private val Data: Byte = 1
+  val MarkerKey: Array[Byte] = Array[Byte](0)
+
+  def dataKey(rocksKey: Array[Byte]): Array[Byte] = {
+    val key = new Array[Byte](rocksKey.length + 1)
+    key(0) = Data
+    System.arraycopy(rocksKey, 0, key, 1, rocksKey.length)
+    key
+  }
+
+  def isMarker(key: Array[Byte]): Boolean = key.length == 1 && key(0) == 0
+
+  def rocksKey(key: Array[Byte]): Array[Byte] = java.util.Arrays.copyOfRange(key, 1, key.length)
+}
+
+/** A column family as a marker records it. */
+final case class MarkedFamily(id: Int, internal: Boolean)
+
+/**
+ * Says which version (Spark's: epoch + 1) the changelog partition holds, for which topology, and which column
+ * families its keys belong to.
+ */
+final case class ChangelogMarker(version: Long, fingerprint: String, partitions: Int,
+    families: Map[String, MarkedFamily]) {
+  def toBytes: Array[Byte] = Serialization.write(this)(ChangelogMarker.formats).getBytes(UTF_8)
+}
+
+object ChangelogMarker {
+  private val formats: Formats = DefaultFormats
+
+  def fromBytes(bytes: Array[Byte]): ChangelogMarker =
+    Serialization.read[ChangelogMarker](new String(bytes, UTF_8))(formats, manifest[ChangelogMarker])
+}

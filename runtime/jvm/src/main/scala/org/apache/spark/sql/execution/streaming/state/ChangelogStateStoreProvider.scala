@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.execution.streaming.state
+
+import java.io.File
+
+import org.apache.hadoop.conf.Configuration
+import org.rocksdb.{RocksDB => NativeRocksDB}
+
+import org.apache.spark.sql.streamapp.{RuntimeConf, StoreSize, StoreStats}
+
+/**
+ * Spark's RocksDB state store whose only durable form is a compacted Kafka topic.
+ *
+ * Everything above the file layer is Spark's: encoders, column families, iterators, metrics. Below it, instead of
+ * uploading files, each change is sent to the changelog topic inside the transaction of the task
+ * ([[org.apache.spark.sql.streamapp.TaskTransaction]]), and a store that is not here is rebuilt from that topic.
+ * Pinned to Spark 4.2: a test fails when the seams used here move.
+ */
+class ChangelogStateStoreProvider extends RocksDBStateStoreProvider {
+  override protected def createRocksDB(dfsRootDir: String, conf: RocksDBConf, localRootDir: File,
+      hadoopConf: Configuration, loggingId: String, useColumnFamilies: Boolean,
+      enableStateStoreCheckpointIds: Boolean, partitionId: Int,
+      eventForwarder: Option[RocksDBEventForwarder], uniqueId: Option[String]): RocksDB = {
+    val ours = conf.copy(
+      enableChangelogCheckpointing = true, // Spark then calls our writer with every change
+      minDeltasForSnapshot = Int.MaxValue, // and never makes a snapshot of its own
+      trackTotalNumberOfRows = false) // which would cost a read for each write
+    new ChangelogRocksDB(RuntimeConf(hadoopConf), stateStoreId.storeName, dfsRootDir, ours, localRootDir, hadoopConf,
+      loggingId, useColumnFamilies, enableStateStoreCheckpointIds, partitionId, eventForwarder, uniqueId)
+  }
+}
+
+class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir: String, conf: RocksDBConf,
+    localRootDir: File, hadoopConf: Configuration, loggingId: String, useColumnFamilies: Boolean,
+    enableStateStoreCheckpointIds: Boolean, partitionId: Int, eventForwarder: Option[RocksDBEventForwarder],
+    uniqueId: Option[String])
+  extends RocksDB(dfsRootDir, conf, localRootDir, hadoopConf, loggingId, useColumnFamilies,
+    enableStateStoreCheckpointIds, partitionId, eventForwarder, uniqueId) {
+
+  private def changelog: ChangelogFileManager = fileManager.asInstanceOf[ChangelogFileManager]
+  changelog.attach(this)
+
+  override protected def createFileManager(dfsRootDir: String, localTempDir: File, hadoopConf: Configuration,
+      codecName: String, loggingId: String, storeConf: StateStoreConf): RocksDBFileManager =
+    new ChangelogFileManager(runtime, sparkStoreName, partitionId, localRootDir, dfsRootDir, localTempDir, hadoopConf,
+      loggingId)
+
+  override def createColFamilyIfAbsent(name: String, isInternal: Boolean): Short = {
+    val id = super.createColFamilyIfAbsent(name, isInternal)
+    changelog.families.put(name, ColumnFamilyInfo(id, isInternal))
+    id
+  }
+
+  override def removeColFamilyIfExists(name: String): Boolean = {
+    val removed = super.removeColFamilyIfExists(name)
+    changelog.families.remove(name)
+    removed
+  }
+
+  /**
+   * Loads a version for the running task attempt. The local database is used only when its version is CONFIRMED:
+   * Spark raises the local version before the Kafka transaction commits, so after an abort the local files may hold
+   * changes that never became real.
+   */
+  override def load(version: Long, stateStoreCkptId: Option[String], readOnly: Boolean,
+      loadEmpty: Boolean): RocksDB = {
+    require(stateStoreCkptId.isEmpty && !loadEmpty,
+      "the changelog store has neither checkpoint ids nor empty versions: stateStore.checkpointFormatVersion must be 1")
+    changelog.transaction.begin(version)
+    if (loadedVersion == version) {
+      if (!changelog.usable(version)) loadedVersion = -1L
+      else if (!readOnly) changelog.refreshLocalBase(native)
+    }
+    super.load(version, stateStoreCkptId, readOnly, loadEmpty)
+    this
+  }
+
+  // The native deletion comes first and our writer is told afterwards: keep a view of what was there.
+  override def deleteRange(beginKey: Array[Byte], endKey: Array[Byte], cfName: String, includesPrefix: Boolean,
+      includesChecksum: Boolean): Unit = {
+    val before = native.getSnapshot
+    changelog.beforeDeletion = before
+    try super.deleteRange(beginKey, endKey, cfName, includesPrefix, includesChecksum)
+    finally {
+      changelog.beforeDeletion = null
+      native.releaseSnapshot(before)
+      before.close()
+    }
+  }
+
+  override def commit(forceSnapshot: Boolean): (Long, StateStoreCheckpointInfo) = {
+    val committed = super.commit(forceSnapshot)
+    val db = native
+    StoreStats.put(runtime.subTopology, sparkStoreName, StoreSize(runtime.store, partitionId,
+      db.getLongProperty("rocksdb.estimate-num-keys"),
+      db.getLongProperty("rocksdb.total-sst-files-size") + db.getLongProperty("rocksdb.cur-size-all-mem-tables")))
+    committed
+  }
+
+  private[state] def native: NativeRocksDB = ChangelogRocksDB.Native.get(this).asInstanceOf[NativeRocksDB]
+}
+
+object ChangelogRocksDB {
+  // Spark keeps the native handle to itself; merged values and local bases need it.
+  private val Native = {
+    val field = classOf[RocksDB].getDeclaredField("db")
+    field.setAccessible(true)
+    field
+  }
+}

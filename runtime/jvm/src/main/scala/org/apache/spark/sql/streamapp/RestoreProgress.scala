@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.kafka.common.TopicPartition
+
+/** How far the restore of one store partition has come, in changelog offsets. */
+final case class RestoreState(store: String, partition: Int, executor: String, done: Long, total: Long,
+    millis: Long, finished: Boolean) extends Serializable {
+  /** Names need no escapes; the rate is in changelog offsets per second. */
+  def json: String =
+    s"""{"store":"$store","partition":$partition,"executor":"$executor","done":$done,"total":$total,""" +
+      s""""millis":$millis,"finished":$finished}"""
+}
+
+/** Tells the driver about a running restore, twice a second at most. */
+final class RestoreProgress private (store: String, partition: Int) {
+  private val started = System.nanoTime()
+  private var toldAt = 0L
+  private var last = (0L, 0L)
+
+  val update: (Long, Long) => Unit = (done, total) => {
+    last = (done, total)
+    val now = System.nanoTime()
+    if (now - toldAt > 500000000L) {
+      toldAt = now
+      tell(finished = false)
+    }
+  }
+
+  def finish(): Unit = tell(finished = true)
+
+  private def tell(finished: Boolean): Unit = {
+    val (done, total) = last
+    RuntimePlugin.tellDriver(RestoreState(store, partition, RuntimePlugin.executorId, done, total,
+      (System.nanoTime() - started) / 1000000, finished))
+  }
+}
+
+object RestoreProgress {
+  def start(conf: RuntimeConf, changelog: TopicPartition): RestoreProgress =
+    new RestoreProgress(conf.store, changelog.partition)
+}
+
+/** The driver's view of all restores: the last state told for each store partition. */
+object Restores {
+  private val states = new ConcurrentHashMap[(String, Int), RestoreState]()
+  @volatile private var count = 0L
+
+  def note(state: RestoreState): Unit = {
+    states.put((state.store, state.partition), state)
+    if (state.finished) synchronized(count += 1)
+  }
+
+  /** {"finished": N, "partitions": [...]} */
+  def json(): String = states.values.asScala.map(_.json).mkString(s"""{"finished":$count,"partitions":[""", ",", "]}")
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.io.{File, FileInputStream}
+import java.util.Properties
+
+import org.apache.hadoop.conf.Configuration
+
+/**
+ * What the JVM side knows about the application, as it travels in Spark's own configuration
+ * (session settings reach executors inside the broadcast Hadoop configuration).
+ *
+ * Credentials never travel here: `clientConfig` names a file of Kafka client properties that is
+ * mounted on the driver and on every executor.
+ */
+final class RuntimeConf(@transient get: String => Option[String]) extends Serializable {
+  import RuntimeConf._
+
+  private def required(key: String): String =
+    get(Prefix + key).getOrElse(throw new IllegalStateException(s"Spark setting ${Prefix + key} is missing"))
+
+  val applicationId: String = required("applicationId")
+  val bootstrapServers: String = required("bootstrapServers")
+  val subTopology: String = required("subTopology")
+  val store: String = get(Prefix + "store").getOrElse("")
+  /** Number of state partitions of every store. */
+  val maxParallelism: Int = required("maxParallelism").toInt
+  val fingerprint: String = get(Prefix + "fingerprint").getOrElse("")
+  val exactlyOnce: Boolean = get(Prefix + "guarantee").forall(_ == "exactly-once")
+  val transactionTimeoutMs: Int = get(Prefix + "transactionTimeoutMs").map(_.toInt).getOrElse(60000)
+  val clientConfig: Option[String] = get(Prefix + "clientConfig").filter(_.nonEmpty)
+  /** Changelog records after which a live store refreshes its local base (see LocalBase). */
+  val localBaseRecords: Long = get(Prefix + "localBaseRecords").map(_.toLong).getOrElse(1000000L)
+
+  def metadataTopic: String = s"$applicationId-metadata"
+  def positionTopic: String = s"$applicationId-position"
+
+  /** The changelog of one of Spark's stores; an operator with several gets one topic each. */
+  def changelogTopic(sparkStoreName: String): String =
+    if (sparkStoreName == "default") s"$applicationId-$store-changelog"
+    else s"$applicationId-$store-$sparkStoreName-changelog"
+
+  /** Kafka client properties: the user's file (TLS, SASL) first, ours on top. */
+  def client(settings: (String, String)*): Properties = {
+    val properties = new Properties()
+    clientConfig.foreach { path =>
+      val in = new FileInputStream(new File(path))
+      try properties.load(in) finally in.close()
+    }
+    properties.put("bootstrap.servers", bootstrapServers)
+    settings.foreach { case (key, value) => properties.put(key, value) }
+    properties
+  }
+}
+
+object RuntimeConf {
+  val Prefix = "spark.streamapp."
+
+  def apply(hadoopConf: Configuration): RuntimeConf = new RuntimeConf(key => Option(hadoopConf.get(key)))
+  def apply(settings: Map[String, String]): RuntimeConf = new RuntimeConf(settings.get)
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.time.Duration
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicReference
+
+import scala.collection.mutable
+
+import org.apache.kafka.clients.producer.{Callback, KafkaProducer, ProducerConfig, ProducerRecord, RecordMetadata}
+import org.apache.kafka.common.serialization.ByteArraySerializer
+
+import org.apache.spark.TaskContext
+
+/** A store whose changes belong to the transaction of its task. */
+trait TransactionParticipant {
+  /** The changes up to and including `version` are committed in Kafka; `nextOffset` follows their marker. */
+  def confirmed(version: Long, nextOffset: Long): Unit
+}
+
+/**
+ * One Kafka transaction per task and epoch: the records of the sink, the changelogs of all stores of the task,
+ * and the markers that say which epoch they belong to, are committed together or not at all.
+ *
+ * A transaction is owned by one task attempt at a time. Every call checks that the calling attempt is the owner,
+ * so that an attempt which Spark has already given up (a zombie) cannot add records to its successor's work.
+ * Across processes Kafka fences: [[fence]] bumps the epoch of the transactional id, which aborts what an earlier
+ * holder left open and makes its later calls fail.
+ *
+ * With `at-least-once` the same calls are made without a transaction: outputs and deltas are flushed before the
+ * markers are sent, so a crash can repeat records but never lose one.
+ *
+ * @param id unique in the application: `SUBTOPOLOGY/PARTITION`, or `SUBTOPOLOGY/TOPIC/PARTITION` where there is no
+ *           state (a slash cannot stand in either name, so no two ids meet)
+ */
+final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: String) {
+  import TaskTransaction._
+
+  private var producer: KafkaProducer[Array[Byte], Array[Byte]] = _
+  private var open = false
+  private var fencedBy = NoAttempt
+  private val sendError = new AtomicReference[Exception]()
+  private val marks = mutable.LinkedHashMap[TransactionParticipant, Mark]()
+
+  @volatile private var owner = NoAttempt
+  private var epoch = -1L
+  private var done = false
+  private var sent = 0L
+  private var sentBytes = 0L
+
+  /** The current attempt takes the transaction for `epoch`; the same attempt may call again (Spark loads twice). */
+  def begin(epoch: Long): Unit = synchronized {
+    val attempt = currentAttempt
+    if (owner != attempt) {
+      if (open) discard() // a former attempt ended without commit or abort
+      owner = attempt
+      this.epoch = epoch
+      done = false
+      marks.clear()
+      sent = 0L
+      sentBytes = 0L
+    } else if (epoch != this.epoch) {
+      throw new IllegalStateException(s"$id: stores of one task are at epochs ${this.epoch} and $epoch")
+    }
+  }
+
+  def ownerAttempt: Long = owner
+
+  /** All effects of this epoch are already committed: nothing may be processed or sent. */
+  def alreadyDone: Boolean = done
+
+  def markAlreadyDone(): Unit = synchronized { checkOwner(); done = true }
+
+  /**
+   * Makes this process the only one that can commit under this id, and settles what an earlier holder left open,
+   * so that a read_committed reader's end offset is final afterwards. Once per attempt.
+   */
+  def fence(): Unit = synchronized {
+    checkOwner()
+    if (fencedBy != owner && !open) {
+      discard()
+      producer = newProducer()
+      if (conf.exactlyOnce) producer.initTransactions()
+      fencedBy = owner
+    }
+  }
+
+  /** True when this process holds a producer that nothing is known to have fenced. */
+  def live: Boolean = synchronized(producer != null)
+
+  def send(record: ProducerRecord[Array[Byte], Array[Byte]]): Unit = {
+    checkOwner()
+    if (done) throw new IllegalStateException(s"$id: epoch $epoch is already committed, a record must not be sent")
+    if (!open) openTransaction()
+    sent += 1
+    sentBytes += (if (record.key == null) 0 else record.key.length) + (if (record.value == null) 0 else record.value.length)
+    producer.send(record, onSent)
+  }
+
+  /** The participant has sent all changes of the epoch; its marker record goes out with the commit. */
+  def mark(participant: TransactionParticipant, version: Long, marker: ProducerRecord[Array[Byte], Array[Byte]]): Unit =
+    synchronized {
+      checkOwner()
+      marks.put(participant, new Mark(version, marker))
+    }
+
+  def markedVersions: Iterable[Long] = marks.values.map(_.version)
+
+  def recordsSent: Long = sent
+  def bytesSent: Long = sentBytes
+
+  /**
+   * Commits. What a crash leaves behind, step by step:
+   *  1. before the markers: an open transaction, aborted by the next holder's fence; the epoch runs again
+   *  2. markers sent, not committed: the same
+   *  3. committed: the marker is visible, the epoch's replay finds it and does nothing
+   */
+  def commit(): Unit = synchronized {
+    checkOwner()
+    if (!done) {
+      if (!open) openTransaction()
+      Failpoint.hit("transaction.before-markers", epoch, partition)
+      if (!conf.exactlyOnce) producer.flush()
+      marks.values.foreach(mark => producer.send(mark.record, mark))
+      if (FlushForFailpoint) producer.flush()
+      Failpoint.hit("transaction.before-commit", epoch, partition)
+      if (conf.exactlyOnce) producer.commitTransaction() else producer.flush()
+      open = false
+      rethrowSendError()
+      Failpoint.hit("transaction.after-commit", epoch, partition)
+      marks.foreach { case (participant, mark) => participant.confirmed(mark.version, mark.nextOffset) }
+    }
+    owner = NoAttempt
+  }
+
+  /** The attempt failed: what it sent must never become visible. */
+  def abort(): Unit = synchronized {
+    if (owner != NoAttempt && owner == currentAttempt) {
+      discard()
+      owner = NoAttempt
+    }
+  }
+
+  /** Releases the producer, e.g. when the partition has moved to another executor. */
+  def close(): Unit = synchronized { discard(); owner = NoAttempt }
+
+  private def partition: Int = id.substring(id.lastIndexOf('/') + 1).toInt
+
+  private def openTransaction(): Unit = {
+    if (producer == null) throw new IllegalStateException(s"$id: no producer, the store was not loaded in this process")
+    if (conf.exactlyOnce) producer.beginTransaction()
+    open = true
+  }
+
+  // Closing without commit leaves the transaction to the broker, which aborts it at the next holder's
+  // initTransactions or at the timeout: nothing here may block a task that is being cancelled.
+  private def discard(): Unit = {
+    open = false
+    fencedBy = NoAttempt
+    sendError.set(null)
+    if (producer != null) {
+      try producer.close(Duration.ZERO) catch { case _: Exception => }
+      producer = null
+    }
+  }
+
+  private def checkOwner(): Unit = {
+    val attempt = currentAttempt
+    if (attempt != owner) {
+      throw new IllegalStateException(s"$id: task attempt $attempt does not own the transaction (owner: $owner)")
+    }
+    rethrowSendError()
+  }
+
+  private def rethrowSendError(): Unit = {
+    val error = sendError.get
+    if (error != null) throw error
+  }
+
+  private val onSent: Callback = (_: RecordMetadata, error: Exception) => if (error != null) sendError.compareAndSet(null, error)
+
+  private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]]) extends Callback {
+    @volatile var nextOffset: Long = -1L
+    override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
+      if (error != null) sendError.compareAndSet(null, error) else nextOffset = metadata.offset + 1
+  }
+
+  private def newProducer(): KafkaProducer[Array[Byte], Array[Byte]] = {
+    val properties = conf.client(
+      ProducerConfig.ACKS_CONFIG -> "all",
+      ProducerConfig.LINGER_MS_CONFIG -> "20",
+      ProducerConfig.BATCH_SIZE_CONFIG -> (256 << 10).toString,
+      ProducerConfig.BUFFER_MEMORY_CONFIG -> MaxRequestBytes.toString,
+      ProducerConfig.MAX_REQUEST_SIZE_CONFIG -> MaxRequestBytes.toString,
+      ProducerConfig.COMPRESSION_TYPE_CONFIG -> "lz4",
+      ProducerConfig.CLIENT_ID_CONFIG -> s"${conf.applicationId}/$id")
+    if (conf.exactlyOnce) {
+      properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, s"${conf.applicationId}/$id")
+      properties.put(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, conf.transactionTimeoutMs.toString)
+    }
+    new KafkaProducer(properties, new ByteArraySerializer, new ByteArraySerializer)
+  }
+}
+
+object TaskTransaction {
+  private val NoAttempt = -1L
+  // One producer per partition and sub-topology: small, so that many fit; also the largest record we can send.
+  private val MaxRequestBytes = 8 << 20
+  // A crash between "records on the broker" and "committed" is the interesting one: make the records arrive.
+  private val FlushForFailpoint = sys.env.contains("STREAMAPP_FAILPOINTS")
+
+  private val transactions = new ConcurrentHashMap[String, TaskTransaction]()
+
+  /** The transaction of one partition of a sub-topology in this process. */
+  def of(conf: RuntimeConf, subTopologyPartition: String): TaskTransaction =
+    transactions.computeIfAbsent(s"${conf.applicationId}/$subTopologyPartition",
+      _ => new TaskTransaction(conf, subTopologyPartition))
+
+  def find(conf: RuntimeConf, subTopologyPartition: String): Option[TaskTransaction] =
+    Option(transactions.get(s"${conf.applicationId}/$subTopologyPartition"))
+
+  def currentAttempt: Long = {
+    val context = TaskContext.get()
+    if (context == null) throw new IllegalStateException("state and output belong to tasks: no task is running here")
+    context.taskAttemptId()
+  }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.time.Duration
+import java.util.Collections
+
+import org.apache.kafka.clients.consumer.{ConsumerConfig, ConsumerRecord, KafkaConsumer}
+import org.apache.kafka.common.TopicPartition
+import org.apache.kafka.common.serialization.ByteArrayDeserializer
+
+/** Reads one topic partition from an offset to the committed end that it had at the start, and then stops. */
+object TopicReader {
+  type Record = ConsumerRecord[Array[Byte], Array[Byte]]
+
+  /** How long no progress at all is borne before the read is given up. */
+  private val StallTimeoutMs = 60000L
+
+  /**
+   * Applies `onRecord` to every committed record of `[from, end)`, where `end` is the end offset for a read_committed
+   * reader when the read starts. The read ends at that OFFSET, never at a last record: compaction and the markers of
+   * transactions leave gaps, so the last offsets of a partition often hold no record at all.
+   *
+   * @param from first offset, or none for the log start
+   * @param onProgress called after each poll with (position - start, end - start), in offsets
+   * @return the end offset reached
+   */
+  def readToEnd(conf: RuntimeConf, partition: TopicPartition, from: Option[Long],
+      onProgress: (Long, Long) => Unit = (_, _) => ())(onRecord: Record => Unit): Long = {
+    val consumer = new KafkaConsumer(conf.client(
+      ConsumerConfig.ISOLATION_LEVEL_CONFIG -> "read_committed",
+      ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG -> "false",
+      ConsumerConfig.AUTO_OFFSET_RESET_CONFIG -> "none",
+      ConsumerConfig.MAX_POLL_RECORDS_CONFIG -> "20000",
+      ConsumerConfig.FETCH_MAX_BYTES_CONFIG -> (64 << 20).toString,
+      ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG -> (16 << 20).toString,
+      ConsumerConfig.RECEIVE_BUFFER_CONFIG -> (1 << 20).toString,
+      // All of what is asked for is there already: waiting for more would only add latency.
+      ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG -> "50",
+      ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG -> "false"),
+      new ByteArrayDeserializer, new ByteArrayDeserializer)
+    try {
+      val assignment = Collections.singletonList(partition)
+      consumer.assign(assignment)
+      val logStart: Long = consumer.beginningOffsets(assignment).get(partition)
+      val end: Long = consumer.endOffsets(assignment).get(partition)
+      val start = from.filter(_ >= logStart).getOrElse(logStart)
+      if (start < end) {
+        consumer.seek(partition, start)
+        var position = start
+        var lastMove = System.nanoTime()
+        while (position < end) {
+          val batch = consumer.poll(Duration.ofMillis(500))
+          batch.forEach(record => if (record.offset < end) onRecord(record))
+          val now = consumer.position(partition)
+          if (now > position) {
+            position = now
+            lastMove = System.nanoTime()
+          } else if ((System.nanoTime() - lastMove) / 1000000 > StallTimeoutMs) {
+            throw new IllegalStateException(
+              s"reading $partition made no progress for ${StallTimeoutMs / 1000} s at offset $position of $end")
+          }
+          onProgress(math.min(position, end) - start, end - start)
+        }
+      }
+      end
+    } finally consumer.close()
+  }
+
+  /** The log start offset of a partition, i.e. what is still there. */
+  def logStart(conf: RuntimeConf, partition: TopicPartition): Long = {
+    val consumer = new KafkaConsumer(conf.client(), new ByteArrayDeserializer, new ByteArrayDeserializer)
+    try consumer.beginningOffsets(Collections.singletonList(partition)).get(partition) finally consumer.close()
+  }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.apache.kafka.clients.producer.ProducerRecord
+import org.apache.kafka.common.header.Header
+import org.apache.kafka.common.header.internals.RecordHeader
+
+import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.{DataFrame, SQLContext}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.classic.ClassicConversions.castToImpl
+import org.apache.spark.sql.execution.streaming.Sink
+import org.apache.spark.sql.kafka010.SourceRanges
+import org.apache.spark.sql.sources.StreamSinkProvider
+import org.apache.spark.sql.streaming.OutputMode
+import org.apache.spark.unsafe.types.UTF8String
+
+/**
+ * The sink of every sub-topology: writes rows (topic, key, value, timestamp, headers) to Kafka in the transaction of
+ * their task, together with the changelogs of the task's stores or, without state, with the source position.
+ *
+ * Options: the settings of [[RuntimeConf]] without their prefix; `stateful` (true/false); `positionPartitions`.
+ */
+class TransactionalSinkProvider extends StreamSinkProvider {
+  override def createSink(context: SQLContext, options: Map[String, String], partitionColumns: Seq[String],
+      mode: OutputMode): Sink = {
+    val conf = RuntimeConf(context.sparkSession.conf.getAll)
+    new TransactionalSink(conf, options("stateful").toBoolean, options.get("positionPartitions").map(_.toInt).getOrElse(1))
+  }
+}
+
+class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions: Int) extends Sink {
+
+  override def addBatch(epoch: Long, data: DataFrame): Unit = {
+    val started = System.nanoTime()
+    // The planned rows, not a new Dataset: planning again would read the sources and the stores a second time.
+    val rows = castToImpl(data).queryExecution.toRdd
+    Failpoint.hit("epoch.planned", epoch)
+    val reports = if (stateful) writeStateful(rows, epoch) else writeStateless(rows, epoch)
+    Failpoint.hit("epoch.tasks-committed", epoch)
+    EpochPacer.of(conf.subTopology).epochDone()
+    EpochReports.add(conf.subTopology, epoch, reports, (System.nanoTime() - started) / 1000000)
+  }
+
+  private def writeStateful(rows: RDD[InternalRow], epoch: Long): Array[TaskReport] = {
+    val conf = this.conf
+    run(rows) { (context, records) =>
+      val id = s"${conf.subTopology}/${context.partitionId()}"
+      val transaction = TaskTransaction.find(conf, id).filter(_.ownerAttempt == context.taskAttemptId()).getOrElse(
+        throw new IllegalStateException(s"$id: no store was loaded by this task attempt"))
+      TransactionalSink.write(conf, transaction, records, epoch) {
+        val versions = transaction.markedVersions
+        if (versions.isEmpty || versions.exists(_ != epoch + 1)) {
+          throw new IllegalStateException(s"$id: stores committed versions ${versions.mkString("[", ", ", "]")} in epoch $epoch")
+        }
+      }
+    }
+  }
+
+  private def writeStateless(rows: RDD[InternalRow], epoch: Long): Array[TaskReport] = {
+    val conf = this.conf
+    val partitions = this.positionPartitions
+    val ranges = SourceRanges.of(rows)
+    run(rows) { (context, records) =>
+      val range = ranges(context.partitionId())
+      val position = SourcePosition.of(conf, range.source, partitions)
+      val transaction = TaskTransaction.of(conf, position.transactionId)
+      position.begin(transaction, epoch, range.from, range.until)
+      TransactionalSink.write(conf, transaction, records, epoch) {
+        position.mark(transaction, range.until)
+      }
+    }
+  }
+
+  private def run(rows: RDD[InternalRow])(
+      task: (TaskContext, Iterator[InternalRow]) => TaskReport): Array[TaskReport] = {
+    val sparkContext: SparkContext = rows.sparkContext
+    sparkContext.runJob(rows, task)
+  }
+
+  override def toString: String = s"StreamApp[${conf.applicationId}/${conf.subTopology}]"
+}
+
+object TransactionalSink {
+
+  /** One task of one epoch: pull the rows, send them, let the stores and the position mark, commit. */
+  private[streamapp] def write(conf: RuntimeConf, transaction: TaskTransaction, rows: Iterator[InternalRow],
+      epoch: Long)(seal: => Unit): TaskReport = {
+    val context = TaskContext.get()
+    // A cancelled task is told by an interrupt, which can end a Kafka call half way: never commit after a failure.
+    context.addTaskFailureListener((_: TaskContext, _: Throwable) => transaction.abort())
+    try {
+      val records = new RecordConverter
+      var written = 0L
+      if (!transaction.alreadyDone) {
+        while (rows.hasNext) {
+          transaction.send(records.convert(rows.next()))
+          written += 1
+        }
+        Failpoint.hit("sink.rows-sent", epoch, context.partitionId())
+        seal
+      }
+      val skipped = transaction.alreadyDone
+      val report = new TaskReport(context.partitionId(), skipped, written, transaction.recordsSent - written,
+        transaction.bytesSent, StoreStats.ofTask(conf, context.partitionId()))
+      if (context.isInterrupted()) throw new InterruptedException("the task was cancelled")
+      transaction.commit()
+      report
+    } catch {
+      case error: Throwable =>
+        transaction.abort()
+        throw error
+    }
+  }
+
+  /** Row to record. Columns: topic STRING, key BINARY, value BINARY, timestamp BIGINT (ms), headers ARRAY<STRUCT>. */
+  private final class RecordConverter {
+    private var topicBytes: UTF8String = _
+    private var topic: String = _
+
+    def convert(row: InternalRow): ProducerRecord[Array[Byte], Array[Byte]] = {
+      val bytes = row.getUTF8String(0)
+      if (bytes != topicBytes) { // nearly always the same topic as the row before
+        topicBytes = bytes.clone()
+        topic = bytes.toString
+      }
+      val key = if (row.isNullAt(1)) null else row.getBinary(1)
+      val value = if (row.isNullAt(2)) null else row.getBinary(2)
+      val timestamp: java.lang.Long = if (row.isNullAt(3)) null else math.max(row.getLong(3), 0L)
+      if (row.isNullAt(4)) new ProducerRecord(topic, null, timestamp, key, value)
+      else new ProducerRecord(topic, null, timestamp, key, value, headers(row))
+    }
+
+    private def headers(row: InternalRow): java.lang.Iterable[Header] = {
+      val array = row.getArray(4)
+      val result = new java.util.ArrayList[Header](array.numElements())
+      for (i <- 0 until array.numElements()) {
+        val header = array.getStruct(i, 2)
+        result.add(new RecordHeader(header.getUTF8String(0).toString, if (header.isNullAt(1)) null else header.getBinary(1)))
+      }
+      result
+    }
+  }
+
+  def utf8(text: String): Array[Byte] = text.getBytes(UTF_8)
+}

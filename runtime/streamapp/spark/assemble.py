@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sub-topology as ONE DataFrame of output records, so that every row is computed once however many sinks there are.
+
+A chain of nodes is a chain of DataFrames. Where rows fan out (several consumers, branches), Spark would run the part
+before the fan-out once for each sink; instead the branches share one frame. Each row is copied once per consumer and
+says in `__at` for which edge it is meant; what a branch knows about its rows is parked in a struct column `__edge_N`
+while the other branches are built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streamapp import nodes as n
+from streamapp.plan import SubTopology
+from streamapp.spark.flow import Flow, column
+from streamapp.spark.visitor import RECORD_COLUMNS, Visitor
+
+_AT = "__at"
+
+
+def assemble(part: SubTopology, visitor: Visitor) -> DataFrame:
+    """The output records (topic, key, value, timestamp, headers) of a sub-topology.
+
+    Raises:
+        ManifestError: when Spark cannot make sense of an expression, naming the node.
+    """
+    if part.stateful is None:
+        return _records(part.nodes, visitor, {})
+    before = _ancestors(part.nodes, part.stateful)
+    flows: dict[str, Flow] = {}
+    for node in before:
+        # Fan-out below the shuffle only meets again in a merge: reading the source twice is right, if not cheap.
+        flows[node.name] = visitor.visit(node, [flows[name] for name in node.inputs])
+    inner = {node.name for node in before}
+    after = tuple(node for node in part.nodes if node.name not in inner)
+    return _records(after, visitor, {part.stateful: flows[part.stateful]})
+
+
+def _ancestors(nodes: tuple[n.Node, ...], name: str) -> list[n.Node]:
+    by_name = {node.name: node for node in nodes}
+    wanted: set[str] = set()
+    pending = [name]
+    while pending:
+        current = pending.pop()
+        if current not in wanted:
+            wanted.add(current)
+            pending.extend(by_name[current].inputs)
+    return [node for node in nodes if node.name in wanted]
+
+
+def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]) -> DataFrame:
+    consumers: dict[str, list[tuple[str, int]]] = {}
+    for node in nodes:
+        for position, name in enumerate(node.inputs):
+            consumers.setdefault(name, []).append((node.name, position))
+    if any(len(edges) > 1 for edges in consumers.values()):
+        return _Weave(nodes, visitor, given, consumers).records()
+    flows = dict(given)
+    for node in nodes:
+        flows[node.name] = _visit(node, nodes, visitor, [flows[name] for name in node.inputs])
+    sinks = [flows[node.name].frame for node in nodes if node.name not in consumers]
+    return reduce(lambda a, b: a.unionByName(b), sinks)
+
+
+def _visit(node: n.Node, nodes: tuple[n.Node, ...], visitor: Visitor, inputs: list[Flow]) -> Flow:
+    if isinstance(node, n.DeadLetter):
+        source = next(s for s in nodes if s.name == node.input)
+        assert isinstance(source, n.Stream)
+        inputs = [visitor.bad_records(source)]
+    return visitor.visit(node, inputs)
+
+
+@dataclass
+class _Parked:
+    """A flow whose columns wait in the struct column `edge` of the shared frame."""
+
+    flow: Flow
+    edge: str
+    number: int
+
+
+class _Weave:
+    def __init__(self, nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow],
+                 consumers: dict[str, list[tuple[str, int]]]) -> None:  # fmt: skip
+        self._nodes = nodes
+        self._visitor = visitor
+        self._consumers = consumers
+        self._parked: dict[tuple[str, int], _Parked] = {}
+        self._outputs: list[_Parked] = []
+        self._number = 0
+        self._frame: DataFrame | None = None
+        for name, flow in given.items():
+            self._start(name, flow)
+
+    def records(self) -> DataFrame:
+        for node in self._nodes:
+            if not node.inputs:
+                self._start(node.name, _visit(node, self._nodes, self._visitor, []))
+        for node in self._nodes:
+            if node.inputs:
+                self._step(node)
+        assert self._frame is not None
+        # Each row belongs to exactly one output: the others' structs are null.
+        merged = F.coalesce(*(column(parked.edge) for parked in self._outputs))
+        return self._frame.select(merged.alias("__record")).select(
+            *(F.col("__record")[name].alias(name) for name in RECORD_COLUMNS)
+        )
+
+    def _start(self, name: str, flow: Flow) -> None:
+        """Adds a root (a source, or the stateful node) to the shared frame."""
+        edges = self._consumers[name]
+        parked = [self._new_edge(flow) for _ in edges]
+        struct = F.struct(*(column(p) for p in flow.physical()))
+        frame = flow.frame.select(F.explode(F.array(*(F.lit(p.number) for p in parked))).alias(_AT), struct.alias("__row"))
+        frame = frame.select(
+            _AT, *(F.when(column(_AT) == p.number, column("__row")).alias(p.edge) for p in parked)
+        )
+        for edge, waiting in zip(edges, parked, strict=True):
+            self._parked[edge] = waiting
+        self._frame = frame if self._frame is None else self._frame.unionByName(frame, allowMissingColumns=True)
+
+    def _new_edge(self, flow: Flow) -> _Parked:
+        self._number += 1
+        return _Parked(flow, f"__edge_{self._number}", self._number)
+
+    def _step(self, node: n.Node) -> None:
+        assert self._frame is not None
+        inputs = [self._parked.pop((node.name, i)) for i in range(len(node.inputs))]
+        edges = {parked.edge for parked in inputs}
+        carried = tuple(name for name in self._frame.columns if name not in edges)
+        if isinstance(node, n.Merge):
+            flow = self._merged(inputs, carried)
+        else:
+            (waiting,) = inputs
+            flow = replace(
+                waiting.flow,
+                frame=self._unpack(waiting, carried),
+                guard=column(_AT) == waiting.number,
+                carried=carried,
+            )
+            flow = self._visitor.visit(node, [flow])
+        self._park(node.name, flow, carried)
+
+    def _unpack(self, waiting: _Parked, carried: tuple[str, ...]) -> DataFrame:
+        assert self._frame is not None
+        fields = [column(waiting.edge)[name].alias(name) for name in replace(waiting.flow, carried=()).physical()]
+        return self._frame.select(*(column(c) for c in carried), *fields)
+
+    def _merged(self, inputs: list[_Parked], carried: tuple[str, ...]) -> Flow:
+        """Rows of any of the edges become rows of the first: structs of equal shape, one of them not null."""
+        assert self._frame is not None
+        first = inputs[0]
+        fields = tuple(f for f in first.flow.fields if all(f in p.flow.fields for p in inputs))
+        same_key = all([k for k, _ in p.flow.key] == [k for k, _ in first.flow.key] for p in inputs)
+        flow = replace(first.flow, fields=fields, key=first.flow.key if same_key else (), carried=())
+        structs = []
+        for parked in inputs:
+            source = dict(zip((t for _, t in flow.key), (s for _, s in parked.flow.key), strict=False))
+            shaped = F.struct(*(column(parked.edge)[source.get(c, c)].alias(c) for c in flow.physical()))
+            structs.append(F.when(column(_AT) == parked.number, shaped))
+        at = F.when(column(_AT).isin([p.number for p in inputs]), F.lit(first.number)).otherwise(column(_AT))
+        self._frame = self._frame.select(
+            at.alias(_AT), *(column(c) for c in carried if c != _AT), F.coalesce(*structs).alias(first.edge)
+        )
+        merged = replace(first, flow=flow)
+        return replace(flow, frame=self._unpack(merged, carried), guard=column(_AT) == first.number, carried=carried)
+
+    def _park(self, name: str, flow: Flow, carried: tuple[str, ...]) -> None:
+        assert flow.guard is not None
+        edges = self._consumers.get(name, [])
+        bare = replace(flow, carried=(), guard=None)
+        names = list(RECORD_COLUMNS) if not edges else bare.physical()
+        struct = F.struct(*(column(c) for c in names))
+        parked = [self._new_edge(bare) for _ in edges] or [self._new_edge(bare)]
+        numbers = F.array(*(F.lit(p.number) for p in parked))
+        others = [column(c) for c in carried if c != _AT]
+        packed = flow.frame.select(
+            F.explode(F.when(flow.guard, numbers).otherwise(F.array(column(_AT)))).alias("__next"),
+            *others,
+            F.when(flow.guard, struct).alias("__row"),
+        )
+        self._frame = packed.select(
+            column("__next").alias(_AT),
+            *others,
+            *(F.when(column("__next") == p.number, column("__row")).alias(p.edge) for p in parked),
+        )
+        if edges:
+            for edge, waiting in zip(edges, parked, strict=True):
+                self._parked[edge] = waiting
+        else:
+            self._outputs.append(parked[0])

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node's output while a sub-topology is being put together: a DataFrame and what its columns mean.
+
+Physical columns are the value columns under their own names and hidden ones that start with two underscores:
+`__timestamp` and the other record fields, the key's columns, and `__deleted` (the record has no value: a tombstone).
+User expressions see the value columns and, where no value column has the name, the record fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+DELETED = "__deleted"
+EVENT_TIME = "__timestamp"
+
+
+def quoted(name: str) -> str:
+    """The name as a Spark SQL identifier, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def column(name: str) -> Column:
+    """The column of that name; dots in it do not reach into structs."""
+    return F.col(quoted(name))
+
+
+def hidden(field: str) -> str:
+    """Where a record field (key, timestamp, topic, …) is kept."""
+    return "__" + field
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One node's rows."""
+
+    frame: DataFrame
+    columns: tuple[str, ...]
+    fields: tuple[str, ...]
+    """Record fields that are still there: key, timestamp, topic, partition, offset, headers."""
+    key: tuple[tuple[str, str], ...]
+    """The key: (name, physical column) in order; empty when the rows have none."""
+    table: bool = False
+    """True for a table's updates: a later row of a key replaces the earlier one."""
+    guard: Column | None = None
+    """Which rows of the frame are this node's, when several branches share the frame."""
+    carried: tuple[str, ...] = ()
+    """Physical columns of other branches that must be handed through untouched."""
+
+    def physical(self) -> list[str]:
+        """Every physical column once, in a fixed order."""
+        names = [*self.carried, DELETED, *(hidden(f) for f in self.fields), *(p for _, p in self.key), *self.columns]
+        return list(dict.fromkeys(names))
+
+    def scope(self) -> DataFrame:
+        """The frame with the record fields under the names that user expressions use."""
+        visible = {f: column(hidden(f)) for f in self.fields if f not in self.columns}
+        return self.frame.withColumns(visible) if visible else self.frame
+
+    def mine(self, condition: Column) -> Column:
+        """The condition for this node's rows; other branches' rows always pass."""
+        return condition if self.guard is None else ~self.guard | condition
+
+    def only_mine(self, value: Column) -> Column:
+        """The value for this node's rows, null for other branches'."""
+        return value if self.guard is None else F.when(self.guard, value)
+
+    def tidy(self, frame: DataFrame) -> Flow:
+        """The same flow over a frame that has at least the physical columns."""
+        return replace(self, frame=frame.select(*(column(name) for name in self.physical())))
+
+    def with_values(self, values: dict[str, Column], *, keep: tuple[str, ...] = ()) -> Flow:
+        """Replaces the value columns, computed in the user's scope; a record with new values is no tombstone."""
+        scope = self.scope()
+        columns = (*(c for c in keep if c not in values), *values)
+        after = replace(self, columns=columns)
+        names = [name for name in after.physical() if name not in values and name != DELETED]
+        computed = [self.only_mine(value).alias(name) for name, value in values.items()]
+        frame = scope.select(*(column(name) for name in names), F.lit(False).alias(DELETED), *computed)
+        return after.tidy(frame)

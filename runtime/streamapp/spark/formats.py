@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records to columns and back: one function per direction, for each format of the manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType, TimestampType, _parse_datatype_string
+
+from streamapp.formats import Format
+from streamapp.spark.flow import column
+
+JSON_READ = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "__corrupt", "timeZone": "UTC"}
+# ISO 8601 in UTC with milliseconds; nulls are kept, so that a reader sees every field of the schema.
+JSON_WRITE = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false", "timeZone": "UTC"}
+_DECIMAL_TEXT = {"integer": "int", "long": "bigint", "double": "double"}
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Bytes as columns, and a condition that is true when the bytes are not of the format."""
+
+    columns: dict[str, Column]
+    bad: Column | None
+
+
+def json_schema(ddl: str) -> StructType:
+    """The DDL text as a struct (needs a running session).
+
+    Raises:
+        pyspark.errors.ParseException: if the DDL cannot be read.
+    """
+    schema = _parse_datatype_string(ddl)
+    if not isinstance(schema, StructType):
+        raise ValueError(f"a json schema lists fields, e.g. 'user STRING, amount DOUBLE', not {ddl!r}")
+    return schema
+
+
+def decode(data: Column, form: Format, name: str) -> Decoded:
+    """The bytes of a key or value as columns; a format of one value gives one column called `name`."""
+    text = data.cast("string")
+    if form.name == "text":
+        return Decoded({name: text}, None)
+    if form.name == "bytes":
+        return Decoded({name: data}, None)
+    if form.name in _DECIMAL_TEXT:
+        number = text.try_cast(_DECIMAL_TEXT[form.name])
+        return Decoded({name: number}, data.isNotNull() & number.isNull())
+    if form.name.startswith("bigendian-"):
+        size = 4 if form.name.endswith("integer") else 8
+        number = F.call_function("streamapp_from_" + form.name.replace("-", "_"), data)
+        return Decoded({name: number}, data.isNotNull() & (F.octet_length(data) != size))
+    if form.name == "json":
+        schema = json_schema(form.schema or "")
+        parsed = F.from_json(text, StructType([*schema.fields]).add("__corrupt", StringType()), JSON_READ)
+        bad = data.isNotNull() & (parsed.isNull() | parsed["__corrupt"].isNotNull())
+        return Decoded({field.name: parsed[field.name] for field in schema.fields}, bad)
+    raise ValueError(f"no decoder for format '{form.name}'")
+
+
+def encode(columns: list[tuple[str, Column]], form: Format) -> Column:
+    """Columns as bytes. A format of one value takes exactly one column (the check guarantees it)."""
+    if form.name == "json":
+        return F.to_json(F.struct(*(value.alias(name) for name, value in columns)), JSON_WRITE).cast("binary")
+    ((_, value),) = columns
+    if form.name == "bytes":
+        return value.cast("binary")
+    if form.name.startswith("bigendian-"):
+        return F.call_function("streamapp_to_" + form.name.replace("-", "_"), value)
+    if form.name in _DECIMAL_TEXT:
+        return value.cast(_DECIMAL_TEXT[form.name]).cast("string").cast("binary")
+    return value.cast("string").cast("binary")
+
+
+def key_text(columns: list[tuple[str, Column]], types: dict[str, object]) -> Column:
+    """The default key: one column as text (a timestamp in ISO 8601), several as JSON; null when all are null."""
+    if len(columns) == 1:
+        ((name, value),) = columns
+        if isinstance(types[name], TimestampType):
+            return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").cast("binary")
+        return value.cast("string").cast("binary")
+    absent = F.lit(True)
+    for _, value in columns:
+        absent = absent & value.isNull()
+    return F.when(~absent, encode(columns, Format("json", None)))
+
+
+def register_functions(spark: SparkSession) -> None:
+    """Kafka's own binary number formats, which SQL cannot read."""
+    spark._jvm.org.apache.spark.sql.streamapp.BigEndian.register(spark._jsparkSession)  # type: ignore[union-attr]
+
+
+def struct_of(names: list[str]) -> Column:
+    """The named columns as one struct."""
+    return F.struct(*(column(name).alias(name) for name in names))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts one Structured Streaming query per sub-topology."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from streamapp import nodes as n
+from streamapp.kafka.config import KafkaConfig
+from streamapp.plan import Plan, SubTopology
+from streamapp.spark.assemble import assemble
+from streamapp.spark.session import PREFIX
+from streamapp.spark.visitor import Visitor
+
+_SOURCE = "org.apache.spark.sql.kafka010.PacedKafkaSourceProvider"
+_SINK = "org.apache.spark.sql.streamapp.TransactionalSinkProvider"
+
+
+class Queries:
+    """The application's queries.
+
+    Args:
+        spark: the application's session.
+        plan: what to run.
+        kafka: where Kafka is.
+    """
+
+    def __init__(self, spark: SparkSession, plan: Plan, kafka: KafkaConfig) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._kafka = kafka
+        self._visitor = Visitor(self._read, plan.on_bad_record.kind)
+        self._current = ""
+        self._frames: dict[str, DataFrame] = {}
+        for part in plan.subtopologies:
+            self._current = part.name
+            self._frames[part.name] = assemble(part, self._visitor)
+
+    def start(self, part: SubTopology, *, until_caught_up: bool) -> StreamingQuery:
+        """Starts the query of a sub-topology: until it has read what is there now, or for ever."""
+        for key, value in self._settings(part).items():
+            self._spark.conf.set(key, value)
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", part.name)
+        position = next((t.partitions for t in self._plan.topics if t.role == "position"), 1)
+        writer = (
+            self._frames[part.name].writeStream.format(_SINK)
+            .queryName(part.name)
+            .outputMode(part.output_mode)
+            .option("stateful", str(part.stateful is not None).lower())
+            .option("positionPartitions", position)
+            .option("checkpointLocation", f"/{self._plan.application_id}/{part.name}")
+        )  # fmt: skip
+        if until_caught_up:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._plan.epoch_interval_ms} milliseconds").start()
+
+    def _settings(self, part: SubTopology) -> dict[str, str]:
+        store = next((s for s in self._plan.stores if s.subtopology == part.name), None)
+        return {
+            PREFIX + "subTopology": part.name,
+            PREFIX + "store": store.name if store else "",
+            PREFIX + "fingerprint": store.fingerprint if store else "",
+        }
+
+    def _read(self, node: n.Node) -> DataFrame:
+        """The raw records of a source node, read committed."""
+        options = {f"kafka.{key}": value for key, value in self._kafka.for_java().items()}
+        options |= {
+            "kafka.isolation.level": "read_committed",
+            "kafka.allow.auto.create.topics": "false",
+            "subTopology": self._current,
+            "includeHeaders": "true",
+            "groupIdPrefix": f"{self._plan.application_id}-{self._current}",
+            "failOnDataLoss": str(self._plan.on_source_loss == "Fail").lower(),
+        }
+        if isinstance(node, n.RepartitionSource):
+            options |= {"subscribe": node.topic, "startingOffsets": "earliest"}
+        else:
+            assert isinstance(node, n.Stream)
+            if node.pattern is not None:
+                options["subscribePattern"] = node.pattern
+            else:
+                options["subscribe"] = ",".join(node.topics)
+            options |= self._start_from()
+        return self._spark.readStream.format(_SOURCE).options(**options).load()
+
+    def _start_from(self) -> dict[str, str]:
+        start = str(self._plan.start_from)
+        if start in ("earliest", "latest"):
+            return {"startingOffsets": start}
+        # No record after the timestamp: nothing of the past is wanted.
+        return {"startingTimestamp": start, "startingOffsetsByTimestampStrategy": "latest"}

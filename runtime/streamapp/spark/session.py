@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Spark session of an application: the settings that the runtime's guarantees rest on, in one table."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streamapp.spark import formats
+
+JARS = Path(__file__).parents[1] / "jars"
+PREFIX = "spark.streamapp."
+
+_STATE = "spark.sql.streaming.stateStore."
+FIXED_SETTINGS: dict[str, str] = {
+    # State and metadata live on Kafka topics.
+    _STATE + "providerClass": "org.apache.spark.sql.execution.streaming.state.ChangelogStateStoreProvider",
+    _STATE + "rocksdb.changelogCheckpointing.enabled": "true",
+    _STATE + "checkpointFormatVersion": "1",
+    _STATE + "rowChecksum.enabled": "false",
+    _STATE + "coordinatorReportSnapshotUploadLag": "false",
+    _STATE + "forceSnapshotUploadOnLag": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.streamapp.TopicCheckpointFileManager",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # One store with column families per join, instead of four stores.
+    "spark.sql.streaming.join.stateFormatVersion": "3",
+    # A new executor takes its share of the state partitions at once instead of waiting for the old one's slots.
+    "spark.locality.wait": "0s",
+    # Sub-topologies share the executors fairly.
+    "spark.scheduler.mode": "FAIR",
+    "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stopTimeout": "10s",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the processing runs and what it may use there."""
+
+    master: str = "local[*,4]"  # plain local[*] gives a task one attempt, and a fenced task would end the app
+    work_dir: Path = Path(".")
+    memory: str = "2g"
+    executor_memory: str = "1g"
+
+
+def class_path() -> str:
+    """The jars that driver and executors need beside Spark's own."""
+    ours = JARS / "streamapp-runtime.jar"
+    if not ours.exists():
+        raise FileNotFoundError(f"{ours} is missing: build it with `make jvm`")
+    return os.pathsep.join(str(jar) for jar in [ours, *sorted((JARS / "spark").glob("*.jar"))])
+
+
+def open_session(name: str, place: Place, partitions: int, settings: dict[str, str]) -> SparkSession:
+    """Starts Spark in this process.
+
+    Args:
+        name: shown in logs.
+        place: where to run.
+        partitions: number of state partitions (spec.maxParallelism).
+        settings: further settings, among them the runtime's own (`spark.streamapp.*`).
+    """
+    log_config = _log_config(place.work_dir)
+    java = f"-Dlog4j2.configurationFile=file:{log_config} -XX:+UseParallelGC"
+    jars = class_path()
+    builder = SparkSession.builder.appName(name).master(place.master)
+    options = {
+        **FIXED_SETTINGS,
+        **settings,
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.driver.extraClassPath": jars,
+        "spark.executor.extraClassPath": jars,
+        "spark.driver.memory": place.memory,
+        "spark.executor.memory": place.executor_memory,
+        "spark.driver.extraJavaOptions": java,
+        "spark.executor.extraJavaOptions": java,
+        "spark.local.dir": str(place.work_dir / "spark"),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(place.work_dir / "warehouse"),
+    }
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    formats.register_functions(spark)
+    return spark
+
+
+def _log_config(work_dir: Path) -> Path:
+    """Spark's log goes to a file: the terminal belongs to the user."""
+    work_dir.mkdir(parents=True, exist_ok=True)
+    path = work_dir.resolve() / "log4j2.properties"
+    path.write_text(
+        "rootLogger.level = warn\n"
+        "rootLogger.appenderRef.file.ref = file\n"
+        "appender.file.type = RollingFile\n"
+        "appender.file.name = file\n"
+        f"appender.file.fileName = {work_dir.resolve()}/spark.log\n"
+        f"appender.file.filePattern = {work_dir.resolve()}/spark-%i.log\n"
+        "appender.file.layout.type = PatternLayout\n"
+        "appender.file.layout.pattern = %d{ISO8601} %p %c{1}: %m%n%ex\n"
+        "appender.file.policies.type = SizeBasedTriggeringPolicy\n"
+        "appender.file.policies.size = 20MB\n"
+        "appender.file.strategy.type = DefaultRolloverStrategy\n"
+        "appender.file.strategy.max = 3\n"
+    )
+    return path

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes to DataFrames: one `visit_…` method per node type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from streamapp import nodes as n
+from streamapp.errors import ManifestError, Problem
+from streamapp.formats import Format
+from streamapp.spark import formats
+from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, column, hidden, quoted
+
+SOURCE_FIELDS = ("key", "timestamp", "topic", "partition", "offset", "headers")
+RECORD_COLUMNS = ("topic", "key", "value", "timestamp", "headers")
+_HEADERS = "array<struct<key:string,value:binary>>"
+# An internal topic keeps microseconds, which the users' JSON does not.
+_EXACT_JSON = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+}
+
+SourceReader = Callable[[n.Node], DataFrame]
+
+
+class Visitor:
+    """Builds the flows of one sub-topology after the other, in the plan's order.
+
+    Args:
+        read: gives the raw Kafka rows of a source node.
+        on_bad_record: `Fail`, `Drop` or `DeadLetter`: what a source does with records it cannot decode.
+    """
+
+    def __init__(self, read: SourceReader, on_bad_record: str) -> None:
+        self._read = read
+        self._on_bad_record = on_bad_record
+        self._repartitioned: dict[str, tuple[StructType, Flow]] = {}
+
+    def visit(self, node: n.Node, inputs: list[Flow]) -> Flow:
+        """The flow of `node` over the flows of its inputs.
+
+        Raises:
+            ManifestError: when Spark cannot make sense of an expression, naming the node.
+        """
+        method = getattr(self, "visit_" + type(node).__name__.lower())
+        try:
+            flow: Flow = method(node, *inputs)
+        except (AnalysisException, ParseException) as error:
+            raise ManifestError((problem_of(node, error),)) from error
+        return flow
+
+    # Sources
+
+    def visit_stream(self, node: n.Stream) -> Flow:
+        return self._source(node, dead_letters=False)
+
+    def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
+        """The source's bad records as they came, with headers that say what, where and why."""
+        where = {
+            "streamapp.error": F.lit(f"cannot be read as {self._bad_format(node)}"),
+            "streamapp.node": F.lit(node.input),
+            "streamapp.topic": column("topic"),
+            "streamapp.partition": column("partition").cast("string"),
+            "streamapp.offset": column("offset").cast("string"),
+        }
+        added = F.array(*(F.struct(F.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in where.items()))
+        frame = source.frame.select(
+            F.lit(node.topic).alias("topic"),
+            column("key"),
+            column("value"),
+            _millis(column("timestamp")).alias("timestamp"),
+            F.concat(F.coalesce(column("headers"), F.array().cast(_HEADERS)), added.cast(_HEADERS)).alias("headers"),
+        )
+        return replace(source, frame=frame)
+
+    def bad_records(self, node: n.Stream) -> Flow:
+        """The raw rows of a source that it cannot decode."""
+        raw = self._read(node)
+        return Flow(raw.filter(self._decoded(node)[1]), (), (), ())
+
+    def _bad_format(self, node: n.DeadLetter) -> str:
+        return "the formats of node " + node.input
+
+    def _decoded(self, node: n.Stream) -> tuple[dict[str, Column], Column, Column]:
+        """Value columns; the condition of a bad record; the event time."""
+        value = formats.decode(column("value"), node.value, "value")
+        key = formats.decode(column("key"), _key_format(node), "key")
+        conditions = [c for c in (value.bad, key.bad) if c is not None]
+        bad = reduce(lambda a, b: a | b, conditions, F.lit(False))
+        return value.columns, bad, key.columns.get("key", F.struct(*(c.alias(k) for k, c in key.columns.items())))
+
+    def _source(self, node: n.Stream, *, dead_letters: bool) -> Flow:
+        raw = self._read(node)
+        values, bad, key = self._decoded(node)
+        checks_records = node.value.name not in ("text", "bytes") or _key_format(node).name not in ("text", "bytes")
+        if checks_records:
+            raw = self._without_bad_records(node, raw, bad)
+        fields = {
+            DELETED: column("value").isNull(),
+            hidden("key"): key,
+            hidden("timestamp"): column("timestamp"),
+            hidden("topic"): column("topic"),
+            hidden("partition"): column("partition"),
+            hidden("offset"): column("offset"),
+            hidden("headers"): column("headers"),
+        }
+        frame = raw.select(*(c.alias(k) for k, c in fields.items()), *(c.alias(k) for k, c in values.items()))
+        flow = Flow(frame, tuple(values), SOURCE_FIELDS, (("key", hidden("key")),))
+        if node.timestamp is None:
+            return flow
+        return self._extracted_time(node, flow, node.timestamp)
+
+    def _without_bad_records(self, node: n.Stream, raw: DataFrame, bad: Column) -> DataFrame:
+        if self._on_bad_record == "Fail":
+            message = F.concat(
+                F.lit(f"BAD_RECORD node '{node.name}': topic "), column("topic"),
+                F.lit(", partition "), column("partition").cast("string"),
+                F.lit(", offset "), column("offset").cast("string"),
+                F.lit(f": the value cannot be read as {node.value.name}: "),
+                F.coalesce(F.substring(column("value").cast("string"), 1, 120), F.lit("null")),
+            )  # fmt: skip
+            return raw.filter(F.when(bad, F.raise_error(message).cast("boolean")).otherwise(True))
+        return raw.observe(f"bad:{node.name}", F.count_if(bad).alias("bad")).filter(~bad)
+
+    def _extracted_time(self, node: n.Stream, flow: Flow, timestamp: str) -> Flow:
+        time = F.current_timestamp() if timestamp == "processing" else F.expr(timestamp).cast("timestamp")
+        frame = flow.scope().withColumn("__extracted", time)
+        if timestamp != "processing":
+            message = F.concat(
+                F.lit(f"BAD_RECORD node '{node.name}': topic "), column("__topic"), F.lit(", partition "),
+                column("__partition").cast("string"), F.lit(", offset "), column("__offset").cast("string"),
+                F.lit(": the timestamp expression gives null"),
+            )  # fmt: skip
+            lost = column("__extracted").isNull()
+            if self._on_bad_record == "Fail":
+                frame = frame.filter(F.when(lost, F.raise_error(message).cast("boolean")).otherwise(True))
+            else:
+                frame = frame.observe(f"untimed:{node.name}", F.count_if(lost).alias("bad")).filter(~lost)
+        return flow.tidy(frame.withColumn(EVENT_TIME, column("__extracted")))
+
+    def visit_repartitionsource(self, node: n.RepartitionSource) -> Flow:
+        schema, upstream = self._repartitioned[node.topic]
+        row = F.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
+        raw = self._read(node).select(row.alias("__row"), column("timestamp"))
+        columns = [F.col("__row")[field.name].alias(field.name) for field in schema.fields]
+        return replace(upstream, frame=raw.select(column("timestamp").alias(EVENT_TIME), *columns))
+
+    # Stateless operations
+
+    def visit_filter(self, node: n.Filter, flow: Flow) -> Flow:
+        passes = F.coalesce(F.expr(node.condition), F.lit(False))
+        scope = flow.scope()
+        if flow.table:  # a row that stops matching is deleted downstream
+            deleted = column(DELETED) | ~passes
+            return flow.tidy(scope.withColumn(DELETED, F.coalesce(flow.only_mine(deleted), column(DELETED))))
+        return flow.tidy(scope.filter(flow.mine(passes)))
+
+    def visit_arm(self, node: n.Arm, flow: Flow) -> Flow:
+        condition = F.lit(True) if node.condition is None else F.coalesce(F.expr(node.condition), F.lit(False))
+        for earlier in node.earlier:
+            condition = condition & ~F.coalesce(F.expr(earlier), F.lit(False))
+        return flow.tidy(flow.scope().filter(flow.mine(condition)))
+
+    def visit_branch(self, node: n.Branch, flow: Flow) -> Flow:
+        return flow
+
+    def visit_select(self, node: n.Select, flow: Flow) -> Flow:
+        return flow.with_values({name: F.expr(sql) for name, sql in node.columns})
+
+    def visit_with(self, node: n.With, flow: Flow) -> Flow:
+        return flow.with_values({name: F.expr(sql) for name, sql in node.columns}, keep=flow.columns)
+
+    def visit_flatmap(self, node: n.FlatMap, flow: Flow) -> Flow:
+        # Other branches' rows must survive, so they are given one element to explode.
+        elements = F.expr(node.array)
+        listed = flow.with_values({"__elements": elements})
+        if flow.guard is None:
+            each = F.explode(column("__elements"))
+        else:
+            each = F.explode(F.when(flow.guard, column("__elements")).otherwise(F.array(F.lit(None))))
+        names = [name for name in listed.physical() if name != "__elements"]
+        frame = listed.frame.select(*(column(name) for name in names), each.alias(node.column))
+        return replace(listed, columns=(node.column,)).tidy(frame)
+
+    def visit_keyby(self, node: n.KeyBy, flow: Flow) -> Flow:
+        key = tuple((name, f"__key_{i}") for i, name in enumerate(node.columns))
+        computed = {physical: flow.only_mine(column(name)) for name, physical in key}
+        frame = flow.scope().withColumns(computed)
+        return replace(flow, key=key).tidy(frame)
+
+    def visit_merge(self, node: n.Merge, *flows: Flow) -> Flow:
+        first = flows[0]
+        fields = tuple(f for f in first.fields if all(f in other.fields for other in flows))
+        same_key = all([name for name, _ in f.key] == [name for name, _ in first.key] for f in flows)
+        aligned = [replace(f, columns=first.columns, fields=fields, key=first.key if same_key else ()) for f in flows]
+        frames = []
+        for flow, target in zip(flows, aligned, strict=True):
+            renamed = {t: column(s) for (_, s), (_, t) in zip(flow.key, target.key, strict=same_key) if s != t}
+            frames.append(target.tidy(flow.frame.withColumns(renamed) if renamed else flow.frame).frame)
+        return replace(aligned[0], frame=reduce(lambda a, b: a.unionByName(b), frames))
+
+    # State
+
+    def visit_aggregate(self, node: n.Aggregate, flow: Flow) -> Flow:
+        by = {name: f"__group_{i}" for i, (name, _) in enumerate(node.by)}
+        scope = flow.scope().withColumns({by[name]: F.expr(sql) for name, sql in node.by})
+        absent = reduce(lambda a, b: a & b, (column(physical).isNull() for physical in by.values()))
+        # As in Kafka Streams, a record without key or without value takes no part.
+        rows = scope.filter(~column(DELETED) & ~absent)
+        groups = [column(physical) for physical in by.values()]
+        results = [F.expr(sql).alias(f"__result_{i}") for i, (_, sql) in enumerate(node.columns)]
+        results.append(F.max(column(EVENT_TIME)).alias("__latest"))
+        keys = {name: column(physical) for name, physical in by.items()}
+        if node.window is not None:
+            rows = rows.withWatermark(EVENT_TIME, f"{node.grace_ms} milliseconds")
+            window = F.window(
+                column(EVENT_TIME), f"{node.window.size_ms} milliseconds", f"{node.window.advance_ms} milliseconds"
+            )
+            counted = rows.groupBy(window.alias("__window"), *groups).agg(*results)
+            keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
+        else:
+            counted = rows.groupBy(*groups).agg(*results)
+        values = {name: column(f"__result_{i}") for i, (name, _) in enumerate(node.columns)}
+        key = tuple((name, f"__key_{i}") for i, name in enumerate(keys))
+        frame = counted.select(
+            F.lit(False).alias(DELETED),
+            column("__latest").alias(EVENT_TIME),
+            *(keys[name].alias(physical) for name, physical in key),
+            *(c.alias(name) for name, c in {**keys, **values}.items()),
+        )
+        return Flow(frame, (*keys, *values), ("timestamp",), key, table=True)
+
+    def visit_join(self, node: n.Join, left: Flow, right: Flow) -> Flow:
+        left_keys = [(name, quoted(name)) for name in node.by] or [(name, quoted(p)) for name, p in left.key]
+        if len(left_keys) != len(right.key):
+            raise ManifestError((Problem(node.name, "by", ", ".join(k for k, _ in left_keys),
+                f"joins {len(left_keys)} columns to the {len(right.key)} key columns of '{node.right}'",
+                f"name as many columns as '{node.right}' has in its key"),))  # fmt: skip
+        delay = f"{node.within_ms + node.grace_ms} milliseconds"
+        sides = []
+        for flow, name in ((left, node.left), (right, node.right)):
+            fields = {f: column(hidden(f)) for f in flow.fields if f not in flow.columns}
+            frame = flow.frame.filter(~column(DELETED)).withWatermark(EVENT_TIME, delay)
+            sides.append(frame.withColumns(fields).alias(name))
+        condition = F.lit(True)
+        for (name, here), (other, there) in zip(left_keys, right.key, strict=True):
+            mine, theirs = F.col(f"{quoted(node.left)}.{here}"), F.col(f"{quoted(node.right)}.{quoted(there)}")
+            self._require_same_type(node, name, other, sides, here, quoted(there))
+            condition = condition & (mine == theirs)
+        left_time, right_time = (F.col(f"{quoted(side)}.{EVENT_TIME}") for side in (node.left, node.right))
+        within = F.expr(f"INTERVAL '{node.within_ms / 1000:.3f}' SECOND")
+        condition = condition & (right_time >= left_time - within) & (right_time <= left_time + within)
+        joined = sides[0].join(sides[1], condition, "inner")
+        if node.select is not None:
+            values = {name: F.expr(sql) for name, sql in node.select}
+        else:
+            values = {c: F.col(f"{quoted(node.left)}.{quoted(c)}") for c in left.columns}
+            values |= {c: F.col(f"{quoted(node.right)}.{quoted(c)}") for c in right.columns}
+        key = tuple((name, f"__key_{i}") for i, (name, _) in enumerate(left_keys))
+        frame = joined.select(
+            F.lit(False).alias(DELETED),
+            F.greatest(left_time, right_time).alias(EVENT_TIME),
+            *(F.col(f"{quoted(node.left)}.{here}").alias(p) for (_, here), (_, p) in zip(left_keys, key, strict=True)),
+            *(value.alias(name) for name, value in values.items()),
+        )
+        return Flow(frame, tuple(values), ("timestamp",), key)
+
+    def _require_same_type(self, node: n.Join, name: str, other: str, sides: list[DataFrame], here: str, there: str) -> None:
+        left_type, right_type = sides[0].select(here).schema[0].dataType, sides[1].select(there).schema[0].dataType
+        if left_type != right_type:
+            problem = Problem(node.name, "by", name,
+                f"`{name}` of '{node.left}' is {left_type.simpleString()}, `{other}` of '{node.right}' is "
+                f"{right_type.simpleString()}: keys of different types never meet",
+                f"cast one of them, e.g. with: {{{name}: cast({name} as {right_type.simpleString()})}}")  # fmt: skip
+            raise ManifestError((problem,))
+
+    # Sinks: rows of (topic, key, value, timestamp, headers)
+
+    def visit_sink(self, node: n.Sink, flow: Flow) -> Flow:
+        types: dict[str, object] = {name: flow.frame.schema[physical].dataType for name, physical in flow.key}
+        key_columns = [(name, column(physical)) for name, physical in flow.key]
+        if not key_columns:
+            key: Column = F.lit(None).cast("binary")
+        elif node.key is None:
+            key = formats.key_text(key_columns, types)
+        else:
+            key = formats.encode(key_columns, node.key)
+        key_names = {name for name, _ in flow.key}
+        values = [(name, column(name)) for name in flow.columns if name not in key_names or not flow.table]
+        if node.value is None:
+            value = formats.encode([v for v in values if v[0] not in key_names], Format("json", None))
+        elif node.value.name == "json":
+            value = formats.encode(values, node.value)
+        else:
+            value = formats.encode(values, node.value)
+        return self._records(flow, node.topic, key, F.when(~column(DELETED), value))
+
+    def visit_repartitionsink(self, node: n.RepartitionSink, flow: Flow) -> Flow:
+        """The whole row, exactly: what reads this topic continues as if there had been no cut."""
+        names = [name for name in flow.physical() if name != EVENT_TIME and name not in flow.carried]
+        row = formats.struct_of(names)
+        schema = flow.frame.select(*(column(name) for name in names)).schema
+        self._repartitioned[node.topic] = (schema, replace(flow, guard=None, carried=()))
+        types: dict[str, object] = {name: flow.frame.schema[physical].dataType for name, physical in flow.key}
+        key_columns = [(name, column(physical)) for name, physical in flow.key]
+        key = formats.key_text(key_columns, types) if key_columns else F.lit(None).cast("binary")
+        return self._records(flow, node.topic, key, F.to_json(row, _EXACT_JSON).cast("binary"))
+
+    def _records(self, flow: Flow, topic: str, key: Column, value: Column) -> Flow:
+        has_time = "timestamp" in flow.fields
+        frame = flow.frame.select(
+            *(column(name) for name in flow.carried),
+            F.lit(topic).alias("topic"),
+            key.alias("key"),
+            value.alias("value"),
+            (_millis(column(EVENT_TIME)) if has_time else F.lit(None).cast("bigint")).alias("timestamp"),
+            F.lit(None).cast(_HEADERS).alias("headers"),
+        )
+        return replace(flow, frame=frame)
+
+
+def _millis(timestamp: Column) -> Column:
+    return F.unix_millis(timestamp)
+
+
+def _key_format(node: n.Stream) -> Format:
+    return node.key or Format("text", None)
+
+
+def problem_of(node: n.Node, error: PySparkException) -> Problem:
+    """Spark's complaint about a node's expression, without its plan dump."""
+    first = str(error.getMessage() if hasattr(error, "getMessage") else error).strip().split("\n")[0]
+    text = first.split("] ", 1)[-1] if first.startswith("[") else first
+    text = text.split(" SQLSTATE")[0].rstrip()
+    return Problem(node.name, None, None, text, None)
