@@ -283,6 +283,8 @@ class EmbeddedBroker:
             # A killed broker can only come back when its old session is over (9 s by default).
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "2000" if brokers == 1 else "3000",
+            # How long a broker waits for a controller that hangs before it looks for another (30 s by default).
+            "controller.socket.timeout.ms": "3000",
             # Sized for a laptop.
             "num.network.threads": "2",
             "num.io.threads": "4",

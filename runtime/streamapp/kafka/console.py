@@ -20,7 +20,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -45,6 +45,8 @@ DELIVERY_SECONDS = 30.0
 NEW_PARTITIONS_SECONDS = 5.0
 POLL_SECONDS = 0.2
 BATCH = 1000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 JSON_FIELDS = frozenset(
     ("key", "value", "keyBase64", "valueBase64", "headers", "timestamp", "partition", "offset", "topic")
 )
@@ -334,7 +336,7 @@ def _milliseconds(timestamp: Any) -> int | None:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
+    return (moment - EPOCH) // MILLISECOND
 
 
 def _headers(given: Any) -> Headers | None:
@@ -359,7 +361,7 @@ def _text_of(value: Any) -> str:
 
 
 def _iso(milliseconds: int) -> str:
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + milliseconds * _MILLISECOND
+    moment = EPOCH + milliseconds * MILLISECOND
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
@@ -369,6 +371,3 @@ def _as_bytes(content: bytes | str) -> bytes:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-_MILLISECOND = datetime(1970, 1, 1, 0, 0, 0, 1000) - datetime(1970, 1, 1)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`streamapp`: finds the command, runs it, and turns what went wrong into one line on stderr and an exit code.
+
+    0  done        1  the input or the data is wrong        2  usage        3  the run failed (broker, engine)
+
+A command is a module of this package with HELP (one line), DESCRIPTION, EXAMPLE, `add_arguments` and `run`, which returns the
+exit code. What a command needs beyond the standard library it imports inside `run`, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+from typing import NoReturn, Protocol, cast
+
+from streamapp.errors import StreamAppError
+
+COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema")
+
+DONE, WRONG_INPUT, USAGE, FAILED = 0, 1, 2, 3
+INTERRUPTED = 130
+
+
+class Command(Protocol):
+    HELP: str
+    DESCRIPTION: str
+    EXAMPLE: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, options: argparse.Namespace) -> int: ...
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one clear line per error."""
+
+    def error(self, message: str) -> NoReturn:
+        say_error(f"{message} (see {self.prog} --help)")
+        sys.exit(USAGE)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = build_parser()
+    if not given:
+        parser.print_help()
+        return USAGE
+    refuse_unknown_command(parser, given[0])
+    options = parser.parse_args(given)
+    # SIGTERM ends a command as Ctrl-C does, cleaning up behind it.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code: int = options.command.run(options)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `... | head`: no error. Nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except StreamAppError as error:
+        if options.debug:
+            traceback.print_exc()
+        for line in lines_of(error):
+            say_error(line)
+        return error.exit_code
+    except Exception as error:
+        if options.debug:
+            traceback.print_exc()
+            return FAILED
+        say_error(f"unexpected {type(error).__name__}: {' '.join(str(error).split())} (--debug shows the stack trace)")
+        return FAILED
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="streamapp",
+        description="Exactly-once stream processing on Spark, with its state in Kafka, from one manifest.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="exit codes: 0 done; 1 the input or the data is wrong; 2 usage; 3 the run failed (broker, engine)",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"streamapp {_version()}")
+    commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        command = cast(Command, importlib.import_module(f"streamapp.cli.{name}"))
+        sub = commands.add_parser(
+            name,
+            help=command.HELP,
+            description=command.DESCRIPTION,
+            epilog=f"example:\n{command.EXAMPLE}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_arguments(sub)
+        sub.add_argument("--debug", action="store_true", help="show the stack trace of an error")
+        sub.set_defaults(command=command)
+    return parser
+
+
+def refuse_unknown_command(parser: Parser, word: str) -> None:
+    if word.startswith("-") or word in COMMANDS:
+        return
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(COMMANDS)}"
+    parser.error(f"unknown command {word!r}; {hint}")
+
+
+def lines_of(error: StreamAppError) -> list[str]:
+    """One line per problem; a manifest's errors come all at once."""
+    problems = getattr(error, "problems", None)
+    return [str(problem) for problem in problems] if problems else [" ".join(str(error).split())]
+
+
+def say_error(line: str) -> None:
+    print(f"error: {line}", file=sys.stderr)
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("streamapp")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder a run keeps here, and how another shell finds the run by it.
+
+STATE_DIR (default .streamapp/NAME) holds:
+
+    run.lock     locked for as long as the run lives; so a second run is refused, and a dead run's file is known as such
+    app.json     bootstrapServers and url of the run
+    broker/      the embedded broker's data, where there is one
+
+What else is in it belongs to the engine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamapp.errors import InputError, RunError
+
+DEFAULT_PARENT = Path(".streamapp")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run that is alive: where its state is, and its two addresses. `url` is None where nothing serves it (yet)."""
+
+    state_dir: Path
+    bootstrap_servers: str
+    url: str | None
+
+
+def default_state_dir(name: str) -> Path:
+    return DEFAULT_PARENT / name
+
+
+@contextmanager
+def occupied(state_dir: Path) -> Iterator[None]:
+    """Make the folder and hold it. Raises RunError when another run has it."""
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        lock = (state_dir / "run.lock").open("a+")
+    except OSError as error:
+        raise RunError(f"the state folder {state_dir} cannot be used: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            raise RunError(
+                f"the state folder {state_dir} is in use by process {lock.read().strip() or '?'}; stop that run, or name "
+                "another folder with --state-dir"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        (state_dir / "app.json").unlink(missing_ok=True)  # of an earlier run, which could not clean up
+        try:
+            yield
+        finally:
+            (state_dir / "app.json").unlink(missing_ok=True)
+
+
+def publish(state_dir: Path, bootstrap_servers: str, url: str | None) -> None:
+    """Write the addresses, in one step: a reader sees the old file or the new."""
+    unfinished = state_dir / "app.json.new"
+    unfinished.write_text(json.dumps({"bootstrapServers": bootstrap_servers, "url": url, "pid": os.getpid()}) + "\n")
+    unfinished.replace(state_dir / "app.json")
+
+
+def running_here(state_dir: Path | None = None) -> list[Running]:
+    """The runs alive in the current folder's .streamapp, or the one in `state_dir`."""
+    folders = [state_dir] if state_dir else sorted(DEFAULT_PARENT.glob("*"))
+    return [found for folder in folders if (found := _read(folder)) is not None]
+
+
+def find_bootstrap_servers(state_dir: Path | None) -> str:
+    """The address of the only Kafka in use here. InputError when there is none, or more than one."""
+    runs = running_here(state_dir)
+    addresses = {run.bootstrap_servers for run in runs}
+    if len(addresses) == 1:
+        return addresses.pop()
+    if addresses:
+        listed = "; ".join(f"{run.bootstrap_servers} ({run.state_dir})" for run in runs)
+        raise InputError(f"more than one Kafka is in use here: {listed}; name one with --bootstrap-servers or --state-dir")
+    where = f"in {state_dir}" if state_dir else f"here (in {DEFAULT_PARENT}/)"
+    raise InputError(
+        f"no Kafka address: nothing runs {where}; start `streamapp run` or `streamapp broker`, "
+        "or name one with --bootstrap-servers HOST:PORT"
+    )
+
+
+def _read(state_dir: Path) -> Running | None:
+    if not _is_occupied(state_dir):
+        return None
+    try:
+        found = json.loads((state_dir / "app.json").read_text())
+        return Running(state_dir, found["bootstrapServers"], found.get("url"))
+    except (OSError, ValueError, KeyError):
+        return None  # it is just starting
+
+
+def _is_occupied(state_dir: Path) -> bool:
+    try:
+        with (state_dir / "run.lock").open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

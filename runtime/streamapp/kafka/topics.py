@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The topics an app needs, held against the topics there are.
+
+`compare` is the judgement and does no I/O; `ensure_topics` looks, judges, and makes what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from streamapp.errors import StreamAppError
+from streamapp.kafka.admin import BROKER_DEFAULT, Admin, TopicSpec, TopicState
+
+CHECKED_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms")
+"""Settings of an internal topic on which the app's correctness rests: records must not vanish, nor pile up."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is missing, and what is there but wrong (a line each, complete)."""
+
+    missing: tuple[TopicSpec, ...]
+    wrong: tuple[str, ...]
+
+
+class TopicError(StreamAppError):
+    """Topics are missing or wrong. `problems` has one line each."""
+
+    exit_code = 1
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
+
+
+def ensure_topics(admin: Admin, specs: Iterable[TopicSpec], create_all: bool = False, file: str = "FILE") -> list[TopicSpec]:
+    """Make the missing internal topics, and with `create_all` the missing others too; returns those made.
+
+    Raises TopicError, before anything is made, when a topic of the user's is missing or an internal one is wrong.
+    """
+    comparison = compare_with(admin, specs)
+    problems = list(comparison.wrong)
+    if not create_all:
+        problems += [missing_line(spec, file) for spec in comparison.missing if not spec.internal]
+    if problems:
+        raise TopicError(problems)
+    admin.create(comparison.missing)
+    return list(comparison.missing)
+
+
+def compare_with(admin: Admin, specs: Iterable[TopicSpec]) -> Comparison:
+    wanted = list(specs)
+    there = admin.topics()
+    internal = [spec.name for spec in wanted if spec.internal and spec.name in there]
+    return compare(wanted, there, admin.configs(internal))
+
+
+def compare(
+    wanted: Iterable[TopicSpec], there: Mapping[str, TopicState], configs: Mapping[str, Mapping[str, str]]
+) -> Comparison:
+    missing: dict[str, TopicSpec] = {}
+    wrong: list[str] = []
+    for spec in wanted:
+        state = there.get(spec.name)
+        if state is None:
+            missing.setdefault(spec.name, spec)
+        elif spec.internal:
+            wrong += _differences(spec, state, configs.get(spec.name, {}))
+    return Comparison(tuple(missing.values()), tuple(wrong))
+
+
+def missing_line(spec: TopicSpec, file: str) -> str:
+    return (
+        f"node {spec.node!r}: topic {spec.name!r} does not exist; make it yourself, or with "
+        f"`streamapp topics {file} --create`"
+    )
+
+
+def _differences(spec: TopicSpec, state: TopicState, config: Mapping[str, str]) -> list[str]:
+    found = []
+    who = f"node {spec.node!r}: internal topic {spec.name!r}"
+    if spec.partitions not in (BROKER_DEFAULT, state.partitions):
+        found.append(
+            f"{who} has {state.partitions} partitions and needs {spec.partitions}; the number is fixed for the life of its "
+            f"data: set the old maxParallelism again, or delete the topic (and the state in it)"
+        )
+    for setting in CHECKED_SETTINGS:
+        want = spec.config.get(setting)
+        seen = config.get(setting)
+        if want is None or seen is None or _same(want, seen):
+            continue
+        found.append(
+            f"{who} has {setting}={seen} and needs {setting}={want}; "
+            f"set it: kafka-configs --alter --entity-type topics --entity-name {spec.name} --add-config {_argument(setting, want)}"
+        )
+    return found
+
+
+def _same(want: str, seen: str) -> bool:
+    return sorted(part.strip() for part in want.split(",")) == sorted(part.strip() for part in seen.split(","))
+
+
+def _argument(setting: str, value: str) -> str:
+    return f"{setting}=[{value}]" if "," in value else f"{setting}={value}"

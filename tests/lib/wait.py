@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for something, with a deadline. Tests never sleep for a guessed time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+
+def until(condition: Callable[[], Found], seconds: float, what: str, every: float = 0.05) -> Found:
+    """Call `condition` until it returns something true, and return that.
+
+    Past the deadline an AssertionError says what was waited for, and what the condition last returned.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what} (last seen: {found!r})")
+        time.sleep(every)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts about the repository that are easily broken and hard to notice."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCES = (".py", ".scala", ".sh", ".java")
+REGISTRY_HOST = re.compile(
+    r"pypi\.org|pythonhosted\.org|repo1?\.maven\.(apache\.)?org|repo\.maven|maven\.org/maven2|registry\.npmjs|index-url", re.I
+)
+
+
+@pytest.fixture(scope="module")
+def tracked(root: Path) -> list[Path]:
+    """What git has or would take in."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=root, capture_output=True, check=True
+    ).stdout.decode()
+    return [path for name in listed.split("\0") if name and (path := root / name).is_file()]
+
+
+def test_operator_folder_is_no_package(root: Path) -> None:
+    # It would shadow the standard library's `operator` for whoever starts Python in this folder.
+    assert not (root / "operator" / "__init__.py").exists()
+
+
+def test_standard_library_operator_survives_in_the_root(root: Path) -> None:
+    code = "import operator; print(operator.itemgetter.__module__)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "operator"
+
+
+def test_every_source_file_begins_with_its_licence(tracked: list[Path]) -> None:
+    def licensed(path: Path) -> bool:
+        return "SPDX-License-Identifier: Apache-2.0" in "".join(path.read_text().splitlines(True)[:3])
+
+    assert [path for path in tracked if path.suffix in SOURCES and not licensed(path)] == []
+
+
+def test_no_registry_host_is_named(tracked: list[Path]) -> None:
+    texts = [path for path in tracked if path.suffix not in (".png", ".svg", ".jar") and path.name != "test_layout.py"]
+    assert [path for path in texts if REGISTRY_HOST.search(path.read_text(errors="replace"))] == []
+
+
+def test_no_built_jar_is_tracked(tracked: list[Path]) -> None:
+    assert [path for path in tracked if path.suffix in (".jar", ".class", ".whl")] == []
+
+
+def test_every_dependency_is_pinned(root: Path) -> None:
+    lines = [line for line in (root / "requirements.lock").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []
