@@ -7,8 +7,8 @@ Everything lands in runtime/streamapp/jars, which git ignores and every wheel ca
     broker/                  the embedded broker's whole class path
     streamapp-runtime.jar    our own classes, compiled against both
 
-The compiler is the one inside PySpark's jars, so that it always fits the Spark it is compiled for. A step whose
-inputs have not changed since it last succeeded is skipped; the fingerprints are kept in .build/stamps.
+The compiler is the one inside PySpark's jars, so that it always fits the Spark it is compiled for. A step
+whose inputs have not changed since it last succeeded is skipped; the fingerprints are kept in .build/stamps.
 Only the standard library is used here, as this runs during set-up.
 """
 
@@ -38,7 +38,15 @@ SOURCES = HERE / "src" / "main" / "scala"
 RESOURCES = HERE / "src" / "main" / "resources"
 STAMPS = ROOT / ".build" / "stamps"
 MAVEN_PROFILES = ("spark", "broker")
-SCALAC_OPTIONS = ("-release", "17", "-deprecation", "-feature", "-unchecked", "-Xlint:infer-any", "-Wunused:imports")
+SCALAC_OPTIONS = (
+    "-release",
+    "17",
+    "-deprecation",
+    "-feature",
+    "-unchecked",
+    "-Xlint:infer-any",
+    "-Wunused:imports",
+)
 
 
 class BuildError(Exception):
@@ -62,7 +70,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-# --- the two steps ---------------------------------------------------------------------------------------------------
+# --- the two steps ------------------------------------------------------------------------------------------
 
 
 def fetch(force: bool) -> None:
@@ -86,7 +94,10 @@ def fetch(force: bool) -> None:
 
 
 def compile_scala(force: bool) -> None:
-    """Compile all Scala sources into RUNTIME_JAR, which is replaced in one step, so that a running JVM keeps its own."""
+    """Compile all Scala sources into RUNTIME_JAR.
+
+    The jar is replaced in one step, so that a running JVM keeps its own.
+    """
     spark_jars = pyspark_jars()
     sources = files_below(SOURCES, ".scala")
     resources = files_below(RESOURCES, "")
@@ -125,14 +136,16 @@ def pack(target: Path, parts: list[tuple[Path, list[Path]]]) -> None:
     unfinished.replace(target)
 
 
-# --- finding things --------------------------------------------------------------------------------------------------
+# --- finding things -----------------------------------------------------------------------------------------
 
 
 def java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
     if found is None:
-        raise BuildError(f"no java command found ({'JAVA_HOME is ' + home if home else 'on the PATH'}); JDK 17 is needed")
+        raise BuildError(
+            f"no java command found ({'JAVA_HOME is ' + home if home else 'on the PATH'}); JDK 17 is needed"
+        )
     return found
 
 
@@ -147,7 +160,7 @@ def files_below(folder: Path, suffix: str) -> list[Path]:
     return sorted(path for path in folder.rglob(f"*{suffix}") if path.is_file())
 
 
-# --- stamps ----------------------------------------------------------------------------------------------------------
+# --- stamps -------------------------------------------------------------------------------------------------
 
 
 def fingerprint_of(files: Iterable[Path], more: str = "") -> str:

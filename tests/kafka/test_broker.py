@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from lib.broker import bounce, new_topic, paused, read, write
 from lib.wait import until
-
 from streamapp.errors import RunError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.broker import EmbeddedBroker
@@ -139,7 +139,7 @@ def test_a_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_setting_that_kafka_refuses_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="num.io.threads"):
+    with pytest.raises(RunError, match=r"num\.io\.threads"):
         EmbeddedBroker(tmp_path, properties={"num.io.threads": "many"}).start()
 
 

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from lib.broker import Cluster, bounce, new_topic, paused, read, write
 
+from lib.broker import Cluster, bounce, new_topic, paused, read, write
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 

@@ -24,7 +24,8 @@ Pair = tuple[str | None, str | None]
 
 
 class Cluster:
-    """`count` brokers, each also a controller and a voter, that find each other again on the same ports after a fault.
+    """`count` brokers, each also a controller and a voter, that find each other again on the same ports after
+    a fault.
 
     Topics get three replicas of which two must be in sync, where there are three brokers.
     """
@@ -55,7 +56,8 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        # Hard: a controlled shutdown of the last ones would wait in vain for a quorum, and the data is of no more use.
+        # Hard: a controlled shutdown of the last ones would wait in vain for a quorum, and the data is of no
+        # more use.
         for broker in self.brokers:
             broker.kill()
 
@@ -78,7 +80,7 @@ def bounce(broker: EmbeddedBroker, hard: bool = False) -> None:
 
 
 def pause(broker: EmbeddedBroker) -> None:
-    """Stop the broker in its tracks: connections stay open and nothing answers, as behind a broken network."""
+    """Stop it in its tracks: connections stay open and nothing answers, as behind a broken network."""
     os.kill(broker.pid, signal.SIGSTOP)
 
 
@@ -95,7 +97,7 @@ def paused(broker: EmbeddedBroker) -> Iterator[None]:
         resume(broker)
 
 
-# --- topics and records -------------------------------------------------------------------------------------------------
+# --- topics and records -------------------------------------------------------------------------------------
 
 
 def unique_name(prefix: str = "t") -> str:
@@ -114,7 +116,9 @@ def new_topic(
 
 def write(kafka: KafkaConfig, topic: str, *pairs: Pair) -> None:
     """Write (key, value) records in order."""
-    producer = Producer({**kafka.for_librdkafka(), "enable.idempotence": True, "partitioner": "murmur2_random"})
+    producer = Producer(
+        {**kafka.for_librdkafka(), "enable.idempotence": True, "partitioner": "murmur2_random"}
+    )
     for key, value in pairs:
         producer.produce(topic, key=key, value=value)
         producer.poll(0)
@@ -126,7 +130,9 @@ def read(kafka: KafkaConfig, topic: str, count: int, seconds: float = 30.0) -> l
     found: list[Pair] = []
     for batch in consume(kafka, topic, from_beginning=True, maximum=count, idle_timeout=seconds):
         found += [(_text(message.key()), _text(message.value())) for message in batch]
-    assert len(found) == count, f"{topic} gave {len(found)} records in {seconds:g} s, not {count}: {found[:20]}"
+    assert len(found) == count, (
+        f"{topic} gave {len(found)} records in {seconds:g} s, not {count}: {found[:20]}"
+    )
     return found
 
 

@@ -12,7 +12,8 @@ import pytest
 
 SOURCES = (".py", ".scala", ".sh", ".java")
 REGISTRY_HOST = re.compile(
-    r"pypi\.org|pythonhosted\.org|repo1?\.maven\.(apache\.)?org|repo\.maven|maven\.org/maven2|registry\.npmjs|index-url", re.I
+    r"pypi\.org|pythonhosted\.org|repo1?\.maven\.(apache\.)?org|repo\.maven|maven\.org/maven2|registry\.npmjs|index-url",
+    re.I,
 )
 
 
@@ -20,7 +21,10 @@ REGISTRY_HOST = re.compile(
 def tracked(root: Path) -> list[Path]:
     """What git has or would take in."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=root, capture_output=True, check=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=root,
+        capture_output=True,
+        check=True,
     ).stdout.decode()
     return [path for name in listed.split("\0") if name and (path := root / name).is_file()]
 
@@ -44,7 +48,11 @@ def test_every_source_file_begins_with_its_licence(tracked: list[Path]) -> None:
 
 
 def test_no_registry_host_is_named(tracked: list[Path]) -> None:
-    texts = [path for path in tracked if path.suffix not in (".png", ".svg", ".jar") and path.name != "test_layout.py"]
+    texts = [
+        path
+        for path in tracked
+        if path.suffix not in (".png", ".svg", ".jar") and path.name != "test_layout.py"
+    ]
     assert [path for path in texts if REGISTRY_HOST.search(path.read_text(errors="replace"))] == []
 
 
@@ -53,6 +61,10 @@ def test_no_built_jar_is_tracked(tracked: list[Path]) -> None:
 
 
 def test_every_dependency_is_pinned(root: Path) -> None:
-    lines = [line for line in (root / "requirements.lock").read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line
+        for line in (root / "requirements.lock").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
     assert lines
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []

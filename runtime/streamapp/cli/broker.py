@@ -10,14 +10,19 @@ from streamapp.cli.options import add_state_dir, port_number
 from streamapp.cli.state import default_state_dir, occupied, publish
 
 HELP = "run the embedded Kafka broker until Ctrl-C"
-DESCRIPTION = """Runs one real Kafka broker on this machine, reachable from this machine only, until Ctrl-C. Its data stays in the
-state folder, and the next start there goes on with it, on the same port where that is free."""
+DESCRIPTION = """Runs one real Kafka broker on this machine, reachable from this machine only, until Ctrl-C.
+Its data stays in the state folder, and the next start there goes on with it, on the same port where that is
+free."""
 EXAMPLE = "  streamapp broker --port 9092"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=port_number, default=0, help="port to listen on (default: the last one, or a free one)")
-    parser.add_argument("--heap", metavar="SIZE", default="512m", help="memory of the broker's JVM (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=port_number, default=0, help="port to listen on (default: the last one, or a free one)"
+    )
+    parser.add_argument(
+        "--heap", metavar="SIZE", default="512m", help="memory of the broker's JVM (default: %(default)s)"
+    )
     add_state_dir(parser, "where its data is kept (default: .streamapp/broker)")
 
 
@@ -31,7 +36,11 @@ def run(options: argparse.Namespace) -> int:
         with EmbeddedBroker(state_dir / "broker", port=options.port, heap=options.heap) as broker:
             publish(state_dir, broker.bootstrap_servers, url=None)
             took = time.monotonic() - started
-            print(f"broker ready at {broker.bootstrap_servers} in {took:.1f} s, data in {broker.data_dir}; Ctrl-C stops it", flush=True)
+            print(
+                f"broker ready at {broker.bootstrap_servers} in {took:.1f} s, data in {broker.data_dir}; "
+                "Ctrl-C stops it",
+                flush=True,
+            )
             try:
                 while broker.running:
                     time.sleep(0.5)

@@ -10,17 +10,20 @@ import sys
 from streamapp.cli.options import add_running_kafka, positive, seconds
 
 HELP = "print a topic's committed records"
-DESCRIPTION = """Prints the value of each committed record of TOPIC, one per line (a tombstone as null), until Ctrl-C, --max or
---timeout. Starts with what comes from now on, or --from-beginning. With --json a line is an object with key, value, timestamp,
-partition, offset and headers: text as it is, or as an object where it is JSON; keyBase64 and valueBase64 where it is
-no text. Records of one partition keep their order; nothing is said about several. No consumer group is joined."""
+DESCRIPTION = """Prints the value of each committed record of TOPIC, one per line (a tombstone as null), until
+Ctrl-C, --max or --timeout. Starts with what comes from now on, or --from-beginning. With --json a line is an
+object with key, value, timestamp, partition, offset and headers: text as it is, or as an object where it is
+JSON; keyBase64 and valueBase64 where it is no text. Records of one partition keep their order; nothing is
+said about several. No consumer group is joined."""
 EXAMPLE = """  streamapp consume word-counts --from-beginning --json --max 10
   streamapp consume word-counts --from-beginning --timeout 5 | sort | uniq -c"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--json", action="store_true", help="print key, value, timestamp, partition, offset as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print key, value, timestamp, partition, offset as JSON"
+    )
     parser.add_argument("--from-beginning", action="store_true", help="start with the oldest record")
     parser.add_argument("--max", type=positive, metavar="N", help="stop after N records")
     parser.add_argument("--timeout", type=seconds, metavar="S", help="stop when no record came for S seconds")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp`: finds the command, runs it, and turns what went wrong into one line on stderr and an exit code.
+"""`streamapp`: finds the command, runs it, and says what went wrong by one line on stderr and an exit code.
 
     0  done        1  the input or the data is wrong        2  usage        3  the run failed (broker, engine)
 
-A command is a module of this package with HELP (one line), DESCRIPTION, EXAMPLE, `add_arguments` and `run`, which returns the
-exit code. What a command needs beyond the standard library it imports inside `run`, so that `--help` is quick.
+A command is a module of this package with HELP (one line), DESCRIPTION, EXAMPLE, `add_arguments` and `run`,
+which returns the exit code. What a command needs beyond the standard library it imports inside `run`, so that
+`--help` is quick.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone, as in `... | head`: no error. Nothing may be written at exit either.
+        # The reader of our output has gone, as in `... | head`. Nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except StreamAppError as error:
@@ -75,7 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.debug:
             traceback.print_exc()
             return FAILED
-        say_error(f"unexpected {type(error).__name__}: {' '.join(str(error).split())} (--debug shows the stack trace)")
+        words = " ".join(str(error).split())
+        say_error(f"unexpected {type(error).__name__}: {words} (--debug shows the stack trace)")
         return FAILED
 
 
@@ -84,7 +86,7 @@ def build_parser() -> Parser:
         prog="streamapp",
         description="Exactly-once stream processing on Spark, with its state in Kafka, from one manifest.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="exit codes: 0 done; 1 the input or the data is wrong; 2 usage; 3 the run failed (broker, engine)",
+        epilog="exit codes: 0 done; 1 the input or data is wrong; 2 usage; 3 the run failed (broker, engine)",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"streamapp {_version()}")

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
 
 def add_kafka(parser: argparse.ArgumentParser, default: str) -> None:
-    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help=f"where Kafka is (default: {default})")
     parser.add_argument(
-        "--kafka-config", metavar="FILE", type=Path, help="client properties for TLS and SASL, by Kafka's own names"
+        "--bootstrap-servers", metavar="HOST:PORT", help=f"where Kafka is (default: {default})"
+    )
+    parser.add_argument(
+        "--kafka-config",
+        metavar="FILE",
+        type=Path,
+        help="client properties for TLS and SASL, by Kafka's own names",
     )
 
 

@@ -1,16 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp run`."""
+"""`streamapp run`: an app on this machine."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-HELP = DESCRIPTION = EXAMPLE = "x"
+from streamapp.cli.options import add_kafka, add_state_dir, is_kafka_named, port_number, positive
+from streamapp.cli.progress import ProgressLine
+from streamapp.cli.state import default_state_dir, occupied, publish
+
+if TYPE_CHECKING:
+    from streamapp.kafka.config import KafkaConfig
+    from streamapp.manifest import Manifest
+
+HELP = "run an app here"
+DESCRIPTION = """Runs the app of FILE on this machine until Ctrl-C, or with --until-caught-up to the end of
+the input. With no Kafka named, here or in the manifest, it starts an embedded one, makes the topics the app
+needs there, and says its address; on a Kafka of yours it makes its internal topics only. All that must
+survive is in Kafka: a killed run goes on where its last committed epoch ended."""
+EXAMPLE = """  streamapp run word-count.yaml
+  streamapp run word-count.yaml --bootstrap-servers localhost:9092 --until-caught-up"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    return None
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument(
+        "--until-caught-up", action="store_true", help="process what is in the topics now, then exit 0"
+    )
+    parser.add_argument(
+        "--replicas", type=positive, metavar="N", help="executor processes (default: threads of one process)"
+    )
+    parser.add_argument(
+        "--port", type=port_number, default=0, help="of the live interface (default: a free one)"
+    )
+    parser.add_argument(
+        "--heap", metavar="SIZE", default="512m", help="memory of the embedded broker (default: %(default)s)"
+    )
+    add_kafka(parser, "the manifest's, else an embedded broker")
+    add_state_dir(parser, "where state and the embedded broker's data are kept (default: .streamapp/NAME)")
 
 
 def run(options: argparse.Namespace) -> int:
-    return 0
+    from streamapp.cli.manifests import load_manifest
+    from streamapp.compile import compile_manifest
+    from streamapp.kafka.admin import Admin
+    from streamapp.kafka.topics import ensure_topics, topics_of
+
+    manifest = load_manifest(options.file)
+    plan = compile_manifest(manifest)
+    state_dir: Path = options.state_dir or default_state_dir(plan.name)
+    with occupied(state_dir), _kafka(options, manifest, state_dir) as (kafka, embedded):
+        publish(state_dir, kafka.bootstrap_servers, url=None)
+        made = ensure_topics(Admin(kafka), topics_of(plan), create_all=embedded, file=str(options.file))
+        for spec in made:
+            if not spec.internal:
+                _say(f"created topic {spec.name}")
+
+        from streamapp.spark.app import Options, run_app
+
+        _say(f"starting {plan.name} ...")
+        line = ProgressLine(sys.stderr)
+
+        def on_started(url: str) -> None:
+            publish(state_dir, kafka.bootstrap_servers, url)
+            _say(f"{plan.name} runs; live: {url}; Ctrl-C stops it")
+
+        try:
+            return run_app(
+                plan,
+                kafka,
+                Options(
+                    state_dir=state_dir,
+                    until_caught_up=options.until_caught_up or plan.run == "untilCaughtUp",
+                    replicas=options.replicas or 1,
+                    port=options.port,
+                    client_config=_credentials(kafka, state_dir),
+                ),
+                on_started=on_started,
+                on_progress=line.show,
+            )
+        finally:
+            line.end()
+
+
+@contextlib.contextmanager
+def _kafka(
+    options: argparse.Namespace, manifest: Manifest, state_dir: Path
+) -> Iterator[tuple[KafkaConfig, bool]]:
+    """Where Kafka is: the command line says, else the manifest; else it is embedded (True)."""
+    from streamapp.kafka.broker import EmbeddedBroker
+    from streamapp.kafka.config import KafkaConfig
+
+    if is_kafka_named(options):
+        yield KafkaConfig.load(options.bootstrap_servers, options.kafka_config), False
+    elif manifest.spec.kafka is not None:
+        yield KafkaConfig(manifest.spec.kafka.bootstrap_servers), False
+    else:
+        with EmbeddedBroker(state_dir / "broker", heap=options.heap) as broker:
+            _say(f"embedded Kafka broker at {broker.bootstrap_servers}, data in {broker.data_dir}")
+            yield KafkaConfig(broker.bootstrap_servers), True
+
+
+def _credentials(kafka: KafkaConfig, state_dir: Path) -> Path | None:
+    """The file by which the JVM side gets TLS and SASL settings: secrets belong in no process list or log."""
+    file = state_dir / "kafka-client.properties"
+    file.unlink(missing_ok=True)
+    if not kafka.properties:
+        return None
+    kafka.write_for_java(file)
+    return file.absolute()
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

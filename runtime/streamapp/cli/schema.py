@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp schema`."""
+"""`streamapp schema`: the manifest's JSON Schema."""
 
 from __future__ import annotations
 
 import argparse
+import json
 
-HELP = DESCRIPTION = EXAMPLE = "x"
+HELP = "print the JSON Schema of the manifest, for editors"
+DESCRIPTION = "Prints the JSON Schema of the manifest; editors complete and check YAML files with it."
+EXAMPLE = """  streamapp schema > streamapp.schema.json
+  # then, as the first line of a manifest: # yaml-language-server: $schema=streamapp.schema.json"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,4 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from streamapp.schema import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
     return 0

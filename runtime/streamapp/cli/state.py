@@ -3,7 +3,8 @@
 
 STATE_DIR (default .streamapp/NAME) holds:
 
-    run.lock     locked for as long as the run lives; so a second run is refused, and a dead run's file is known as such
+    run.lock     locked for as long as the run lives; so a second run is refused, and a dead run's file is
+                 known as such
     app.json     bootstrapServers and url of the run
     broker/      the embedded broker's data, where there is one
 
@@ -27,7 +28,7 @@ DEFAULT_PARENT = Path(".streamapp")
 
 @dataclass(frozen=True)
 class Running:
-    """A run that is alive: where its state is, and its two addresses. `url` is None where nothing serves it (yet)."""
+    """A run that is alive, and its two addresses. `url` is None where nothing serves it (yet)."""
 
     state_dir: Path
     bootstrap_servers: str
@@ -52,8 +53,8 @@ def occupied(state_dir: Path) -> Iterator[None]:
         except OSError:
             lock.seek(0)
             raise RunError(
-                f"the state folder {state_dir} is in use by process {lock.read().strip() or '?'}; stop that run, or name "
-                "another folder with --state-dir"
+                f"the state folder {state_dir} is in use by process {lock.read().strip() or '?'}; "
+                "stop that run, or name another folder with --state-dir"
             ) from None
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
@@ -68,7 +69,9 @@ def occupied(state_dir: Path) -> Iterator[None]:
 def publish(state_dir: Path, bootstrap_servers: str, url: str | None) -> None:
     """Write the addresses, in one step: a reader sees the old file or the new."""
     unfinished = state_dir / "app.json.new"
-    unfinished.write_text(json.dumps({"bootstrapServers": bootstrap_servers, "url": url, "pid": os.getpid()}) + "\n")
+    unfinished.write_text(
+        json.dumps({"bootstrapServers": bootstrap_servers, "url": url, "pid": os.getpid()}) + "\n"
+    )
     unfinished.replace(state_dir / "app.json")
 
 
@@ -86,7 +89,9 @@ def find_bootstrap_servers(state_dir: Path | None) -> str:
         return addresses.pop()
     if addresses:
         listed = "; ".join(f"{run.bootstrap_servers} ({run.state_dir})" for run in runs)
-        raise InputError(f"more than one Kafka is in use here: {listed}; name one with --bootstrap-servers or --state-dir")
+        raise InputError(
+            f"more than one Kafka is in use here: {listed}; name one with --bootstrap-servers or --state-dir"
+        )
     where = f"in {state_dir}" if state_dir else f"here (in {DEFAULT_PARENT}/)"
     raise InputError(
         f"no Kafka address: nothing runs {where}; start `streamapp run` or `streamapp broker`, "

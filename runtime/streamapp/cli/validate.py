@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 HELP = "check manifests and name every error"
-DESCRIPTION = """Checks each FILE as `run` would before it starts, with no Kafka needed, and prints every error with its node, the field,
-the value and what to write instead. `-` is stdin."""
+DESCRIPTION = """Checks each FILE as `run` would before it starts, with no Kafka needed, and prints every
+error with its node, the field, the value and what to write instead. `-` is stdin."""
 EXAMPLE = "  streamapp validate word-count.yaml"
 
 

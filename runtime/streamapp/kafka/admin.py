@@ -23,6 +23,8 @@ from streamapp.kafka.config import KafkaConfig
 
 CREATE_SECONDS = 30.0
 BROKER_DEFAULT = -1
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _LEADER_IS_MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -34,8 +36,8 @@ _LEADER_IS_MOVING = (
 class TopicSpec:
     """A topic that an app needs. `node` is the node of the manifest that needs it; errors name it.
 
-    An `internal` topic is the app's own: it is made when missing, and must be exactly as wanted. Of any other topic only
-    the existence matters.
+    An `internal` topic is the app's own: it is made when missing, and must be exactly as wanted. Of any other
+    topic only the existence matters.
     """
 
     name: str
@@ -55,14 +57,14 @@ class TopicState:
 
 
 class Admin:
-    """A connection for looking at and making topics. Every call answers or raises within about ten seconds."""
+    """A connection for looking at and making topics. A question is answered or raises within ten seconds."""
 
     def __init__(self, kafka: KafkaConfig) -> None:
         self._kafka = kafka
         self._troubles = Troubles()
         self._client = AdminClient(client_settings(kafka, self._troubles))
 
-    # --- looking --------------------------------------------------------------------------------------------------------
+    # --- looking --------------------------------------------------------------------------------------------
 
     def topics(self) -> dict[str, TopicState]:
         """Every topic, by name."""
@@ -102,11 +104,11 @@ class Admin:
 
     def end_offsets(self, name: str, committed_only: bool = True) -> dict[int, int]:
         """Where each partition ends, for a reader that sees committed records only (or everything)."""
-        return self._offsets(name, OffsetSpec.latest(), committed_only)
+        return self._offsets(name, _LATEST, committed_only)
 
     def start_offsets(self, name: str) -> dict[int, int]:
         """Where each partition begins: what retention and deletion have left."""
-        return self._offsets(name, OffsetSpec.earliest(), committed_only=False)
+        return self._offsets(name, _EARLIEST, committed_only=False)
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """The offsets committed for a consumer group, by topic and partition."""
@@ -115,7 +117,7 @@ class Admin:
         answer = self._answer(f"read the offsets of group {group!r}", futures[group])
         return {(found.topic, found.partition): found.offset for found in answer.topic_partitions}
 
-    # --- changing -------------------------------------------------------------------------------------------------------
+    # --- changing -------------------------------------------------------------------------------------------
 
     def create(self, specs: Iterable[TopicSpec]) -> None:
         """Make these topics, replicated as the broker does by default, and wait until every one can be used.
@@ -134,7 +136,9 @@ class Admin:
             )
             for spec in wanted
         ]
-        futures = self._client.create_topics(new, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS)
+        futures = self._client.create_topics(
+            new, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS
+        )
         for spec in wanted:
             try:
                 self._answer(f"create topic {spec.name!r} for node {spec.node!r}", futures[spec.name])
@@ -148,7 +152,9 @@ class Admin:
         wanted = list(names)
         if not wanted:
             return
-        futures = self._client.delete_topics(wanted, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS)
+        futures = self._client.delete_topics(
+            wanted, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS
+        )
         for name, future in futures.items():
             try:
                 self._answer(f"delete topic {name!r}", future)
@@ -156,7 +162,7 @@ class Admin:
                 if refused.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
 
-    # --- below ----------------------------------------------------------------------------------------------------------
+    # --- below ----------------------------------------------------------------------------------------------
 
     def _offsets(self, name: str, spec: OffsetSpec, committed_only: bool) -> dict[int, int]:
         state = self.topics().get(name)
@@ -174,7 +180,9 @@ class Admin:
             )
             for where, future in futures.items():
                 try:
-                    found[where.partition] = self._answer(f"read the offsets of topic {name!r}", future).offset
+                    found[where.partition] = self._answer(
+                        f"read the offsets of topic {name!r}", future
+                    ).offset
                 except _Refused as refused:
                     if refused.code not in _LEADER_IS_MOVING or time.monotonic() > deadline:
                         raise
@@ -184,11 +192,13 @@ class Admin:
         return found
 
     def _await_visible(self, names: set[str]) -> None:
-        """A topic is made before every broker knows of it; a client that comes too soon is told that it does not exist."""
+        """Not every broker knows of a new topic at once; one that does not would deny that it exists."""
         deadline = time.monotonic() + CREATE_SECONDS
         while missing := names - self.topics().keys():
             if time.monotonic() > deadline:
-                raise RunError(f"topic {min(missing)!r} was created but did not appear in {CREATE_SECONDS:.0f} s")
+                raise RunError(
+                    f"topic {min(missing)!r} was created but did not appear in {CREATE_SECONDS:.0f} s"
+                )
             time.sleep(0.05)
 
     def _answer(self, purpose: str, future: Any) -> Any:
@@ -201,7 +211,9 @@ class Admin:
 
     def _run_error(self, purpose: str, error: KafkaException) -> RunError:
         reason: KafkaError = error.args[0]
-        return _Refused(f"Kafka at {self._kafka.bootstrap_servers} would not {purpose}: {reason.str()}", reason.code())
+        return _Refused(
+            f"Kafka at {self._kafka.bootstrap_servers} would not {purpose}: {reason.str()}", reason.code()
+        )
 
 
 class _Refused(RunError):

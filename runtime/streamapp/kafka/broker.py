@@ -4,13 +4,14 @@
     with EmbeddedBroker(Path(".streamapp/word-count/broker")) as broker:
         print(broker.bootstrap_servers)
 
-It lives as long as its parent: the parent holds the write end of the broker's stdin, and the broker leaves when that
-closes, which the operating system does even for a parent killed with -9. It has a session of its own, so that a
-Ctrl-C meant for the app does not take the broker away under it.
+It lives as long as its parent: the parent holds the write end of the broker's stdin, and the broker leaves
+when that closes, which the operating system does even for a parent killed with -9. It has a session of its
+own, so that a Ctrl-C meant for the app does not take the broker away under it.
 
 The data folder holds:
 
-    node.json            who this broker is: cluster id, node id, ports. Written once; the ports are kept while free
+    node.json            who this broker is: cluster id, node id, ports. Written once; the ports are kept
+                         while free
     server.properties    written at every start
     data/, data.lock     Kafka's own files; the lock is held by the broker process
     broker.log, .err     what it logged; what the JVM itself had to say
@@ -65,8 +66,9 @@ class Node:
 class EmbeddedBroker:
     """A broker on `data_dir`. Start, stop and start again as often as you like; the data stays.
 
-    `port` 0 keeps the port of the last start where it is still free. `properties` are Kafka's own broker settings and
-    win over ours. `node` makes it one of several (see tests/lib/broker.py); without it, it is a cluster of one.
+    `port` 0 keeps the port of the last start where it is still free. `properties` are Kafka's own broker
+    settings and win over ours. `node` makes it one of several (see tests/lib/broker.py); without it, it is a
+    cluster of one.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class EmbeddedBroker:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- life -----------------------------------------------------------------------------------------------
 
     def start(self, timeout: float = START_SECONDS) -> EmbeddedBroker:
         """Start and wait until clients can connect. Raises RunError with the reason."""
@@ -102,7 +104,7 @@ class EmbeddedBroker:
         raise AssertionError("unreachable")
 
     def launch(self) -> None:
-        """Start the process and return at once; `await_ready` must follow. For clusters, which only start together."""
+        """Start the process and return at once; `await_ready` must follow. Clusters only start together."""
         if self.running:
             raise RunError(f"the embedded broker on {self._dir} is running already (process {self.pid})")
         java = _find_java()
@@ -143,7 +145,10 @@ class EmbeddedBroker:
         self._answers = queue.SimpleQueue()
         assert self._process.stdout is not None
         threading.Thread(
-            target=_pass_first_line, args=(self._process.stdout, self._answers), name="broker-answer", daemon=True
+            target=_pass_first_line,
+            args=(self._process.stdout, self._answers),
+            name="broker-answer",
+            daemon=True,
         ).start()
 
     def await_ready(self, timeout: float = START_SECONDS) -> None:
@@ -172,7 +177,7 @@ class EmbeddedBroker:
         raise RunError(f"the embedded broker could not start: {self._jvm_complaint()}")
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
-        """A controlled shutdown, then, past the time limit, a hard one. Nothing to do when it is not running."""
+        """A controlled shutdown; past the time limit, a hard one."""
         process = self._process
         if process is None:
             return
@@ -202,7 +207,7 @@ class EmbeddedBroker:
     ) -> None:
         self.stop()
 
-    # --- what others ask ----------------------------------------------------------------------------------------------
+    # --- what others ask ------------------------------------------------------------------------------------
 
     @property
     def node(self) -> Node:
@@ -226,10 +231,10 @@ class EmbeddedBroker:
     def data_dir(self) -> Path:
         return self._dir
 
-    # --- identity, settings ---------------------------------------------------------------------------------------------
+    # --- identity, settings ---------------------------------------------------------------------------------
 
     def _choose_node(self) -> Node:
-        """The same identity as at the last start, on the same ports while they are free; a new one in a new folder."""
+        """Who it was at the last start, on the same ports where they are free; in a new folder, new."""
         file = self._dir / "node.json"
         if file.exists():
             try:
@@ -241,10 +246,11 @@ class EmbeddedBroker:
         spare = free_ports(2)
         port = self._wanted_port or (node.port if node.port and is_free(node.port) else spare[0])
         controller = node.controller_port
+        keeps = controller and controller != port and is_free(controller)
         node = replace(
             node,
             port=port,
-            controller_port=controller if controller and controller != port and is_free(controller) else spare[1],
+            controller_port=controller if keeps else spare[1],
         )
         unfinished = file.with_suffix(".new")
         unfinished.write_text(json.dumps({k: v for k, v in asdict(node).items() if k != "voters"}) + "\n")
@@ -255,7 +261,8 @@ class EmbeddedBroker:
         brokers = len(node.all_voters)
         replicas = str(min(3, brokers))
         in_sync = str(2 if brokers >= 3 else 1)
-        # A lone broker has one coordinator anyway. The two partition counts can never change for existing data.
+        # A lone broker has one coordinator anyway. The two partition counts can never change for existing
+        # data.
         coordinators = "1" if brokers == 1 else "3"
         return {
             "process.roles": "broker,controller",
@@ -283,7 +290,8 @@ class EmbeddedBroker:
             # A killed broker can only come back when its old session is over (9 s by default).
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "2000" if brokers == 1 else "3000",
-            # How long a broker waits for a controller that hangs before it looks for another (30 s by default).
+            # How long a broker waits for a controller that hangs before it looks for another (30 s by
+            # default).
             "controller.socket.timeout.ms": "3000",
             # Sized for a laptop.
             "num.network.threads": "2",
@@ -292,10 +300,10 @@ class EmbeddedBroker:
             **self._properties,
         }
 
-    # --- the data folder's other users ----------------------------------------------------------------------------------
+    # --- the data folder's other users ----------------------------------------------------------------------
 
     def _await_predecessor(self) -> None:
-        """A broker whose parent was killed needs a moment to leave; one whose parent lives is in nobody's way but ours."""
+        """A broker whose parent was killed needs a moment to leave; one whose parent lives will not."""
         lock = self._dir / "data.lock"
         deadline = time.monotonic() + PREDECESSOR_SECONDS
         while (owner := _lock_owner(lock)) is not None:
@@ -306,11 +314,11 @@ class EmbeddedBroker:
 
     def _in_use(self, pid: str) -> RunError:
         return RunError(
-            f"the folder {self._dir} is in use by another embedded broker (process {pid}); stop that one, or name "
-            "another folder with --state-dir"
+            f"the folder {self._dir} is in use by another embedded broker (process {pid}); stop that one, "
+            "or name another folder with --state-dir"
         )
 
-    # --- the process ----------------------------------------------------------------------------------------------------
+    # --- the process ----------------------------------------------------------------------------------------
 
     def _live_process(self) -> subprocess.Popen[str]:
         if self._process is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every confluent-kafka client here has in common: a quiet log, and errors a person can act on.
 
-librdkafka retries for ever by itself and tells its troubles to a log only. `Troubles` collects the last one, so that
-a call that ran out of time can say why.
+librdkafka retries for ever by itself and tells its troubles to a log only. `Troubles` collects the last one,
+so that a call that ran out of time can say why.
 """
 
 from __future__ import annotations

@@ -10,14 +10,15 @@ A settings file holds Kafka's own client properties, the ones `kafka-console-con
     ssl.truststore.type=PEM
     ssl.truststore.location=/etc/kafka/ca.pem
 
-`sasl.jaas.config` may stand in place of username and password. Certificates are PEM (both clients read it), a key store
-may also be PKCS12. Only settings about connecting and being let in are taken, so that a stray consumer or
-producer setting cannot change what exactly-once means.
+`sasl.jaas.config` may stand in place of username and password. Certificates are PEM (both clients read it), a
+key store may also be PKCS12. Only settings about connecting and being let in are taken, so that a stray
+consumer or producer setting cannot change what exactly-once means.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -99,7 +100,7 @@ class KafkaConfig:
             raise InputError(f"Kafka settings {file}: {error}" if file else str(error)) from None
 
     def for_java(self) -> dict[str, str]:
-        """Client properties for Kafka's Java clients, and, each prefixed by `kafka.`, for Spark's Kafka source."""
+        """Properties for Kafka's Java clients and, each prefixed by `kafka.`, for Spark's Kafka source."""
         settings = dict(self.properties)
         user, password = settings.pop("sasl.username", None), settings.pop("sasl.password", None)
         if user is not None:
@@ -108,6 +109,17 @@ class KafkaConfig:
                 f"{module} required username={_quoted(user)} password={_quoted(password or '')};"
             )
         return {BOOTSTRAP: self.bootstrap_servers, **settings}
+
+    def write_for_java(self, file: Path) -> None:
+        """The client properties, without the address, as a file that only this user can read."""
+        unfinished = file.with_suffix(".new")
+        unfinished.unlink(missing_ok=True)
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            for name, value in self.for_java().items():
+                if name != BOOTSTRAP:
+                    escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
+                    out.write(f"{name}={escaped}\n")
+        unfinished.replace(file)
 
     def for_librdkafka(self) -> dict[str, str]:
         """The same for librdkafka, which confluent-kafka wraps."""
@@ -150,7 +162,7 @@ class KafkaConfig:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties format: `key=value`, `key: value`, `#` and `!` comments, a trailing backslash goes on."""
+    """Java's properties format: `key=value` or `key: value`, `#` and `!` comments, trailing backslashes."""
     found: dict[str, str] = {}
     logical = re.sub(r"\\\r?\n[ \t]*", "", text)
     for line in logical.splitlines():
@@ -186,8 +198,8 @@ def _check(properties: Mapping[str, str]) -> None:
         if f"ssl.{store}.location" in properties and kind not in ("PEM", *others):
             allowed = " or ".join(("PEM", *others))
             raise InputError(
-                f"ssl.{store}.type is {kind} (JKS when left out); give the {store} as {allowed} and say so in "
-                f"ssl.{store}.type"
+                f"ssl.{store}.type is {kind} (JKS when left out); give the {store} as {allowed} and "
+                f"say so in ssl.{store}.type"
             )
 
 
@@ -201,7 +213,9 @@ def _check_sasl(properties: Mapping[str, str]) -> None:
     if "sasl.jaas.config" in properties:
         _from_jaas(properties["sasl.jaas.config"])
     elif not {"sasl.username", "sasl.password"} <= properties.keys():
-        raise InputError(f"sasl.mechanism {mechanism} needs sasl.username and sasl.password (or sasl.jaas.config)")
+        raise InputError(
+            f"sasl.mechanism {mechanism} needs sasl.username and sasl.password (or sasl.jaas.config)"
+        )
 
 
 def _from_jaas(text: str) -> tuple[str, str]:

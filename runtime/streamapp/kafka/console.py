@@ -3,10 +3,12 @@
 
 A plain line is a record's value. A JSON line is an object with the fields
 
-    key, value     text; an object or array stands for its JSON text; null (or left out) for no key or a tombstone
+    key, value     text; an object or array stands for its JSON text; null (or left out) for no key or a
+                   tombstone
     keyBase64, valueBase64     in their place, for bytes that are no UTF-8 text
     headers        {"name": text}; as [[name, text], ...] where a name occurs twice
-    timestamp      ISO 8601, written in UTC with milliseconds; read with any offset, or as milliseconds since 1970
+    timestamp      ISO 8601, written in UTC with milliseconds; read with any offset, or as milliseconds since
+                   1970
     partition, offset          written by `consume`; read by `produce`: partition is obeyed, offset ignored
 
 What `consume` writes `produce` reads, so `consume --json A | produce --json B` copies a topic.
@@ -18,7 +20,7 @@ import base64
 import binascii
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -64,11 +66,11 @@ class Record:
     partition: int | None = None
 
 
-# --- produce ----------------------------------------------------------------------------------------------------------
+# --- produce ------------------------------------------------------------------------------------------------
 
 
 def produce(kafka: KafkaConfig, topic: str, lines: Iterable[bytes], as_json: bool) -> int:
-    """Send each line as a record; returns how many. Each is on the broker's disk as its settings demand (acks=all)."""
+    """Send each line as a record, and return how many when the brokers have them all (acks=all)."""
     require_topic(kafka, topic)
     troubles = Troubles()
     rejected: list[tuple[int, KafkaError]] = []
@@ -141,7 +143,11 @@ def parse_json_line(text: bytes, number: int) -> Record:
 
 
 def _send(
-    producer: Producer, topic: str, record: Record, number: int, done: Callable[[KafkaError | None, Message], None]
+    producer: Producer,
+    topic: str,
+    record: Record,
+    number: int,
+    done: Callable[[KafkaError | None, Message], None],
 ) -> None:
     more: dict[str, Any] = {}
     if record.timestamp is not None:
@@ -165,16 +171,21 @@ def _rejection(
 ) -> InputError | RunError:
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return InputError(
-            f"line {number}: larger than topic {topic!r} takes; raise the topic's max.message.bytes, or send less"
+            f"line {number}: larger than topic {topic!r} takes; send less, or raise the topic's "
+            "max.message.bytes"
         )
-    if error.code() in (KafkaError._UNKNOWN_PARTITION, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP):
+    if error.code() in (
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+    ):
         return InputError(f"line {number}: topic {topic!r} does not take it: {error.str()}")
     if error.code() == KafkaError._MSG_TIMED_OUT:
         return unreachable(kafka, troubles)
     return RunError(f"line {number}: not written to topic {topic!r}: {error.str()}")
 
 
-# --- consume ----------------------------------------------------------------------------------------------------------
+# --- consume ------------------------------------------------------------------------------------------------
 
 
 def consume(
@@ -183,11 +194,12 @@ def consume(
     from_beginning: bool = False,
     maximum: int | None = None,
     idle_timeout: float | None = None,
-) -> Iterator[list[Message]]:
-    """Batches of committed records, as they come. Ends after `maximum` records, or when none came for `idle_timeout`.
+) -> Generator[list[Message], None, None]:
+    """Batches of committed records, as they come. Ends after `maximum` records, or when none came for
+    `idle_timeout`.
 
-    An empty batch says that nothing is there at the moment. No consumer group is joined and nothing is committed:
-    looking at a topic leaves no trace.
+    An empty batch says that nothing is there at the moment. No consumer group is joined and nothing is
+    committed: looking at a topic leaves no trace.
     """
     partitions = require_topic(kafka, topic)
     troubles = Troubles()
@@ -212,7 +224,9 @@ def consume(
         last_record = last_look = time.monotonic()
         while maximum is None or count < maximum:
             room = BATCH if maximum is None else min(BATCH, maximum - count)
-            batch = [_checked(kafka, topic, troubles, message) for message in consumer.consume(room, POLL_SECONDS)]
+            batch = [
+                _checked(kafka, topic, troubles, message) for message in consumer.consume(room, POLL_SECONDS)
+            ]
             now = time.monotonic()
             if batch:
                 last_record = now
@@ -237,7 +251,7 @@ def line_of(message: Message, as_json: bool) -> bytes:
         row.update(_json_field(name, content))
     headers = message.headers()
     if headers:
-        row["headers"] = _json_headers(headers)
+        row["headers"] = _json_headers(headers.items() if isinstance(headers, dict) else headers)
     kind, milliseconds = message.timestamp()
     row["timestamp"] = None if kind == TIMESTAMP_NOT_AVAILABLE else _iso(milliseconds)
     row["partition"] = message.partition()
@@ -250,7 +264,11 @@ def require_topic(kafka: KafkaConfig, topic: str) -> int:
     topics = Admin(kafka).topics()
     if topic not in topics:
         others = sorted(name for name in topics if not name.startswith("__"))
-        there = f"there are: {', '.join(others[:10])}{', ...' if len(others) > 10 else ''}" if others else "there is none"
+        there = (
+            f"there are: {', '.join(others[:10])}{', ...' if len(others) > 10 else ''}"
+            if others
+            else "there is none"
+        )
         raise InputError(
             f"topic {topic!r} does not exist at {kafka.bootstrap_servers}; {there}; "
             "`streamapp topics FILE --create` makes those an app needs"
@@ -268,7 +286,9 @@ def _follow_new_partitions(kafka: KafkaConfig, consumer: Consumer, topic: str, k
         raise RunError(f"topic {topic!r} is gone: {found.error.str()}")
     now = len(found.partitions)
     if now > known:
-        consumer.incremental_assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(known, now)])
+        consumer.incremental_assign(
+            [TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(known, now)]
+        )
     return max(now, known)
 
 
@@ -281,7 +301,7 @@ def _checked(kafka: KafkaConfig, topic: str, troubles: Troubles, message: Messag
     raise RunError(f"cannot read topic {topic!r}: {error.str()}")
 
 
-# --- bytes and JSON -----------------------------------------------------------------------------------------------------
+# --- bytes and JSON -----------------------------------------------------------------------------------------
 
 
 def _json_field(name: str, content: bytes | str | None) -> dict[str, Any]:
@@ -300,8 +320,13 @@ def _json_field(name: str, content: bytes | str | None) -> dict[str, Any]:
     return {name: text}
 
 
-def _json_headers(headers: Headers) -> dict[str, str | None] | list[list[str | None]]:
-    pairs = [(name, None if value is None else _as_bytes(value).decode("utf-8", "replace")) for name, value in headers]
+def _json_headers(
+    headers: Iterable[tuple[str, bytes | str | None]],
+) -> dict[str, str | None] | list[list[str | None]]:
+    pairs = [
+        (name, None if value is None else _as_bytes(value).decode("utf-8", "replace"))
+        for name, value in headers
+    ]
     names = [name for name, _ in pairs]
     return dict(pairs) if len(set(names)) == len(names) else [[name, value] for name, value in pairs]
 

@@ -20,7 +20,8 @@ def free_ports(count: int) -> list[int]:
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As the broker itself binds: connections of an earlier process that linger in TIME_WAIT do not matter.
+        # As the broker itself binds: connections of an earlier process that linger in TIME_WAIT do not
+        # matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOCALHOST, port))

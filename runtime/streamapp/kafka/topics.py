@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from streamapp.errors import StreamAppError
 from streamapp.kafka.admin import BROKER_DEFAULT, Admin, TopicSpec, TopicState
+from streamapp.nodes import DeadLetter, RepartitionSink, Sink, Stream
+from streamapp.plan import Plan
 
 CHECKED_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms")
-"""Settings of an internal topic on which the app's correctness rests: records must not vanish, nor pile up."""
+"""Settings of an internal topic that must be as wanted: records must not vanish, nor pile up for ever."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,13 @@ class TopicError(StreamAppError):
         super().__init__("; ".join(self.problems))
 
 
-def ensure_topics(admin: Admin, specs: Iterable[TopicSpec], create_all: bool = False, file: str = "FILE") -> list[TopicSpec]:
+def ensure_topics(
+    admin: Admin, specs: Iterable[TopicSpec], create_all: bool = False, file: str = "FILE"
+) -> list[TopicSpec]:
     """Make the missing internal topics, and with `create_all` the missing others too; returns those made.
 
-    Raises TopicError, before anything is made, when a topic of the user's is missing or an internal one is wrong.
+    Raises TopicError, before anything is made, when a topic of the user's is missing or an internal one is
+    wrong.
     """
     comparison = compare_with(admin, specs)
     problems = list(comparison.wrong)
@@ -82,8 +87,8 @@ def _differences(spec: TopicSpec, state: TopicState, config: Mapping[str, str]) 
     who = f"node {spec.node!r}: internal topic {spec.name!r}"
     if spec.partitions not in (BROKER_DEFAULT, state.partitions):
         found.append(
-            f"{who} has {state.partitions} partitions and needs {spec.partitions}; the number is fixed for the life of its "
-            f"data: set the old maxParallelism again, or delete the topic (and the state in it)"
+            f"{who} has {state.partitions} partitions and needs {spec.partitions}; the number is fixed for "
+            "the life of its data: set the old maxParallelism again, or delete the topic and what is in it"
         )
     for setting in CHECKED_SETTINGS:
         want = spec.config.get(setting)
@@ -92,14 +97,42 @@ def _differences(spec: TopicSpec, state: TopicState, config: Mapping[str, str]) 
             continue
         found.append(
             f"{who} has {setting}={seen} and needs {setting}={want}; "
-            f"set it: kafka-configs --alter --entity-type topics --entity-name {spec.name} --add-config {_argument(setting, want)}"
+            f"set it: kafka-configs --alter --entity-type topics --entity-name {spec.name} "
+            f"--add-config {_argument(setting, want)}"
         )
     return found
 
 
 def _same(want: str, seen: str) -> bool:
-    return sorted(part.strip() for part in want.split(",")) == sorted(part.strip() for part in seen.split(","))
+    return sorted(part.strip() for part in want.split(",")) == sorted(
+        part.strip() for part in seen.split(",")
+    )
 
 
 def _argument(setting: str, value: str) -> str:
     return f"{setting}=[{value}]" if "," in value else f"{setting}={value}"
+
+
+def topics_of(plan: Plan) -> list[TopicSpec]:
+    """Every topic of a plan that is known by name (a pattern names none), each once, internal ones last."""
+    found: dict[str, TopicSpec] = {}
+    for part in plan.subtopologies:
+        for node in part.nodes:
+            if isinstance(node, Stream):
+                for name in node.topics:
+                    found.setdefault(name, TopicSpec(name, node.name))
+            elif isinstance(node, Sink):
+                partitions = node.partitions or BROKER_DEFAULT
+                found.setdefault(node.topic, TopicSpec(node.topic, node.name, partitions))
+            elif isinstance(node, DeadLetter):
+                found.setdefault(node.topic, TopicSpec(node.topic, node.input))
+    owners = {store.changelog_topic: store.node for store in plan.stores} | {
+        node.topic: node.input
+        for part in plan.subtopologies
+        for node in part.nodes
+        if isinstance(node, RepartitionSink)
+    }
+    for topic in plan.topics:
+        owner = owners.get(topic.name, topic.role)
+        found[topic.name] = TopicSpec(topic.name, owner, topic.partitions, dict(topic.configs), internal=True)
+    return list(found.values())

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's progress on the terminal: one line, rewritten in place; where it is no terminal, a line now and then."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from typing import IO, Any
+
+LOG_SECONDS = 10.0
+
+
+class ProgressLine:
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        self._in_place = out.isatty()
+        self._last = 0.0
+        self._shown = False
+
+    def show(self, status: Mapping[str, Any]) -> None:
+        """Write the status (the shape of /status), if it is time to."""
+        now = time.monotonic()
+        if self._in_place:
+            width = shutil.get_terminal_size().columns - 1
+            self._out.write("\r\x1b[K" + summary(status)[:width])
+            self._shown = True
+        elif now - self._last >= LOG_SECONDS:
+            self._last = now
+            self._out.write(summary(status) + "\n")
+        self._out.flush()
+
+    def end(self) -> None:
+        if self._shown:
+            self._out.write("\n")
+            self._out.flush()
+
+
+def summary(status: Mapping[str, Any]) -> str:
+    """One line about a status.
+
+    >>> summary({"phase": "Running", "totalLag": 1200, "stores": {"s": {"rows": 7, "bytes": 2048}},
+    ...          "subTopologies": {"0": {"recordsPerSecond": 1500.4, "epoch": 3}}})
+    'Running | 1,500 records/s | epoch 3 | lag 1,200 | state 7 rows, 2.0 kB'
+    """
+    parts = [str(status.get("phase", "Starting"))]
+    running = status.get("subTopologies", {}).values()
+    if running:
+        parts.append(f"{sum(part.get('recordsPerSecond', 0.0) for part in running):,.0f} records/s")
+        parts.append(f"epoch {max(part.get('epoch', -1) for part in running)}")
+    if "totalLag" in status:
+        parts.append(f"lag {status['totalLag']:,}")
+    stores = status.get("stores", {}).values()
+    if stores:
+        rows = sum(store.get("rows", 0) for store in stores)
+        parts.append(f"state {rows:,} rows, {_size(sum(store.get('bytes', 0) for store in stores))}")
+    for name, restore in status.get("restore", {}).items():
+        if restore.get("restoring"):
+            parts.append(
+                f"restoring {name}: {restore['done']:,} of {restore['total']:,}, "
+                f"{restore['recordsPerSecond']:,}/s, {restore['etaSeconds']:.0f} s left"
+            )
+    if status.get("error"):
+        parts.append(" ".join(str(status["error"]).split()))
+    return " | ".join(parts)
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1024 or unit == "GB":
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+        count /= 1024
+    raise AssertionError("unreachable")
