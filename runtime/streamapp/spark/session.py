@@ -20,6 +20,7 @@ FIXED_SETTINGS: dict[str, str] = {
     _STATE + "providerClass": "org.apache.spark.sql.execution.streaming.state.ChangelogStateStoreProvider",
     _STATE + "rocksdb.changelogCheckpointing.enabled": "true",
     _STATE + "checkpointFormatVersion": "1",
+    _STATE + "autoSnapshotRepair.enabled": "false",
     _STATE + "rowChecksum.enabled": "false",
     _STATE + "coordinatorReportSnapshotUploadLag": "false",
     _STATE + "forceSnapshotUploadOnLag": "false",
@@ -49,7 +50,7 @@ class Place:
     executor_memory: str = "1g"
 
 
-def class_path() -> str:
+def runtime_class_path() -> str:
     """The jars that driver and executors need beside Spark's own."""
     ours = JARS / "streamapp-runtime.jar"
     if not ours.exists():
@@ -57,7 +58,9 @@ def class_path() -> str:
     return os.pathsep.join(str(jar) for jar in [ours, *sorted((JARS / "spark").glob("*.jar"))])
 
 
-def open_session(name: str, place: Place, partitions: int, settings: dict[str, str]) -> SparkSession:
+def open_session(
+    name: str, place: Place, partitions: int, settings: dict[str, str], class_path: str | None = None
+) -> SparkSession:
     """Starts Spark in this process.
 
     Args:
@@ -65,10 +68,11 @@ def open_session(name: str, place: Place, partitions: int, settings: dict[str, s
         place: where to run.
         partitions: number of state partitions (spec.maxParallelism).
         settings: further settings, among them the runtime's own (`spark.streamapp.*`).
+        class_path: instead of `runtime_class_path()`, which it must contain.
     """
     log_config = _log_config(place.work_dir)
     java = f"-Dlog4j2.configurationFile=file:{log_config} -XX:+UseParallelGC"
-    jars = class_path()
+    jars = class_path or runtime_class_path()
     builder = SparkSession.builder.appName(name).master(place.master)
     options = {
         **FIXED_SETTINGS,

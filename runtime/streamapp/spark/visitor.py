@@ -61,12 +61,23 @@ class Visitor:
     # Sources
 
     def visit_stream(self, node: n.Stream) -> Flow:
-        return self._source(node, dead_letters=False)
+        raw = self._read(node)
+        values, bad, key = self._decoded(node)
+        if node.value.can_be_malformed or node.key.can_be_malformed:
+            raw = self._without_bad_records(node, raw, bad)
+        fields = {
+            DELETED: column("value").isNull(),
+            hidden("key"): key,
+            **{hidden(name): column(name) for name in SOURCE_FIELDS if name != "key"},
+        }
+        frame = raw.select(*(c.alias(k) for k, c in fields.items()), *(c.alias(k) for k, c in values.items()))
+        flow = Flow(frame, tuple(values), SOURCE_FIELDS, (("key", hidden("key")),))
+        return flow if node.timestamp is None else self._extracted_time(node, flow, node.timestamp)
 
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
         """The source's bad records as they came, with headers that say what, where and why."""
         where = {
-            "streamapp.error": F.lit(f"cannot be read as {self._bad_format(node)}"),
+            "streamapp.error": F.lit(f"not of the formats that node {node.input} declares"),
             "streamapp.node": F.lit(node.input),
             "streamapp.topic": column("topic"),
             "streamapp.partition": column("partition").cast("string"),
@@ -87,37 +98,13 @@ class Visitor:
         raw = self._read(node)
         return Flow(raw.filter(self._decoded(node)[1]), (), (), ())
 
-    def _bad_format(self, node: n.DeadLetter) -> str:
-        return "the formats of node " + node.input
-
     def _decoded(self, node: n.Stream) -> tuple[dict[str, Column], Column, Column]:
         """Value columns; the condition of a bad record; the event time."""
         value = formats.decode(column("value"), node.value, "value")
-        key = formats.decode(column("key"), _key_format(node), "key")
+        key = formats.decode(column("key"), node.key, "key")
         conditions = [c for c in (value.bad, key.bad) if c is not None]
         bad = reduce(lambda a, b: a | b, conditions, F.lit(False))
         return value.columns, bad, key.columns.get("key", F.struct(*(c.alias(k) for k, c in key.columns.items())))
-
-    def _source(self, node: n.Stream, *, dead_letters: bool) -> Flow:
-        raw = self._read(node)
-        values, bad, key = self._decoded(node)
-        checks_records = node.value.name not in ("text", "bytes") or _key_format(node).name not in ("text", "bytes")
-        if checks_records:
-            raw = self._without_bad_records(node, raw, bad)
-        fields = {
-            DELETED: column("value").isNull(),
-            hidden("key"): key,
-            hidden("timestamp"): column("timestamp"),
-            hidden("topic"): column("topic"),
-            hidden("partition"): column("partition"),
-            hidden("offset"): column("offset"),
-            hidden("headers"): column("headers"),
-        }
-        frame = raw.select(*(c.alias(k) for k, c in fields.items()), *(c.alias(k) for k, c in values.items()))
-        flow = Flow(frame, tuple(values), SOURCE_FIELDS, (("key", hidden("key")),))
-        if node.timestamp is None:
-            return flow
-        return self._extracted_time(node, flow, node.timestamp)
 
     def _without_bad_records(self, node: n.Stream, raw: DataFrame, bad: Column) -> DataFrame:
         if self._on_bad_record == "Fail":
@@ -180,16 +167,15 @@ class Visitor:
         return flow.with_values({name: F.expr(sql) for name, sql in node.columns}, keep=flow.columns)
 
     def visit_flatmap(self, node: n.FlatMap, flow: Flow) -> Flow:
-        # Other branches' rows must survive, so they are given one element to explode.
-        elements = F.expr(node.array)
-        listed = flow.with_values({"__elements": elements})
-        if flow.guard is None:
-            each = F.explode(column("__elements"))
-        else:
-            each = F.explode(F.when(flow.guard, column("__elements")).otherwise(F.array(F.lit(None))))
-        names = [name for name in listed.physical() if name != "__elements"]
-        frame = listed.frame.select(*(column(name) for name in names), each.alias(node.column))
-        return replace(listed, columns=(node.column,)).tidy(frame)
+        listed = flow.with_values({"__elements": F.expr(node.array)}, keep=flow.columns)
+        elements = column("__elements")
+        if flow.guard is not None:  # other branches' rows must survive: they get one element to explode
+            elements = F.when(flow.guard, elements).otherwise(F.array(F.lit(None)))
+        columns = (*(c for c in flow.columns if c != node.column), node.column)
+        exploded = replace(listed, columns=columns)
+        names = [name for name in exploded.physical() if name != node.column]
+        frame = listed.frame.select(*(column(name) for name in names), F.explode(elements).alias(node.column))
+        return exploded.tidy(frame)
 
     def visit_keyby(self, node: n.KeyBy, flow: Flow) -> Flow:
         key = tuple((name, f"__key_{i}") for i, name in enumerate(node.columns))
@@ -240,6 +226,7 @@ class Visitor:
         return Flow(frame, (*keys, *values), ("timestamp",), key, table=True)
 
     def visit_join(self, node: n.Join, left: Flow, right: Flow) -> Flow:
+        left_alias, right_alias = node.aliases
         left_keys = [(name, quoted(name)) for name in node.by] or [(name, quoted(p)) for name, p in left.key]
         if len(left_keys) != len(right.key):
             raise ManifestError((Problem(node.name, "by", ", ".join(k for k, _ in left_keys),
@@ -247,29 +234,29 @@ class Visitor:
                 f"name as many columns as '{node.right}' has in its key"),))  # fmt: skip
         delay = f"{node.within_ms + node.grace_ms} milliseconds"
         sides = []
-        for flow, name in ((left, node.left), (right, node.right)):
+        for flow, name in ((left, left_alias), (right, right_alias)):
             fields = {f: column(hidden(f)) for f in flow.fields if f not in flow.columns}
             frame = flow.frame.filter(~column(DELETED)).withWatermark(EVENT_TIME, delay)
             sides.append(frame.withColumns(fields).alias(name))
         condition = F.lit(True)
         for (name, here), (other, there) in zip(left_keys, right.key, strict=True):
-            mine, theirs = F.col(f"{quoted(node.left)}.{here}"), F.col(f"{quoted(node.right)}.{quoted(there)}")
+            mine, theirs = F.col(f"{quoted(left_alias)}.{here}"), F.col(f"{quoted(right_alias)}.{quoted(there)}")
             self._require_same_type(node, name, other, sides, here, quoted(there))
             condition = condition & (mine == theirs)
-        left_time, right_time = (F.col(f"{quoted(side)}.{EVENT_TIME}") for side in (node.left, node.right))
+        left_time, right_time = (F.col(f"{quoted(side)}.{EVENT_TIME}") for side in (left_alias, right_alias))
         within = F.expr(f"INTERVAL '{node.within_ms / 1000:.3f}' SECOND")
         condition = condition & (right_time >= left_time - within) & (right_time <= left_time + within)
         joined = sides[0].join(sides[1], condition, "inner")
         if node.select is not None:
             values = {name: F.expr(sql) for name, sql in node.select}
         else:
-            values = {c: F.col(f"{quoted(node.left)}.{quoted(c)}") for c in left.columns}
-            values |= {c: F.col(f"{quoted(node.right)}.{quoted(c)}") for c in right.columns}
+            values = {c: F.col(f"{quoted(left_alias)}.{quoted(c)}") for c in left.columns}
+            values |= {c: F.col(f"{quoted(right_alias)}.{quoted(c)}") for c in right.columns}
         key = tuple((name, f"__key_{i}") for i, (name, _) in enumerate(left_keys))
         frame = joined.select(
             F.lit(False).alias(DELETED),
             F.greatest(left_time, right_time).alias(EVENT_TIME),
-            *(F.col(f"{quoted(node.left)}.{here}").alias(p) for (_, here), (_, p) in zip(left_keys, key, strict=True)),
+            *(F.col(f"{quoted(left_alias)}.{here}").alias(p) for (_, here), (_, p) in zip(left_keys, key, strict=True)),
             *(value.alias(name) for name, value in values.items()),
         )
         return Flow(frame, tuple(values), ("timestamp",), key)
@@ -294,14 +281,10 @@ class Visitor:
             key = formats.key_text(key_columns, types)
         else:
             key = formats.encode(key_columns, node.key)
-        key_names = {name for name, _ in flow.key}
-        values = [(name, column(name)) for name in flow.columns if name not in key_names or not flow.table]
-        if node.value is None:
-            value = formats.encode([v for v in values if v[0] not in key_names], Format("json", None))
-        elif node.value.name == "json":
-            value = formats.encode(values, node.value)
-        else:
-            value = formats.encode(values, node.value)
+        # The record's own key lies beside the value; a key that was made from columns is not written twice.
+        in_key = {name for name, physical in flow.key if physical != hidden("key")}
+        values = [(name, column(name)) for name in flow.columns if name not in in_key]
+        value = formats.encode(values, node.value or Format("json", None))
         return self._records(flow, node.topic, key, F.when(~column(DELETED), value))
 
     def visit_repartitionsink(self, node: n.RepartitionSink, flow: Flow) -> Flow:
@@ -330,10 +313,6 @@ class Visitor:
 
 def _millis(timestamp: Column) -> Column:
     return F.unix_millis(timestamp)
-
-
-def _key_format(node: n.Stream) -> Format:
-    return node.key or Format("text", None)
 
 
 def problem_of(node: n.Node, error: PySparkException) -> Problem:

@@ -39,7 +39,8 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private var producer: KafkaProducer[Array[Byte], Array[Byte]] = _
   private var open = false
   private var fencedBy = NoAttempt
-  private val sendError = new AtomicReference[Exception]()
+  // One per producer: a discarded producer still reports the records it dropped, and that must not hit its successor.
+  private var failure = new SendFailure
   private val marks = mutable.LinkedHashMap[TransactionParticipant, Mark]()
 
   @volatile private var owner = NoAttempt
@@ -94,7 +95,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     if (!open) openTransaction()
     sent += 1
     sentBytes += (if (record.key == null) 0 else record.key.length) + (if (record.value == null) 0 else record.value.length)
-    producer.send(record, onSent)
+    producer.send(record, failure)
   }
 
   /** The participant has sent all changes of the epoch; its marker record goes out with the commit. */
@@ -157,7 +158,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private def discard(): Unit = {
     open = false
     fencedBy = NoAttempt
-    sendError.set(null)
+    failure = new SendFailure
     if (producer != null) {
       try producer.close(Duration.ZERO) catch { case _: Exception => }
       producer = null
@@ -173,16 +174,19 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   }
 
   private def rethrowSendError(): Unit = {
-    val error = sendError.get
+    val error = failure.get
     if (error != null) throw error
   }
 
-  private val onSent: Callback = (_: RecordMetadata, error: Exception) => if (error != null) sendError.compareAndSet(null, error)
+  private final class SendFailure extends AtomicReference[Exception] with Callback {
+    override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
+      if (error != null) compareAndSet(null, error)
+  }
 
   private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]]) extends Callback {
     @volatile var nextOffset: Long = -1L
     override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
-      if (error != null) sendError.compareAndSet(null, error) else nextOffset = metadata.offset + 1
+      if (error != null) failure.onCompletion(metadata, error) else nextOffset = metadata.offset + 1
   }
 
   private def newProducer(): KafkaProducer[Array[Byte], Array[Byte]] = {

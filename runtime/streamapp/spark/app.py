@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs an application: opens its metadata, starts its queries, watches over them, stops them in order."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from streamapp.errors import RunError, StreamAppError
+from streamapp.http.server import StatusServer
+from streamapp.kafka.admin import Admin
+from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.group import GroupPosition
+from streamapp.plan import Plan, SubTopology
+from streamapp.spark import metrics
+from streamapp.spark.failure import Failure, diagnose
+from streamapp.spark.progress import Progress
+from streamapp.spark.queries import Queries
+from streamapp.spark.session import PREFIX, Place, open_session
+
+# A stop lets the epoch under way end: together with the rest it must stay below ten seconds.
+DRAIN_SECONDS = 7.0
+COLLECT_SECONDS = 1.0
+RESTARTS = 10
+LONGEST_BACKOFF_SECONDS = 30.0
+
+Report = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, beside what."""
+
+    state_dir: Path
+    until_caught_up: bool = False
+    replicas: int = 1
+    port: int = 0
+    client_config: Path | None = None
+    """A file of Kafka client properties with the credentials, for the JVM side."""
+
+
+def run_app(
+    plan: Plan,
+    kafka: KafkaConfig,
+    options: Options,
+    on_started: Callable[[str], None] = lambda url: None,
+    on_progress: Report = lambda status: None,
+) -> int:
+    """Runs until SIGTERM, SIGINT, the end of the input or a failure; returns the exit code 0.
+
+    Topics must exist. `on_started` gets the address of the live interface, `on_progress` the status, about once a
+    second, in this thread.
+
+    Raises:
+        StreamAppError: when the app cannot go on.
+    """
+    work_dir = options.state_dir / "work"
+    # Local state is never trusted across a restart: an unclean stop leaves changes that were never committed.
+    shutil.rmtree(work_dir, ignore_errors=True)
+    spark = open_session(plan.name, _place(options, work_dir), plan.max_parallelism, _settings(plan, kafka, options))
+    try:
+        _open_metadata(spark, plan, kafka, options)
+        return _App(spark, plan, kafka, options, on_progress).run(on_started)
+    finally:
+        with suppress(Py4JError, OSError):  # a signal to the whole process group has ended the JVM before us
+            spark.stop()
+
+
+def _place(options: Options, work_dir: Path) -> Place:
+    if options.replicas > 1:
+        return Place(master=f"local-cluster[{options.replicas},2,1024]", work_dir=work_dir)
+    return Place(work_dir=work_dir)
+
+
+def _settings(plan: Plan, kafka: KafkaConfig, options: Options) -> dict[str, str]:
+    return {
+        PREFIX + "applicationId": plan.application_id,
+        PREFIX + "bootstrapServers": kafka.bootstrap_servers,
+        PREFIX + "maxParallelism": str(plan.max_parallelism),
+        PREFIX + "guarantee": plan.guarantee,
+        PREFIX + "clientConfig": str(options.client_config or ""),
+        PREFIX + "subTopology": "",
+    }
+
+
+def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options: Options) -> None:
+    bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
+    try:
+        bridge.openMetadata(_settings(plan, kafka, options), f"local/{plan.name}")
+    except Exception as error:
+        raise diagnose("metadata", str(error)).error from None
+
+
+class _App:
+    def __init__(
+        self, spark: SparkSession, plan: Plan, kafka: KafkaConfig, options: Options, on_progress: Report
+    ) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._options = options
+        self._on_progress = on_progress
+        self._stop = threading.Event()
+        self._queries = Queries(spark, plan, kafka)
+        self._running: dict[str, StreamingQuery] = {}
+        self._progress = Progress(spark, plan, Admin(kafka))
+        self._group = GroupPosition(kafka, plan.application_id)
+        self._server = StatusServer(self._progress.snapshot, metrics.registry(self._progress.snapshot), options.port)
+        self._restarts: dict[str, int] = {}
+
+    def run(self, on_started: Callable[[str], None]) -> int:
+        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._server.start()
+        on_started(self._server.url)
+        try:
+            if self._options.until_caught_up:
+                for part in self._plan.subtopologies:
+                    self._run_to_end(part)
+            else:
+                self._run_for_ever()
+            self._progress.phase = "Stopped"
+            return 0
+        except StreamAppError as error:
+            self._progress.phase, self._progress.error = "Failed", str(error)
+            raise
+        finally:
+            with suppress(Py4JError, OSError):
+                self._drain()
+            self._server.stop()
+            self._group.close()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stop.set()
+
+    def _run_to_end(self, part: SubTopology) -> None:
+        """Each part reads what the one before it has written, so they run one after the other."""
+        self._start(part)
+        while not self._stop.is_set() and part.name in self._running:
+            query = self._running[part.name]
+            if not query.isActive and query.exception() is None:
+                self._look()
+                return
+            self._watch()
+            self._stop.wait(0.2)
+
+    def _run_for_ever(self) -> None:
+        for part in self._plan.subtopologies:
+            self._start(part)
+        while not self._stop.wait(COLLECT_SECONDS):
+            self._watch()
+
+    def _start(self, part: SubTopology) -> None:
+        self._running[part.name] = self._queries.start(part, until_caught_up=self._options.until_caught_up)
+
+    def _watch(self) -> None:
+        self._look()
+        for part in self._plan.subtopologies:
+            query = self._running.get(part.name)
+            if query is None or query.isActive:
+                continue
+            error = query.exception()
+            if error is not None:
+                self._restart(part, diagnose(part.name, str(error)))
+
+    def _look(self) -> None:
+        try:
+            self._progress.collect(self._running)
+        except RunError as error:  # Kafka does not answer: the queries will say so themselves if it matters
+            self._progress.error = str(error)
+            return
+        restores = self._progress.snapshot()["restore"].values()
+        restoring = any(restore["restoring"] for restore in restores)
+        self._progress.phase = "Restoring" if restoring else "Running"
+        self._progress.error = None
+        self._group.write(self._progress.positions())
+        self._on_progress(self._progress.snapshot())
+
+    def _restart(self, part: SubTopology, failure: Failure) -> None:
+        epoch = self._progress.snapshot().get("subTopologies", {}).get(part.name, {}).get("epoch", -1)
+        attempts = self._restarts.get(f"{part.name}@{epoch}", 0) + 1
+        if not failure.retriable or attempts > RESTARTS:
+            raise failure.error
+        self._restarts[f"{part.name}@{epoch}"] = attempts
+        self._progress.error = str(failure.error)
+        self._progress.phase = "Restarting"
+        self._on_progress(self._progress.snapshot())
+        if not self._stop.wait(min(2.0 ** (attempts - 1), LONGEST_BACKOFF_SECONDS)):
+            self._start(part)
+
+    def _drain(self) -> None:
+        """Lets epochs under way end, then stops the queries. Stopping in the middle loses nothing, only time."""
+        bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
+        for name in self._running:
+            bridge.drain(name)
+        deadline = time.monotonic() + DRAIN_SECONDS
+        for query in self._running.values():
+            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+                time.sleep(0.05)
+        for query in self._running.values():
+            query.stop()
+        if self._running:
+            self._group.write(self._progress.positions())
+
+
+def status_line(status: Mapping[str, Any]) -> str:
+    """One line for a terminal: how fast, how far, how far behind, how much state."""
+    parts = status.get("subTopologies", {}).values()
+    restoring = [f"{name} {r['done']}/{r['total']} (ETA {r['etaSeconds']} s)"
+                 for name, r in status.get("restore", {}).items() if r["restoring"]]  # fmt: skip
+    stores = ", ".join(f"{name} ~{size['rows']} rows, {size['bytes'] / 1e6:.1f} MB" for name, size in status.get("stores", {}).items())
+    text = (
+        f"{status['phase']}: {sum(p['recordsPerSecond'] for p in parts):,.0f} records/s, "
+        f"epoch {max((p['epoch'] for p in parts), default=-1)}, in {sum(p['recordsIn'] for p in parts):,}, "
+        f"out {sum(p['recordsOut'] for p in parts):,}, lag {status.get('totalLag', 0):,}"
+    )
+    if stores:
+        text += f", state {stores}"
+    if restoring:
+        text += f", restoring {'; '.join(restoring)}"
+    if status.get("error"):
+        text += f" [{status['error']}]"
+    return text
+
+

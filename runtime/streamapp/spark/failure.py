@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a query has stopped, in one line, and whether trying again can help."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from streamapp.errors import InputError, RunError, StreamAppError
+
+# The JVM side's own exceptions: the class name in a stack trace, whether it is the user's input that is wrong.
+_KNOWN = {
+    "FencedException": False,
+    "ForeignOwnerException": True,
+    "IncompatibleStateException": True,
+}
+_BAD_RECORD = re.compile(r"BAD_RECORD (node .*?)(?: SQLSTATE|\n|$)", re.DOTALL)
+_DATA_LOSS = re.compile(r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)")
+_USER_CODE = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\] (.*?)(?: SQLSTATE|\n|$)", re.DOTALL)
+# Spark's error conditions that come from a user's expression meeting data it cannot take.
+_DATA_CONDITIONS = ("DIVIDE_BY_ZERO", "CAST_INVALID_INPUT", "ARITHMETIC_OVERFLOW", "INVALID_ARRAY_INDEX", "USER_RAISED_EXCEPTION",
+                    "NUMERIC_VALUE_OUT_OF_RANGE", "CAST_OVERFLOW", "ELEMENT_AT_BY_INDEX_ZERO", "CANNOT_PARSE_TIMESTAMP")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A query's end."""
+
+    error: StreamAppError
+    retriable: bool
+
+
+def diagnose(subtopology: str, trace: str) -> Failure:
+    """Reads the text of a query's exception, stack traces and all."""
+    bad = _BAD_RECORD.search(trace)
+    if bad:
+        line = " ".join(bad[1].split())
+        return Failure(InputError(f"{line}; send it elsewhere with onBadRecord: {{deadLetter: TOPIC}}, or Drop"), False)
+    for name, users_fault in _KNOWN.items():
+        found = re.search(rf"{name}: (.*)", trace)
+        if found:
+            return Failure((InputError if users_fault else RunError)(found[1].strip()), False)
+    if "RecordTooLargeException" in trace:
+        found = re.search(r"RecordTooLargeException: (.*)", trace)
+        detail = found[1].strip() if found else "a record is too large"
+        return Failure(InputError(f"sub-topology '{subtopology}': {detail}; raise max.message.bytes of the topic"), False)
+    if _DATA_LOSS.search(trace):
+        return Failure(RunError(
+            f"sub-topology '{subtopology}': records between the committed position and the topic's start are gone "
+            "(retention passed, or the topic was deleted); set onSourceLoss: Earliest or Latest to go on without them"
+        ), False)  # fmt: skip
+    for condition, text in _USER_CODE.findall(trace):
+        if condition.split(".")[0] in _DATA_CONDITIONS:
+            return Failure(InputError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False)
+    return Failure(RunError(f"sub-topology '{subtopology}': {_last_cause(trace)}"), True)
+
+
+def _last_cause(trace: str) -> str:
+    causes = re.findall(r"Caused by: (.*)", trace)
+    return (causes[-1] if causes else trace.strip().split("\n")[0])[:400]

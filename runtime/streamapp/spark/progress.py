@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a running app says about itself, gathered from Spark's progress reports, the JVM side and Kafka."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from streamapp.kafka.admin import Admin
+from streamapp.plan import Plan
+
+Offsets = dict[tuple[str, int], int]
+
+
+@dataclass
+class _Query:
+    """Running totals of one sub-topology."""
+
+    seen_batch: int = -1
+    records_in: int = 0
+    late: int = 0
+    bad: dict[str, int] = field(default_factory=dict)
+    rate: float = 0.0
+    duration_ms: dict[str, int] = field(default_factory=dict)
+    watermark: str | None = None
+    position: Offsets = field(default_factory=dict)
+
+
+class Progress:
+    """Collects; `snapshot()` is what `/status` shows. One thread calls `collect`, any may call `snapshot`."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, admin: Admin) -> None:
+        self._bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
+        self._plan = plan
+        self._admin = admin
+        self._queries = {part.name: _Query() for part in plan.subtopologies}
+        self._started = time.time()
+        self._snapshot: dict[str, Any] = {"name": plan.name, "phase": "Starting"}
+        self.phase = "Starting"
+        self.error: str | None = None
+
+    def collect(self, queries: dict[str, StreamingQuery]) -> None:
+        """Reads everything once."""
+        for name, query in queries.items():
+            for progress in query.recentProgress:
+                self._add(self._queries[name], json.loads(progress.json) if hasattr(progress, "json") else progress)
+        self._publish()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state of things when they were last collected."""
+        return {**self._snapshot, "phase": self.phase, "error": self.error}
+
+    def positions(self) -> Offsets:
+        """For each source partition the offset up to which EVERY sub-topology that reads it has committed."""
+        lowest: Offsets = {}
+        for query in self._queries.values():
+            for partition, offset in query.position.items():
+                lowest[partition] = min(offset, lowest.get(partition, offset))
+        return lowest
+
+    def _add(self, query: _Query, progress: dict[str, Any]) -> None:
+        if progress["batchId"] < query.seen_batch or (
+            progress["batchId"] == query.seen_batch and "addBatch" not in progress["durationMs"]
+        ):
+            return
+        fresh = progress["batchId"] > query.seen_batch and "addBatch" in progress["durationMs"]
+        for source in progress["sources"]:
+            for topic, partitions in (_offsets(source["endOffset"]) or {}).items():
+                for partition, offset in partitions.items():
+                    query.position[topic, int(partition)] = offset
+        if not fresh:
+            return
+        query.seen_batch = progress["batchId"]
+        query.records_in += progress["numInputRows"]
+        query.rate = progress.get("processedRowsPerSecond", 0.0) or 0.0
+        query.duration_ms = progress["durationMs"]
+        query.watermark = progress.get("eventTime", {}).get("watermark")
+        query.late += sum(op.get("numRowsDroppedByWatermark", 0) for op in progress.get("stateOperators", []))
+        for name, metrics in progress.get("observedMetrics", {}).items():
+            node = name.split(":", 1)[-1]
+            query.bad[node] = query.bad.get(node, 0) + int(metrics["bad"])
+
+    def _publish(self) -> None:
+        epochs = json.loads(self._bridge.epochs())
+        restores = json.loads(self._bridge.restores())
+        parts: dict[str, Any] = {}
+        stores: dict[str, Any] = {}
+        for name, query in self._queries.items():
+            totals = epochs.get(name, {})
+            stores |= totals.pop("stores", {})
+            parts[name] = {
+                "recordsIn": query.records_in,
+                "recordsPerSecond": round(query.rate, 1),
+                "recordsOut": totals.get("records", 0),
+                "changelogRecords": totals.get("changelogRecords", 0),
+                "bytesOut": totals.get("bytes", 0),
+                "epoch": totals.get("epoch", -1),
+                "epochs": totals.get("epochs", 0),
+                "epochMs": query.duration_ms,
+                "lateRecords": query.late,
+                "badRecords": query.bad,
+                "watermark": query.watermark,
+            }
+        lag = self._lag()
+        self._snapshot = {
+            "name": self._plan.name,
+            "applicationId": self._plan.application_id,
+            "uptimeSeconds": round(time.time() - self._started, 1),
+            "subTopologies": parts,
+            "stores": stores,
+            "restore": _restore(restores["partitions"]),
+            "lag": lag,
+            "totalLag": sum(lag.values()),
+        }
+
+    def _lag(self) -> dict[str, int]:
+        positions = self.positions()
+        ends: dict[str, dict[int, int]] = {}
+        for topic in {topic for topic, _ in positions}:
+            ends[topic] = self._admin.end_offsets(topic)
+        return {
+            f"{topic}/{partition}": max(0, ends[topic].get(partition, offset) - offset)
+            for (topic, partition), offset in sorted(positions.items())
+        }
+
+
+def _offsets(text: Any) -> dict[str, dict[str, int]] | None:
+    value = json.loads(text) if isinstance(text, str) else text
+    return value if isinstance(value, dict) else None
+
+
+def _restore(partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    """Done, total, rate (changelog offsets per second) and the seconds still needed, per store."""
+    stores: dict[str, Any] = {}
+    for part in partitions:
+        store = stores.setdefault(
+            part["store"], {"partitions": 0, "restoring": 0, "done": 0, "total": 0, "millis": 0, "etaSeconds": 0.0}
+        )
+        store["partitions"] += 1
+        store["restoring"] += not part["finished"]
+        store["done"] += part["done"]
+        store["total"] += part["total"]
+        store["millis"] = max(store["millis"], part["millis"])
+    for store in stores.values():
+        rate = store["done"] / store["millis"] * 1000 if store["millis"] else 0.0
+        store["recordsPerSecond"] = round(rate)
+        store["etaSeconds"] = round((store["total"] - store["done"]) / rate, 1) if rate else 0.0
+    return stores

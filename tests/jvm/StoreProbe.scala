@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.execution.streaming.state
+
+import java.util.UUID
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.classic.ClassicConversions.castToImpl
+import org.apache.spark.sql.streamapp.{RuntimeConf, TaskTransaction}
+import org.apache.spark.sql.types.{LongType, StructType}
+import org.apache.spark.util.SerializableConfiguration
+
+/**
+ * Drives changelog stores inside a real Spark task, the way Spark's operators do, so that a test can do in a few
+ * lines what takes a special query otherwise. A script is a list of steps separated by spaces:
+ *
+ *   put:STORE:KEY:N  merge:STORE:KEY:N  remove:STORE:KEY  range:STORE:FROM:TO  put-in:STORE:FAMILY:KEY:N
+ *   commit (stores, then the transaction)   store-commit (stores only)   fail (the task throws)
+ */
+object StoreProbe {
+  private val keySchema = new StructType().add("key", LongType)
+  private def keySpec = RangeKeyScanStateEncoderSpec(keySchema, Seq(0)) // the one that supports range deletion
+  private val valueSchema = new StructType().add("n", LongType)
+
+  private def keyRow(key: String): UnsafeRow =
+    UnsafeProjection.create(keySchema)(new GenericInternalRow(Array[Any](key.toLong))).copy()
+  private def valueRow(n: Long): UnsafeRow =
+    UnsafeProjection.create(valueSchema)(new GenericInternalRow(Array[Any](n))).copy()
+
+  /** A process's set of stores: kept between tasks like Spark's own, or new (as after a crash). */
+  private var providers = Map.empty[String, ChangelogStateStoreProvider]
+
+  def forget(): Unit = synchronized {
+    providers.values.foreach(_.close())
+    providers = Map.empty
+  }
+
+  private def provider(store: String, settings: Map[String, String],
+      hadoop: SerializableConfiguration, storeConf: StateStoreConf): ChangelogStateStoreProvider = synchronized {
+    providers.getOrElse(store, {
+      val created = new ChangelogStateStoreProvider
+      val conf = hadoop.value
+      settings.foreach { case (key, value) => conf.set(key, value) }
+      conf.set(StreamingRunId, UUID.randomUUID().toString)
+      created.init(StateStoreId("/probe", 0, 0, store), keySchema, valueSchema, keySpec,
+        useColumnFamilies = true, storeConf, conf, useMultipleValuesPerKey = true, None)
+      providers += store -> created
+      created
+    })
+  }
+
+  private val StreamingRunId = "sql.streaming.runId"
+
+  /** Runs the script as one task at `version` and returns every row as "STORE/FAMILY/KEY=N,N", sorted. */
+  def run(session: SparkSession, settings: java.util.Map[String, String], stores: java.util.List[String], version: Long,
+      script: String): java.util.List[String] = {
+    val spark = castToImpl(session)
+    val conf = settings.asScala.toMap
+    val names = stores.asScala.toSeq
+    spark.streams.stateStoreCoordinator // started with the first query otherwise; stores report to it
+    val storeConf = new StateStoreConf(spark.sessionState.conf)
+    val hadoop = new SerializableConfiguration(spark.sessionState.newHadoopConf())
+    val rows = spark.sparkContext.runJob(spark.sparkContext.parallelize(Seq(0), 1), (_: TaskContext, _: Iterator[Int]) => {
+      val runtime = RuntimeConf(conf)
+      val opened = names.map(name => name -> provider(name, conf, hadoop, storeConf).getStore(version)).toMap
+      val transaction = TaskTransaction.find(runtime, s"${runtime.subTopology}/0").get
+      var committed = false
+      val skipped = transaction.alreadyDone
+      try {
+        if (skipped) transaction.commit()
+        else script.split(' ').filter(_.nonEmpty).map(_.split(':')).foreach {
+          case Array("put", s, k, n) => opened(s).put(keyRow(k), valueRow(n.toLong))
+          case Array("merge", s, k, n) => opened(s).merge(keyRow(k), valueRow(n.toLong))
+          case Array("remove", s, k) => opened(s).remove(keyRow(k))
+          case Array("range", s, from, to) => opened(s).deleteRange(keyRow(from), keyRow(to), StateStore.DEFAULT_COL_FAMILY_NAME)
+          case Array("put-in", s, family, k, n) =>
+            opened(s).createColFamilyIfAbsent(family, keySchema, valueSchema, keySpec,
+              useMultipleValuesPerKey = true)
+            opened(s).put(keyRow(k), valueRow(n.toLong), family)
+          case Array("store-commit") => opened.values.foreach(_.commit()); committed = true
+          case Array("commit") => opened.values.foreach(_.commit()); committed = true; transaction.commit()
+          case Array("fail") => throw new IllegalStateException("the script says fail")
+          case Array("dump") =>
+          case other => throw new IllegalArgumentException(other.mkString(":"))
+        }
+        val before = if (committed || skipped) Seq.empty[String] else dump(opened)
+        if (!committed) opened.values.foreach(_.abort())
+        before
+      } catch {
+        case error: Throwable =>
+          if (!committed) opened.values.foreach(_.abort())
+          transaction.abort()
+          throw error
+      }
+    })
+    rows.toSeq.flatten.sorted.asJava
+  }
+
+  private def dump(stores: Map[String, StateStore]): Seq[String] = stores.toSeq.flatMap { case (name, store) =>
+    val families = store.asInstanceOf[RocksDBStateStoreProvider#RocksDBStateStore].allColumnFamilyNames
+    families.toSeq.flatMap { family =>
+      if (family != StateStore.DEFAULT_COL_FAMILY_NAME)
+        store.createColFamilyIfAbsent(family, keySchema, valueSchema, keySpec, useMultipleValuesPerKey = true)
+      store.iterator(family).map(_.key.copy()).toList.map { key =>
+        val values = store.valuesIterator(key, family).map(_.getLong(0)).toList
+        s"$name/$family/${key.getLong(0)}=${values.mkString(",")}"
+      }
+    }
+  }
+}

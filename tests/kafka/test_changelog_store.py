@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The changelog store under everything Spark's operators can do to a store: what is rebuilt from the topic alone is
+what was committed, whatever the operations were, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from lib.probe import compile_probe, probe_class_path
+from pyspark.sql import SparkSession
+
+from streamapp.kafka.admin import Admin, TopicSpec
+from streamapp.kafka.config import KafkaConfig
+from streamapp.spark.session import PREFIX, Place, open_session
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[SparkSession]:
+    classes = compile_probe(root / "tests" / "jvm", tmp_path_factory.mktemp("probe"))
+    place = Place(master="local[2]", work_dir=tmp_path_factory.mktemp("work"), memory="1g")
+    session = open_session("probe", place, 1, {}, class_path=probe_class_path(classes))
+    yield session
+    session.stop()
+
+
+class Stores:
+    """The stores of one application, as one process sees them."""
+
+    def __init__(self, spark: SparkSession, kafka: KafkaConfig, names: tuple[str, ...]) -> None:
+        self._probe = spark._jvm.org.apache.spark.sql.execution.streaming.state.StoreProbe  # type: ignore[union-attr]
+        self._spark = spark
+        self._names = names
+        app = f"probe-{uuid4().hex[:8]}"
+        self.settings = {
+            PREFIX + "applicationId": app,
+            PREFIX + "bootstrapServers": kafka.bootstrap_servers,
+            PREFIX + "subTopology": "part",
+            PREFIX + "store": "s",
+            PREFIX + "maxParallelism": "1",
+            PREFIX + "fingerprint": "aaaa",
+        }
+        self.topics = [f"{app}-s-{name}-changelog" if name != "default" else f"{app}-s-changelog" for name in names]
+        Admin(kafka).create([TopicSpec(t, "s", 1, {"cleanup.policy": "compact"}, True) for t in self.topics])
+        self.crash()
+
+    def task(self, version: int, script: str) -> list[str]:
+        return list(self._probe.run(self._spark._jsparkSession, self.settings, list(self._names), version, script))
+
+    def crash(self) -> None:
+        """Every local file is gone."""
+        self._probe.forget()
+
+    def rebuilt(self, version: int) -> list[str]:
+        self.crash()
+        return self.task(version, "dump")
+
+
+@pytest.fixture
+def stores(spark: SparkSession, kafka: KafkaConfig) -> Callable[..., Stores]:
+    return lambda *names: Stores(spark, kafka, names or ("default",))
+
+
+def test_puts_and_removals_are_rebuilt(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:10 put:default:2:20 put:default:3:30 commit")
+    s.task(1, "put:default:1:11 remove:default:2 commit")
+    assert s.task(2, "dump") == s.rebuilt(2) == ["default/default/1=11", "default/default/3=30"]
+
+
+def test_merged_values_are_rebuilt_whole(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:1 merge:default:1:2 merge:default:7:70 commit")
+    s.task(1, "merge:default:1:3 commit")
+    s.task(2, "merge:default:1:4 remove:default:7 merge:default:7:71 commit")
+    assert s.task(3, "dump") == s.rebuilt(3) == ["default/default/1=1,2,3,4", "default/default/7=71"]
+
+
+def test_a_deleted_range_stays_deleted(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:1 put:default:2:2 put:default:3:3 put:default:4:4 commit")
+    s.task(1, "put:default:3:33 range:default:2:4 put:default:5:5 commit")
+    assert s.task(2, "dump") == s.rebuilt(2) == [f"default/default/{k}={k}" for k in (1, 4, 5)]
+
+
+def test_column_families_keep_apart(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:1 put-in:default:left:1:100 put-in:default:right:1:200 commit")
+    s.task(1, "put-in:default:right:2:201 commit")
+    rows = ["default/default/1=1", "default/left/1=100", "default/right/1=200", "default/right/2=201"]
+    assert s.task(2, "dump") == s.rebuilt(2) == rows
+
+
+def test_several_stores_of_a_task_commit_together(stores: Callable[..., Stores]) -> None:
+    s = stores("default", "other")
+    s.task(0, "put:default:1:1 put:other:1:2 commit")
+    # Both stores have committed locally, the transaction has not: neither change ever happened.
+    with pytest.raises(Exception, match="the script says fail"):
+        s.task(1, "put:default:1:5 put:other:1:6 store-commit fail")
+    assert s.task(1, "dump") == ["default/default/1=1", "other/default/1=2"]
+    s.task(1, "put:default:1:7 put:other:2:8 commit")
+    assert s.rebuilt(2) == ["default/default/1=7", "other/default/1=2", "other/default/2=8"]
+
+
+def test_an_aborted_epoch_leaves_nothing(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:1 commit")
+    with pytest.raises(Exception, match="the script says fail"):
+        s.task(1, "put:default:1:2 put:default:9:9 fail")
+    assert s.task(1, "dump") == s.rebuilt(1) == ["default/default/1=1"]
+
+
+def test_a_committed_epoch_is_not_run_again(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:1 commit")
+    s.task(1, "put:default:1:2 commit")
+    s.crash()
+    assert s.task(1, "put:default:1:99 put:default:2:99 commit") == []  # the marker says 2: the script is not run
+    assert s.rebuilt(2) == ["default/default/1=2"]
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_any_other_version_is_refused(stores: Callable[..., Stores], version: int) -> None:
+    s = stores()
+    for done in range(3):
+        s.task(done, f"put:default:1:{done} commit")
+    s.crash()
+    with pytest.raises(Exception, match=f"holds version 3, the epoch log asks for {version}"):
+        s.task(version, "dump")
+
+
+def test_a_changelog_of_another_topology_is_refused(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:1 commit")
+    s.settings[PREFIX + "fingerprint"] = "bbbb"
+    s.crash()
+    with pytest.raises(Exception, match="was written by topology aaaa, this one is bbbb"):
+        s.task(1, "dump")
+
+
+def test_a_changed_number_of_partitions_is_refused(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:1 commit")
+    s.settings[PREFIX + "maxParallelism"] = "2"
+    s.crash()
+    with pytest.raises(Exception, match="has 1 partitions, spec.maxParallelism is 2"):
+        s.task(1, "dump")
+
+
+def test_a_surviving_store_catches_up_from_its_local_base(stores: Callable[..., Stores], spark: SparkSession) -> None:
+    s = stores()
+    many = " ".join(f"put:default:{k}:{k}" for k in range(500))
+    s.task(0, f"{many} commit")
+    s.crash()
+    assert len(s.task(1, "dump")) == 500  # a whole restore, which leaves a base
+    with pytest.raises(Exception, match="the script says fail"):
+        s.task(1, "put:default:1:2 fail")
+    s.task(1, "put:default:1:3 commit")
+    read = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.restores()  # type: ignore[union-attr]
+    assert '"total":0' in read  # the last restore had nothing left to read
+    assert "default/default/1=3" in s.rebuilt(2)

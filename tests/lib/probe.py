@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles the JVM side of the tests and gives access to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pyspark
+
+from streamapp.spark.session import JARS, runtime_class_path
+
+
+def compile_probe(sources: Path, target: Path) -> Path:
+    """The Scala sources below a folder as classes below `target`, by the compiler in PySpark's jars."""
+    spark = Path(pyspark.__file__).parent / "jars"
+    jars = os.pathsep.join([f"{spark}/*", f"{JARS}/spark/*", f"{JARS}/streamapp-runtime.jar"])
+    files = sorted(str(path) for path in sources.glob("*.scala"))
+    command = ["java", "-Xss8m", "-cp", jars, "scala.tools.nsc.Main", "-usejavacp", "-d", str(target), *files]
+    subprocess.run(command, check=True, timeout=300)
+    return target
+
+
+def probe_class_path(target: Path) -> str:
+    """Spark's extra class path with the probe in front."""
+    return os.pathsep.join([str(target), runtime_class_path()])
