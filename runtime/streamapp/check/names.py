@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names: of nodes and stores, which become parts of topic names, and of the topics themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from streamapp.errors import Problem
+from streamapp.nodes import Aggregate, Join, Sink, Stream, Topology
+
+_TOPIC_PART = re.compile(r"[a-zA-Z0-9._-]+")
+LONGEST_TOPIC = 249
+"""Kafka's limit."""
+_LONGEST_SUFFIX = len("-right-repartition")
+LEGAL = "letters, digits, `.`, `_` and `-`"
+
+
+def check_names(topology: Topology, application_id: str) -> Iterator[Problem]:
+    """Names that Kafka would refuse or that mean two things."""
+    yield from _check_application_id(application_id)
+    for node in topology.nodes:
+        yield from _check_part(node.name, "name", node.name)
+    yield from _check_stores(topology, application_id)
+    yield from _check_topics(topology, application_id)
+
+
+def topic_fault(topic: str) -> str | None:
+    """Why Kafka would not take this as a topic's name; None when it would.
+
+    >>> topic_fault("text-lines") is None
+    True
+    >>> topic_fault("text lines")
+    'is no topic name: letters, digits, `.`, `_` and `-` only'
+    """
+    if not topic:
+        return "is empty"
+    if not _TOPIC_PART.fullmatch(topic) or topic in (".", ".."):
+        return f"is no topic name: {LEGAL} only"
+    if len(topic) > LONGEST_TOPIC:
+        return f"has {len(topic)} characters, and a topic's name at most {LONGEST_TOPIC}"
+    return None
+
+
+def _check_application_id(application_id: str) -> Iterator[Problem]:
+    if not _TOPIC_PART.fullmatch(application_id) or application_id in (".", ".."):
+        yield Problem(
+            None,
+            "applicationId",
+            application_id,
+            f"'{application_id}' cannot be the prefix of topics' names",
+            f"use {LEGAL}",
+        )
+
+
+def _check_part(node: str, field: str, name: str) -> Iterator[Problem]:
+    if not _TOPIC_PART.fullmatch(name) or name in (".", ".."):
+        yield Problem(node, field, name, f"'{name}' cannot be part of a topic's name", f"use {LEGAL}")
+    elif name.startswith("__"):
+        yield Problem(
+            node,
+            field,
+            name,
+            f"'{name}' starts with two underscores, as the engine's own names do",
+            "rename it",
+        )
+
+
+def _check_stores(topology: Topology, application_id: str) -> Iterator[Problem]:
+    owners: dict[str, str] = {}
+    for node in topology.nodes:
+        if not isinstance(node, Aggregate | Join):
+            continue
+        if node.store != node.name:
+            yield from _check_part(node.name, "store", node.store)
+        if node.store in owners:
+            yield Problem(
+                node.name,
+                "store",
+                node.store,
+                f"store '{node.store}' is already that of node '{owners[node.store]}'",
+                "give each its own name",
+            )
+        owners.setdefault(node.store, node.name)
+        # The changelog's name is made of the store's, a repartition topic's of the node's.
+        longest = len(application_id) + 1 + max(len(node.store), len(node.name)) + _LONGEST_SUFFIX
+        if longest > LONGEST_TOPIC:
+            yield Problem(
+                node.name,
+                "name",
+                None,
+                f"names of its internal topics would have {longest} characters; Kafka takes {LONGEST_TOPIC}",
+                "shorten applicationId, name or store",
+            )
+
+
+def _check_topics(topology: Topology, application_id: str) -> Iterator[Problem]:
+    sources = [node for node in topology.nodes if isinstance(node, Stream)]
+    readers = {topic: node.name for node in reversed(sources) for topic in node.topics}
+    internal = {f"{application_id}-metadata", f"{application_id}-position"}
+    internal |= {
+        f"{application_id}-{n.store}-changelog" for n in topology.nodes if isinstance(n, Aggregate | Join)
+    }
+    for source in sources:
+        for topic in source.topics:
+            fault = topic_fault(topic)
+            if fault:
+                yield Problem(source.name, "stream.topic", topic, f"topic '{topic}' {fault}", None)
+            elif topic in internal:
+                yield Problem(
+                    source.name,
+                    "stream.topic",
+                    topic,
+                    f"topic '{topic}' is internal to this app",
+                    "read another topic",
+                )
+        if source.pattern is not None:
+            yield from _check_pattern(source, internal)
+    for sink in topology.nodes:
+        if not isinstance(sink, Sink):
+            continue
+        fault = topic_fault(sink.topic)
+        if fault:
+            yield Problem(sink.name, "to.topic", sink.topic, f"topic '{sink.topic}' {fault}", None)
+        elif sink.topic in internal:
+            yield Problem(
+                sink.name,
+                "to.topic",
+                sink.topic,
+                f"topic '{sink.topic}' is internal to this app",
+                "write to another topic",
+            )
+        reader = readers.get(sink.topic) or next((s.name for s in sources if _matches(s, sink.topic)), None)
+        if reader is not None:
+            yield Problem(
+                sink.name,
+                "to.topic",
+                sink.topic,
+                f"topic '{sink.topic}' is also read, by node '{reader}': the app would feed itself for ever",
+                "write to another topic",
+            )
+
+
+def _check_pattern(source: Stream, internal: set[str]) -> Iterator[Problem]:
+    assert source.pattern is not None
+    try:
+        re.compile(source.pattern)
+    except re.error as error:
+        yield Problem(
+            source.name,
+            "stream.pattern",
+            source.pattern,
+            f"is no regular expression: {error}",
+            "write e.g. orders-.*",
+        )
+        return
+    caught = next((topic for topic in sorted(internal) if _matches(source, topic)), None)
+    if caught is not None:
+        yield Problem(
+            source.name,
+            "stream.pattern",
+            source.pattern,
+            f"matches '{caught}', a topic internal to this app",
+            "make the pattern narrower",
+        )
+
+
+def _matches(source: Stream, topic: str) -> bool:
+    if source.pattern is None:
+        return False
+    try:
+        return re.fullmatch(source.pattern, topic) is not None
+    except re.error:
+        return False

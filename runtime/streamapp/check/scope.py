@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expressions in their place: do they parse, do their columns exist, do they aggregate where they should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from streamapp.errors import Problem, near_miss
+from streamapp.expressions import Expression, read_expression
+from streamapp.nodes import Columns
+
+
+def check_expression(
+    node: str,
+    field: str,
+    text: str,
+    columns: Columns,
+    *,
+    aggregate: bool = False,
+    groups: tuple[str, ...] = (),
+) -> Iterator[Problem]:
+    """Problems of an expression over one input.
+
+    Args:
+        aggregate: it must make one value of many records; otherwise it must not.
+        groups: with `aggregate`, the columns that may stand outside of aggregate functions.
+    """
+    expression = read_expression(text)
+    yield from faults(node, field, expression)
+    if expression.faults:
+        return
+    yield from _check_aggregation(node, field, expression, aggregate)
+    allowed = (*columns.names, *groups)
+    if columns.known:
+        yield from _check_columns(node, field, expression, allowed)
+    if aggregate and expression.aggregate:
+        lowered = {name.lower() for name in groups}
+        for parts in expression.bare_columns:
+            if parts[0].lower() not in lowered and (not columns.known or _known(parts[0], allowed)):
+                yield Problem(
+                    node,
+                    field,
+                    text,
+                    f"column `{parts[0]}` is neither in `groupBy` nor inside an aggregate function",
+                    f"write e.g. max({parts[0]}), or add it to groupBy",
+                )
+
+
+def check_joined_expression(
+    node: str, field: str, text: str, sides: Mapping[str, Columns]
+) -> Iterator[Problem]:
+    """Problems of an expression over two inputs, whose columns are written NODE.column."""
+    expression = read_expression(text)
+    yield from faults(node, field, expression)
+    if expression.faults:
+        return
+    yield from _check_aggregation(node, field, expression, aggregate=False)
+    for parts in expression.columns:
+        side = _find(parts[0], tuple(sides))
+        if side is None or len(parts) < 2:
+            owners = [name for name, columns in sides.items() if columns.find(parts[0])]
+            fix = f"write {owners[0]}.{parts[0]}" if owners else near_miss(parts[0], sides)
+            yield Problem(
+                node,
+                field,
+                text,
+                f"column `{parts[0]}` does not say which side it is of",
+                fix or "write " + " or ".join(f"{name}.column" for name in sides),
+            )
+        elif sides[side].known and sides[side].find(parts[1]) is None:
+            yield _unknown_column(
+                node, field, text, parts[1], sides[side].names, f"node '{side}' has no column `{parts[1]}`"
+            )
+
+
+def faults(node: str, field: str, expression: Expression) -> Iterator[Problem]:
+    """An expression's own faults, as problems of a node."""
+    for fault in expression.faults:
+        yield Problem(node, field, expression.text, fault.message, fault.fix)
+
+
+def require_deterministic(node: str, field: str, text: str, why: str, fix: str) -> Iterator[Problem]:
+    """A problem when the expression gives another answer each time."""
+    expression = read_expression(text)
+    if not expression.faults and not expression.deterministic:
+        yield Problem(node, field, text, f"is not deterministic: {why}", fix)
+
+
+def _check_aggregation(node: str, field: str, expression: Expression, aggregate: bool) -> Iterator[Problem]:
+    if aggregate and not expression.aggregate:
+        yield Problem(
+            node,
+            field,
+            expression.text,
+            "is no aggregate",
+            "use an aggregate function, e.g. count(*), sum(amount)",
+        )
+    elif not aggregate and expression.aggregate:
+        yield Problem(
+            node,
+            field,
+            expression.text,
+            "aggregates, and this expression sees one record",
+            "use groupBy with aggregate",
+        )
+
+
+def _check_columns(
+    node: str, field: str, expression: Expression, names: tuple[str, ...]
+) -> Iterator[Problem]:
+    unknown: Callable[[str], bool] = lambda name: not _known(name, names)  # noqa: E731
+    for name in dict.fromkeys(parts[0] for parts in expression.columns):
+        if unknown(name):
+            yield _unknown_column(node, field, expression.text, name, names, f"unknown column `{name}`")
+
+
+def _unknown_column(
+    node: str, field: str, text: str, name: str, names: tuple[str, ...], message: str
+) -> Problem:
+    shown = [known for known in names if not known.startswith("__")]
+    return Problem(node, field, text, message, near_miss(name, shown) or f"there are: {', '.join(shown)}")
+
+
+def _known(name: str, names: tuple[str, ...]) -> bool:
+    return _find(name, names) is not None
+
+
+def _find(name: str, names: tuple[str, ...]) -> str | None:
+    lowered = name.lower()
+    return next((known for known in names if known.lower() == lowered), None)

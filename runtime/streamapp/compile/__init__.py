@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a manifest to a plan: named passes over the topology, then the cut into sub-topologies.
+
+A sub-topology is one query. It has at most one shuffle, and so at most one stateful node; what one writes for
+another to go on with passes through an internal topic. All passes are listed, in order, in `PASSES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamapp.check import check_topology
+from streamapp.compile.assemble import assemble_plan
+from streamapp.compile.context import Context
+from streamapp.compile.dead_letters import add_dead_letters
+from streamapp.compile.repartition import cut_by_internal_topics
+from streamapp.compile.split import split
+from streamapp.compile.unused import drop_unused
+from streamapp.compile.verify import verify_cut
+from streamapp.errors import ManifestError
+from streamapp.manifest import Manifest, build_topology
+from streamapp.nodes import Topology
+from streamapp.plan import Plan
+
+Pass = Callable[[Topology, Context], Topology]
+
+PASSES: tuple[Pass, ...] = (
+    drop_unused,
+    add_dead_letters,
+    cut_by_internal_topics,
+    verify_cut,
+)
+"""Each makes a new topology of the one before. After them, no way through the topology has two stateful
+nodes."""
+
+__all__ = ["PASSES", "compile_manifest"]
+
+
+def compile_manifest(manifest: Manifest) -> Plan:
+    """The plan of a manifest. The same manifest always gives the same plan.
+
+    Raises:
+        ManifestError: with every problem of the topology.
+    """
+    logical = build_topology(manifest)
+    problems = check_topology(logical, manifest.application_id)
+    if problems:
+        raise ManifestError(problems)
+    context = Context.of(manifest)
+    topology = logical
+    for one in PASSES:
+        topology = one(topology, context)
+    return assemble_plan(manifest, context, logical, split(topology))

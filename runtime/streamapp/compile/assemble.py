@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sub-topologies and the manifest's settings to a plan."""
+
+from __future__ import annotations
+
+from streamapp.compile.context import Context
+from streamapp.compile.fingerprint import fingerprint
+from streamapp.durations import parse_duration
+from streamapp.manifest import Manifest, start_from_ms
+from streamapp.manifest.model import KafkaSpec
+from streamapp.nodes import Aggregate, DeadLetter, Join, RepartitionSink, Sink, Stream, Topology
+from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
+
+COMPACTED = (
+    ("cleanup.policy", "compact"),
+    # A copy of a store that was away for less than this has not missed a deletion.
+    ("delete.retention.ms", "604800000"),
+)
+KEPT = (
+    ("cleanup.policy", "delete"),
+    # Nothing goes by age or size: records are deleted behind the position of those who read them.
+    ("retention.ms", "-1"),
+    ("retention.bytes", "-1"),
+    ("message.timestamp.type", "CreateTime"),
+)
+
+
+def assemble_plan(
+    manifest: Manifest, context: Context, logical: Topology, parts: tuple[SubTopology, ...]
+) -> Plan:
+    """The plan of an app.
+
+    Args:
+        logical: the topology as the user wrote it; fingerprints are of this one.
+        parts: the sub-topologies, in order.
+    """
+    spec = manifest.spec
+    nodes = {node.name: node for part in parts for node in part.nodes}
+    stores = tuple(_store(logical, part, context) for part in parts if part.stateful is not None)
+    return Plan(
+        version=PLAN_VERSION,
+        name=manifest.name,
+        application_id=context.application_id,
+        guarantee=spec.guarantee,
+        max_parallelism=context.max_parallelism,
+        epoch_interval_ms=parse_duration(spec.epoch_interval),
+        idle_timeout_ms=parse_duration(spec.idle_timeout),
+        run=spec.run,
+        start_from=spec.start_from
+        if spec.start_from in ("earliest", "latest")
+        else str(start_from_ms(spec.start_from)),
+        on_bad_record=context.on_bad_record,
+        on_source_loss=spec.on_source_loss,
+        replicas=_replicas(manifest),
+        subtopologies=parts,
+        stores=stores,
+        topics=_internal_topics(parts, stores, context),
+        source_topics=tuple(sorted({t for n in nodes.values() if isinstance(n, Stream) for t in n.topics})),
+        source_patterns=tuple(
+            sorted({n.pattern for n in nodes.values() if isinstance(n, Stream) and n.pattern is not None})
+        ),
+        sink_topics=tuple(sorted({n.topic for n in nodes.values() if isinstance(n, Sink | DeadLetter)})),
+        kafka=_kafka(spec.kafka),
+    )
+
+
+def _store(logical: Topology, part: SubTopology, context: Context) -> Store:
+    assert part.stateful is not None
+    node = logical.node(part.stateful)
+    assert isinstance(node, Aggregate | Join)
+    return Store(
+        name=node.store,
+        node=node.name,
+        subtopology=part.name,
+        changelog_topic=context.topic(node.store, "changelog"),
+        partitions=context.max_parallelism,
+        fingerprint=fingerprint(logical, node),
+    )
+
+
+def _internal_topics(
+    parts: tuple[SubTopology, ...], stores: tuple[Store, ...], context: Context
+) -> tuple[InternalTopic, ...]:
+    topics = [InternalTopic(f"{context.application_id}-metadata", "metadata", 1, COMPACTED)]
+    if any(part.stateful is None for part in parts):
+        # Where stateless sub-topologies stand; a stateful one's position is in its changelog.
+        topics.append(
+            InternalTopic(
+                f"{context.application_id}-position", "position", context.max_parallelism, COMPACTED
+            )
+        )
+    topics += [
+        InternalTopic(store.changelog_topic, "changelog", store.partitions, COMPACTED) for store in stores
+    ]
+    hops = [node.topic for part in parts for node in part.nodes if isinstance(node, RepartitionSink)]
+    topics += [InternalTopic(topic, "repartition", context.max_parallelism, KEPT) for topic in hops]
+    return tuple(topics)
+
+
+def _replicas(manifest: Manifest) -> int:
+    spec = manifest.spec
+    if spec.autoscaling is not None:
+        return spec.autoscaling.min_replicas
+    return 1 if spec.replicas is None else spec.replicas
+
+
+def _kafka(spec: KafkaSpec | None) -> KafkaSettings:
+    if spec is None:
+        return KafkaSettings()
+    tls, sasl = spec.tls, spec.sasl
+    return KafkaSettings(
+        bootstrap_servers=spec.bootstrap_servers,
+        tls=tls is not None,
+        ca_file=tls.ca_file if tls else None,
+        certificate_file=tls.certificate_file if tls else None,
+        key_file=tls.key_file if tls else None,
+        tls_secret=tls.secret_ref.name if tls and tls.secret_ref else None,
+        sasl_mechanism=sasl.mechanism if sasl else None,
+        credentials_file=sasl.credentials_file if sasl else None,
+        sasl_secret=sasl.secret_ref.name if sasl and sasl.secret_ref else None,
+    )

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the passes know besides the topology."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamapp.manifest import Manifest
+from streamapp.manifest.model import DeadLetterSpec
+from streamapp.plan import OnBadRecord
+
+
+@dataclass(frozen=True)
+class Context:
+    """The parts of a manifest that shape its cut."""
+
+    application_id: str
+    max_parallelism: int
+    on_bad_record: OnBadRecord
+
+    @staticmethod
+    def of(manifest: Manifest) -> Context:
+        spec = manifest.spec
+        bad = spec.on_bad_record
+        on_bad = (
+            OnBadRecord("DeadLetter", bad.dead_letter)
+            if isinstance(bad, DeadLetterSpec)
+            else OnBadRecord(bad)
+        )
+        return Context(manifest.application_id, spec.max_parallelism, on_bad)
+
+    def topic(self, name: str, role: str) -> str:
+        """The name of an internal topic."""
+        return f"{self.application_id}-{name}-{role}"

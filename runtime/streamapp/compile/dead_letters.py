@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pass that gives unreadable records a way out."""
+
+from __future__ import annotations
+
+from streamapp.compile.context import Context
+from streamapp.nodes import DeadLetter, Node, Stream, Topology
+
+
+def add_dead_letters(topology: Topology, context: Context) -> Topology:
+    """A DeadLetter node behind each source that can meet a record it cannot read, where the app asks for it.
+
+    It becomes a sub-topology of its own, because it leaves above the shuffle of whatever else reads the
+    source.
+    """
+    topic = context.on_bad_record.topic
+    if topic is None:
+        return topology
+    nodes: list[Node] = []
+    for node in topology.nodes:
+        nodes.append(node)
+        if isinstance(node, Stream) and _can_fail(node):
+            nodes.append(DeadLetter(dead_letter_name(node), node.name, topic))
+    return Topology(tuple(nodes))
+
+
+def dead_letter_name(source: Stream) -> str:
+    """The name of a source's DeadLetter node."""
+    return f"{source.name}-dead-letter"
+
+
+def _can_fail(source: Stream) -> bool:
+    return (
+        source.key.can_be_malformed
+        or source.value.can_be_malformed
+        or source.timestamp not in (None, "processing")
+    )

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pass that cuts: internal topics where one query cannot go on by itself.
+
+A query has one shuffle, and everything in it runs at one pace. So an edge of the topology is cut, by a
+RepartitionSink on the near side and a RepartitionSource on the far side, where
+
+- a stateful node reads what another stateful node gave (there would be two shuffles),
+- a merge brings together records from behind a stateful node with any others (they leave the shuffle at
+  another time),
+- a stateful node reads what was computed by something that is not deterministic: when an epoch runs again, a
+  record must come out of the same partition as before, so what it is is written down first.
+
+The topic is named after the reader, so that nodes put in before it later do not lose what is in the topic.
+Every hop costs one epoch of latency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamapp.compile.context import Context
+from streamapp.expressions import read_expression
+from streamapp.nodes import (
+    Aggregate,
+    Arm,
+    Filter,
+    FlatMap,
+    Join,
+    Merge,
+    Node,
+    RepartitionSink,
+    RepartitionSource,
+    Select,
+    Topology,
+    With,
+    with_inputs,
+)
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where a node's records come from, as far back as the last internal topic."""
+
+    stateful: str | None
+    """The stateful node they come out of; None when they come from topics only."""
+    repeatable: bool
+    """False when computing them again might give others."""
+
+
+def cut_by_internal_topics(topology: Topology, context: Context) -> Topology:
+    """The topology with internal topics where it must be cut."""
+    origins: dict[str, _Origin] = {}
+    nodes: list[Node] = []
+    for node in topology.nodes:
+        cut = _edges_to_cut(node, origins)
+        renamed: dict[str, str] = {}
+        for upstream in cut:
+            name = _hop_name(node, upstream)
+            topic = context.topic(name, "repartition")
+            source = RepartitionSource(
+                f"{name}-repartition-source", topic, upstream, topology.columns(upstream)
+            )
+            nodes += [RepartitionSink(f"{name}-repartition-sink", upstream, topic), source]
+            origins[source.name] = _Origin(None, True)
+            renamed[upstream] = source.name
+        made = with_inputs(node, renamed)
+        nodes.append(made)
+        origins[node.name] = _origin(made, origins)
+    return Topology(tuple(nodes))
+
+
+def _edges_to_cut(node: Node, origins: dict[str, _Origin]) -> tuple[str, ...]:
+    """The inputs that must come through an internal topic."""
+    if node.stateful:
+        return tuple(
+            name for name in node.inputs if origins[name].stateful is not None or not origins[name].repeatable
+        )
+    if len({origins[name].stateful for name in node.inputs}) > 1:
+        return tuple(name for name in node.inputs if origins[name].stateful is not None)
+    return ()
+
+
+def _origin(node: Node, origins: dict[str, _Origin]) -> _Origin:
+    if node.stateful:
+        return _Origin(node.name, True)
+    inputs = [origins[name] for name in node.inputs]
+    if not inputs:
+        return _Origin(None, True)
+    return _Origin(inputs[0].stateful, all(o.repeatable for o in inputs) and _repeatable(node))
+
+
+def _repeatable(node: Node) -> bool:
+    return all(read_expression(text).deterministic for text in expressions_of(node))
+
+
+def expressions_of(node: Node) -> tuple[str, ...]:
+    """Every expression of a stateless node."""
+    if isinstance(node, Filter):
+        return (node.condition,)
+    if isinstance(node, Arm):
+        return tuple(text for text in (node.condition, *node.earlier) if text is not None)
+    if isinstance(node, Select | With):
+        return tuple(text for _, text in node.columns)
+    if isinstance(node, FlatMap):
+        return (node.array,)
+    return ()
+
+
+def _hop_name(reader: Node, upstream: str) -> str:
+    """`counts` for an aggregate; `joined-left`, `joined-right` for a join; `merged-counts` for a merge."""
+    if isinstance(reader, Join):
+        return f"{reader.name}-{'left' if upstream == reader.left else 'right'}"
+    if isinstance(reader, Merge):
+        return f"{reader.name}-{upstream}"
+    assert isinstance(reader, Aggregate)
+    return reader.name

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an expression says, without running it: its columns and functions, whether it aggregates, whether it
+can be repeated.
+
+Expressions are Spark SQL. They are parsed here to name mistakes early, all at once, and to refuse what a
+stream cannot do; Spark parses them again and has the last word on types.
+"""
+
+from __future__ import annotations
+
+from streamapp.expressions.analysis import Expression, Fault, read_expression
+from streamapp.expressions.text import normalise, quote
+
+__all__ = ["Expression", "Fault", "normalise", "quote", "read_expression"]

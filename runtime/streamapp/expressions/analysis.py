@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads one expression. Function names are taken from its tokens, as the author wrote them; columns from its
+tree."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from streamapp.errors import near_miss
+from streamapp.expressions import functions as fn
+
+# The parser warns of what it would not translate to other dialects; we only read.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+LONGEST = 20_000
+DEEPEST = 200
+"""Spark's own parser and optimiser recurse; these keep far from the ends of their stacks."""
+
+_NO_EXPRESSION = (
+    exp.Query,
+    exp.DDL,
+    exp.DML,
+    exp.Command,
+    exp.Alias,
+    exp.Aliases,
+    exp.Describe,
+    exp.Show,
+    exp.Use,
+    exp.Set,
+    exp.Alter,
+    exp.Drop,
+    exp.Create,
+    exp.Cache,
+    exp.Uncache,
+    exp.Refresh,
+    exp.Pragma,
+    exp.Kill,
+    exp.Comment,
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with an expression, and what to write instead."""
+
+    message: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What is known of an expression. When `faults` is not empty, the rest may be incomplete."""
+
+    text: str
+    columns: tuple[tuple[str, ...], ...] = ()
+    """Columns as they are written, by their dotted parts: `a.b` may be a field of column `a`, or column `b`
+    of node `a`."""
+    bare_columns: tuple[tuple[str, ...], ...] = ()
+    """Those outside of every aggregate function."""
+    functions: tuple[str, ...] = ()
+    """Names of the functions called, in lower case."""
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def aggregate(self) -> bool:
+        """True when it makes one value of many records."""
+        return any(name in fn.AGGREGATE for name in self.functions)
+
+    @property
+    def deterministic(self) -> bool:
+        """True when the same record always gives the same value."""
+        return not any(name in fn.NON_DETERMINISTIC for name in self.functions)
+
+
+@lru_cache(maxsize=4096)
+def read_expression(text: str) -> Expression:
+    """Reads an expression; what is wrong with it is in its `faults`. Never raises.
+
+    >>> found = read_expression("sum(amount) + rand()")
+    >>> found.columns, found.aggregate, found.deterministic
+    ((('amount',),), True, False)
+    >>> read_expression("lenght(word) > 3").faults
+    (Fault(message='unknown function `lenght`', fix='did you mean `length`?'),)
+    """
+    if not text.strip():
+        return Expression(text, faults=(Fault("is empty", "write a Spark SQL expression"),))
+    if len(text) > LONGEST:
+        return Expression(
+            text[:100],
+            faults=(Fault(f"is longer than {LONGEST:,} characters", "split it over several nodes"),),
+        )
+    try:
+        tokens = sqlglot.tokenize(text, read="spark")
+        if _nesting(tokens) > DEEPEST:
+            return _too_deep(text)
+        if not tokens:
+            return Expression(text, faults=(Fault("holds only a comment", "write a Spark SQL expression"),))
+        if any(token.token_type == TokenType.SEMICOLON for token in tokens):
+            return Expression(text, faults=(Fault("holds a `;`", "write one expression"),))
+        calls = list(_calls(tokens))
+        tree = sqlglot.parse_one(text, read="spark")
+        if _depth(tree) > DEEPEST * 5:
+            return _too_deep(text)
+    except RecursionError:
+        return _too_deep(text)
+    except ParseError as error:
+        return Expression(text, faults=(_parse_fault(text, error),))
+    except SqlglotError as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        return Expression(
+            text, faults=(Fault(f"cannot be read as an expression: {reason}", "check quotes and brackets"),)
+        )
+    except Exception as error:  # the parser is not ours: whatever it does, a manifest must not bring us down
+        return Expression(
+            text, faults=(Fault(f"cannot be read as an expression ({type(error).__name__})", None),)
+        )
+    columns, bare = _columns(tree)
+    faults = [*_call_faults(calls), *_tree_faults(tree)]
+    return Expression(
+        text,
+        columns=columns,
+        bare_columns=bare,
+        functions=tuple(dict.fromkeys(call.name for call in calls)),
+        faults=tuple(dict.fromkeys(faults)),
+    )
+
+
+# --- functions, from the tokens
+
+
+@dataclass(frozen=True)
+class _Call:
+    name: str
+    around: tuple[str, ...]
+    """The functions it is inside of, outermost first."""
+    qualified: bool
+
+
+def _calls(tokens: list[Token]) -> Iterator[_Call]:
+    stack: list[str | None] = []
+    for i, token in enumerate(tokens):
+        if token.token_type == TokenType.R_PAREN:
+            if stack:
+                stack.pop()
+        elif token.token_type == TokenType.L_PAREN:
+            before = tokens[i - 1] if i else None
+            name = _called(before)
+            if name is not None:
+                qualified = i > 1 and tokens[i - 2].token_type == TokenType.DOT
+                yield _Call(name, tuple(n for n in stack if n is not None), qualified)
+            stack.append(name)
+
+
+def _called(token: Token | None) -> str | None:
+    """The name of the function that a parenthesis after this token calls, or None: it only groups."""
+    if token is None:
+        return None
+    name = token.text.lower()
+    if token.token_type == TokenType.IDENTIFIER:  # in backticks it is always a name
+        return name
+    if token.token_type in (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER):
+        return None
+    if not (name[:1].isalpha() or name[:1] == "_"):
+        return None
+    if name in fn.NO_CALL and name not in fn.AGGREGATE:
+        return None
+    return name
+
+
+def _call_faults(calls: list[_Call]) -> Iterator[Fault]:
+    for call in calls:
+        name = call.name
+        if call.qualified:
+            yield Fault(
+                f"function `{name}` is called with a qualified name", "only built-in functions can be used"
+            )
+        elif name in fn.FORBIDDEN:
+            why, fix = fn.FORBIDDEN[name]
+            yield Fault(f"function `{name}` cannot be used: {why}", fix)
+        elif name in fn.GENERATOR:
+            yield Fault(f"function `{name}` makes several rows of one", "use a flatMap node")
+        elif name in fn.WINDOW:
+            yield Fault(
+                f"function `{name}` looks at neighbouring rows, and a stream has none",
+                "use groupBy with a window",
+            )
+        elif name not in fn.KNOWN:
+            yield Fault(
+                f"unknown function `{name}`",
+                near_miss(name, fn.KNOWN) or "only Spark's built-in functions can be used",
+            )
+        elif name in fn.ORDER_SENSITIVE and not (
+            name in fn.SORTABLE and call.around and call.around[-1] in fn.SORTING
+        ):
+            why, fix = fn.ORDER_SENSITIVE[name]
+            yield Fault(f"function `{name}` cannot be used: {why}", fix)
+        elif name in fn.AGGREGATE and any(outer in fn.AGGREGATE for outer in call.around):
+            yield Fault(
+                f"aggregate function `{name}` is inside another",
+                "aggregate in two nodes, one after the other",
+            )
+
+
+# --- columns and structure, from the tree
+
+
+def _columns(tree: exp.Expr) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
+    columns: dict[tuple[str, ...], None] = {}
+    bare: dict[tuple[str, ...], None] = {}
+    for column in tree.find_all(exp.Column):
+        if column.is_star:
+            continue
+        parts = tuple(part.name for part in column.parts)
+        columns[parts] = None
+        if not _inside_aggregate(column):
+            bare[parts] = None
+    # The parser's order of visiting is its own affair.
+    return tuple(sorted(columns)), tuple(sorted(bare))
+
+
+def _inside_aggregate(node: exp.Expr) -> bool:
+    parent = node.parent
+    while parent is not None:
+        if isinstance(parent, exp.AggFunc | exp.Any | exp.WithinGroup):
+            return True
+        if isinstance(parent, exp.Filter) and node.find_ancestor(exp.Where) is not None:
+            return True
+        if isinstance(parent, exp.Anonymous) and parent.name.lower() in fn.AGGREGATE:
+            return True
+        if isinstance(parent, exp.Func) and any(name.lower() in fn.AGGREGATE for name in parent.sql_names()):
+            return True
+        parent = parent.parent
+    return False
+
+
+def _tree_faults(tree: exp.Expr) -> Iterator[Fault]:
+    if isinstance(tree, exp.Alias | exp.Aliases):
+        yield Fault(
+            "gives the expression a name (`AS`)",
+            "the name is the key before the colon; write the expression only",
+        )
+    elif isinstance(tree, _NO_EXPRESSION):
+        yield Fault("is a statement and not an expression", "write the expression only")
+    for node in tree.walk():
+        if isinstance(node, exp.Query | exp.Table) and not isinstance(
+            tree, exp.Query | exp.DDL | exp.Command
+        ):
+            yield Fault("holds a query; an expression sees one record", "use a join node")
+        elif isinstance(node, exp.Window):
+            yield Fault(
+                "uses OVER, which looks at neighbouring rows, and a stream has none",
+                "use groupBy with a window",
+            )
+        elif isinstance(node, exp.Distinct) and isinstance(node.parent, exp.AggFunc | exp.Anonymous):
+            yield Fault(
+                "aggregates DISTINCT values, which would need every value in the state",
+                "use approx_count_distinct, or groupBy the column first",
+            )
+        elif isinstance(node, exp.Star) and not (isinstance(node.parent, exp.Count) or node.parent is None):
+            yield Fault("uses `*` for all columns", "name the columns")
+        elif isinstance(node, exp.Star) and node.parent is None:
+            yield Fault("is `*`", "name one column")
+        elif isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
+            yield Fault("holds a parameter marker, and there are no parameters", "write the value")
+        elif isinstance(node, exp.Column) and any(part.name.startswith("__") for part in node.parts):
+            name = next(part.name for part in node.parts if part.name.startswith("__"))
+            yield Fault(f"column `{name}`: names that start with two underscores are the engine's own")
+
+
+def _nesting(tokens: list[Token]) -> int:
+    opening = {
+        TokenType.L_PAREN,
+        TokenType.L_BRACKET,
+        TokenType.L_BRACE,
+        TokenType.CASE,
+        TokenType.NOT,
+        TokenType.DASH,
+    }
+    closing = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+    level = deepest = run = 0
+    for token in tokens:
+        if token.token_type in opening:
+            if token.token_type in (TokenType.NOT, TokenType.DASH):
+                run += 1
+            else:
+                level += 1
+        else:
+            run = 0
+            if token.token_type in closing:
+                level = max(0, level - 1)
+        deepest = max(deepest, level + run)
+    return deepest
+
+
+def _depth(tree: exp.Expr) -> int:
+    deepest = 0
+    waiting: list[tuple[exp.Expr, int]] = [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        waiting.extend((child, depth + 1) for child in node.iter_expressions())
+    return deepest
+
+
+def _too_deep(text: str) -> Expression:
+    return Expression(
+        text, faults=(Fault("is nested too deep to be read", "split it over several `with` nodes"),)
+    )
+
+
+def _parse_fault(text: str, error: ParseError) -> Fault:
+    first = error.errors[0] if error.errors else {}
+    column = int(first.get("col") or 0)
+    near = str(first.get("highlight") or "").strip()
+    description = str(first.get("description") or "")
+    if "Required keyword" in description or column >= len(text.rstrip()):
+        where = (
+            f"something is missing after `{text.strip()[-20:]}`"
+            if column >= len(text.rstrip())
+            else f"something is missing near `{near}`"
+        )
+    else:
+        where = (
+            f"not understood near `{near}` (character {column})" if near else description.split(". Line")[0]
+        )
+    return Fault(f"cannot be parsed as Spark SQL: {where}", "check brackets, quotes and operators")

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest's nodes as a topology: defaults filled in, names resolved, in an order in which all inputs
+come first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamapp.durations import parse_duration
+from streamapp.errors import ManifestError, Problem, near_miss
+from streamapp.expressions import quote
+from streamapp.manifest.model import Manifest
+from streamapp.manifest.node import JoinSpec, NodeSpec, StreamSpec, WindowSpec
+from streamapp.nodes import (
+    Aggregate,
+    Arm,
+    Branch,
+    Broken,
+    Filter,
+    FlatMap,
+    Join,
+    KeyBy,
+    Merge,
+    Node,
+    Select,
+    Sink,
+    Stream,
+    Topology,
+    Window,
+    With,
+    sort_nodes,
+)
+
+
+def build_topology(manifest: Manifest) -> Topology:
+    """The topology of a manifest.
+
+    Raises:
+        ManifestError: when names do not fit together.
+    """
+    topology, problems = build_partial(manifest.spec.topology)
+    if problems:
+        raise ManifestError(problems)
+    return topology
+
+
+def build_partial(
+    specs: Sequence[NodeSpec | str | None], brings: Sequence[tuple[str, ...]] = ()
+) -> tuple[Topology, list[Problem]]:
+    """The topology as far as it can be made, and what stands in the way of the rest.
+
+    Args:
+        specs: the nodes; a string is the name of one that could not be read, None one without even a name.
+        brings: for each node the further names it would bring (the arms of a branch).
+    """
+    builder = _Builder(specs, brings)
+    nodes = builder.nodes()
+    ordered, in_cycle = sort_nodes(nodes)
+    if in_cycle:
+        builder.problems.append(_cycle(nodes, in_cycle))
+        left_out = set(in_cycle)
+        nodes = [Broken(node.name) if node.name in left_out else node for node in nodes]
+        ordered, _ = sort_nodes(nodes)
+    return Topology(ordered), builder.problems
+
+
+class _Builder:
+    def __init__(self, specs: Sequence[NodeSpec | str | None], brings: Sequence[tuple[str, ...]]) -> None:
+        self._specs = specs
+        self._brings = brings
+        self.problems: list[Problem] = []
+        self._branches: dict[str, tuple[str, ...]] = {}
+        self._sinks: set[str] = set()
+        self._names = self._all_names()
+
+    def _all_names(self) -> set[str]:
+        names: set[str] = set()
+        for i, spec in enumerate(self._specs):
+            if spec is None:
+                continue
+            name = spec if isinstance(spec, str) else spec.name
+            arms: tuple[str, ...] = tuple(self._brings[i]) if i < len(self._brings) else ()
+            if isinstance(spec, NodeSpec):
+                arms = tuple(arm.name for arm in spec.branch or ())
+                if spec.branch:
+                    self._branches[name] = arms
+                elif spec.to:
+                    self._sinks.add(name)
+            for new in (name, *arms):
+                if new in names:
+                    self.problems.append(
+                        Problem(new, "name", None, f"two nodes are named '{new}'", "rename one of them")
+                    )
+                names.add(new)
+        return names
+
+    def nodes(self) -> list[Node]:
+        found: dict[str, Node] = {}
+        for i, spec in enumerate(self._specs):
+            if isinstance(spec, NodeSpec):
+                made = self._node(spec, i)
+            elif spec is not None:
+                arms = self._brings[i] if i < len(self._brings) else ()
+                made = [Broken(name) for name in (spec, *arms)]
+            else:
+                made = []
+            for node in made:
+                found.setdefault(node.name, node)
+        return list(found.values())
+
+    def _node(self, spec: NodeSpec, place: int) -> list[Node]:
+        name = spec.name
+        if spec.stream is not None:
+            return [_stream(name, spec.stream)]
+        if spec.merge is not None:
+            return self._merge(name, spec.merge)
+        source = self._input(spec, place)
+        arms = [arm.name for arm in spec.branch or ()]
+        if source is None:
+            return [Broken(broken) for broken in (name, *arms)]
+        if spec.branch is not None:
+            return self._branch(spec, source)
+        if spec.join is not None:
+            return [self._join(spec, spec.join, source)]
+        return [self._chained(spec, source)]
+
+    def _chained(self, spec: NodeSpec, source: str) -> Node:
+        name = spec.name
+        if spec.filter is not None:
+            return Filter(name, source, spec.filter)
+        if spec.select is not None:
+            return Select(name, source, _pairs(spec.select))
+        if spec.with_ is not None:
+            return With(name, source, _pairs(spec.with_))
+        if spec.flat_map is not None:
+            ((column, array),) = spec.flat_map.items()
+            return FlatMap(name, source, column, array)
+        if spec.key_by is not None:
+            return KeyBy(name, source, tuple(spec.key_by))
+        if spec.to is not None:
+            return Sink(
+                name,
+                source,
+                spec.to.topic,
+                spec.to.key.to_format() if spec.to.key else None,
+                spec.to.value.to_format() if spec.to.value else None,
+                spec.to.partitions,
+            )
+        return self._aggregate(spec, source)
+
+    def _input(self, spec: NodeSpec, place: int) -> str | None:
+        if spec.from_ is not None:
+            return self._resolve(spec.name, "from", spec.from_)
+        above = self._specs[place - 1] if place else None
+        if place and above is None:
+            return None  # the node above has no name: that is its own problem
+        if isinstance(above, str):
+            return above
+        if above is None:
+            self.problems.append(
+                Problem(
+                    spec.name,
+                    "from",
+                    None,
+                    "`from` is missing, and there is no node above",
+                    "name the node to read",
+                )
+            )
+            return None
+        for what, found in (("sink", above.to), ("branch", above.branch)):
+            if found is not None:
+                hint = (
+                    f"e.g. from: {self._branches[above.name][0]}"
+                    if what == "branch"
+                    else "name the node to read"
+                )
+                self.problems.append(
+                    Problem(
+                        spec.name,
+                        "from",
+                        None,
+                        f"`from` is missing, and the node above, '{above.name}', is a {what}",
+                        hint,
+                    )
+                )
+                return None
+        return above.name
+
+    def _resolve(self, node: str, field: str, name: str) -> str | None:
+        if name not in self._names:
+            readable = [
+                known
+                for known in sorted(self._names)
+                if known not in self._sinks and known not in self._branches and known != node
+            ]
+            fix = near_miss(name, readable) or (f"there are: {', '.join(readable)}" if readable else None)
+            self.problems.append(Problem(node, field, None, f"there is no node '{name}'", fix))
+            return None
+        if name in self._sinks:
+            self.problems.append(
+                Problem(node, field, None, f"'{name}' is a sink and has no output", "read the node before it")
+            )
+            return None
+        if name in self._branches:
+            arms = ", ".join(self._branches[name])
+            self.problems.append(
+                Problem(node, field, None, f"'{name}' is a branch", f"read one of its branches: {arms}")
+            )
+            return None
+        return name
+
+    def _merge(self, name: str, sources: list[str]) -> list[Node]:
+        resolved = [self._resolve(name, "merge", source) for source in sources]
+        for twice in sorted({source for source in sources if sources.count(source) > 1}):
+            self.problems.append(Problem(name, "merge", None, f"'{twice}' is there twice", "name it once"))
+            return [Broken(name)]
+        return [Broken(name) if None in resolved else Merge(name, tuple(sources))]
+
+    def _branch(self, spec: NodeSpec, source: str) -> list[Node]:
+        arms = spec.branch or []
+        made: list[Node] = [Branch(spec.name, source, tuple(arm.name for arm in arms))]
+        earlier: list[str] = []
+        for i, arm in enumerate(arms):
+            if arm.when is None and i + 1 < len(arms):
+                self.problems.append(
+                    Problem(
+                        arm.name,
+                        "when",
+                        None,
+                        "`when` is missing, and only the last branch may take the rest",
+                        "add when: …",
+                    )
+                )
+                made.append(Broken(arm.name))
+                continue
+            made.append(Arm(arm.name, spec.name, arm.when, tuple(earlier)))
+            if arm.when is not None:
+                earlier.append(arm.when)
+        return made
+
+    def _aggregate(self, spec: NodeSpec, source: str) -> Node:
+        by = []
+        for item in spec.group_by or ():
+            # A string is a column's name, whatever characters it has; a map has an expression.
+            by.append((item, quote(item)) if isinstance(item, str) else next(iter(item.items())))
+        window = self._window(spec.name, spec.window)
+        return Aggregate(
+            spec.name,
+            source,
+            by=tuple(by),
+            columns=_pairs(spec.aggregate or {}),
+            window=window,
+            grace_ms=parse_duration(spec.grace or "0s"),
+            emit=spec.emit or "updates",
+            store=spec.store or spec.name,
+        )
+
+    def _window(self, node: str, spec: WindowSpec | None) -> Window | None:
+        if spec is None:
+            return None
+        if spec.tumbling is not None:
+            size = parse_duration(spec.tumbling)
+            return Window("tumbling", size, size)
+        size, every = parse_duration(spec.hopping or "1s"), parse_duration(spec.every or "1s")
+        if every > size:
+            self.problems.append(
+                Problem(
+                    node,
+                    "window.every",
+                    spec.every,
+                    f"`every: {spec.every}` is longer than the window: records would fall between two",
+                    "make it at most the size",
+                )
+            )
+        return Window("hopping", size, every)
+
+    def _join(self, spec: NodeSpec, join: JoinSpec, left: str) -> Node:
+        right = self._resolve(spec.name, "join.with", join.with_)
+        if join.within is None:
+            self.problems.append(
+                Problem(
+                    spec.name,
+                    "within",
+                    None,
+                    "`within` is missing",
+                    "a stream-stream join needs a window, e.g. within: 5 minutes",
+                )
+            )
+        if right is None:
+            return Broken(spec.name, (left,))
+        if right == left:
+            self.problems.append(
+                Problem(
+                    spec.name,
+                    "join.with",
+                    None,
+                    f"'{left}' is joined with itself",
+                    "give one side a name of its own, e.g. a second stream node",
+                )
+            )
+            return Broken(spec.name, (left,))
+        return Join(
+            spec.name,
+            left,
+            right,
+            by=tuple(join.by or ()),
+            type=join.type,
+            within_ms=parse_duration(join.within or "0s"),
+            grace_ms=parse_duration(join.grace),
+            select=_pairs(join.select) if join.select is not None else None,
+            store=spec.store or spec.name,
+        )
+
+
+def _stream(name: str, spec: StreamSpec) -> Stream:
+    topics = (spec.topic,) if spec.topic is not None else tuple(spec.topics or ())
+    return Stream(name, topics, spec.pattern, spec.key.to_format(), spec.value.to_format(), spec.timestamp)
+
+
+def _pairs(columns: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """A map's entries in an order that does not depend on how it was written."""
+    return tuple(sorted(columns.items()))
+
+
+def _cycle(nodes: Sequence[Node], in_cycle: tuple[str, ...]) -> Problem:
+    """One way around: from a node that nothing outside of cycles feeds, backwards until a node comes
+    again."""
+    inputs = {node.name: [name for name in node.inputs if name in in_cycle] for node in nodes}
+    way = [in_cycle[0]]
+    while way.count(way[-1]) < 2:
+        way.append(inputs[way[-1]][0])
+    way = way[way.index(way[-1]) :][::-1]
+    return Problem(
+        way[0], "from", None, f"reads itself: {' → '.join(way)}", "make one of them read another node"
+    )

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model's complaints as problems that people can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from streamapp.errors import Problem, near_miss
+from streamapp.manifest import model
+from streamapp.manifest import node as node_model
+from streamapp.manifest.fields import FormatSpec
+from streamapp.manifest.node import NOT_YET
+from streamapp.manifest.shape import field_of, said_text
+from streamapp.manifest.text import Document, Path, quoted, said
+
+_OBJECTS: dict[Path, tuple[str, type[BaseModel]]] = {
+    (): ("manifest", model.Manifest),
+    ("spec",): ("spec", model.Spec),
+    ("spec", "kafka"): ("kafka", model.KafkaSpec),
+    ("spec", "kafka", "tls"): ("tls", model.TlsSpec),
+    ("spec", "kafka", "sasl"): ("sasl", model.SaslSpec),
+    ("spec", "autoscaling"): ("autoscaling", model.AutoscalingSpec),
+    ("spec", "autoscaling", "lag"): ("lag", model.LagTarget),
+    ("spec", "upgrade"): ("upgrade", model.UpgradeSpec),
+    ("spec", "driver"): ("driver", model.PodSpec),
+    ("spec", "executor"): ("executor", model.PodSpec),
+    ("spec", "onBadRecord"): ("onBadRecord", model.DeadLetterSpec),
+    ("spec", "topology", 0): ("node", node_model.NodeSpec),
+    ("spec", "topology", 0, "stream"): ("stream", node_model.StreamSpec),
+    ("spec", "topology", 0, "stream", "key"): ("format", FormatSpec),
+    ("spec", "topology", 0, "stream", "value"): ("format", FormatSpec),
+    ("spec", "topology", 0, "branch", 0): ("branch", node_model.ArmSpec),
+    ("spec", "topology", 0, "window"): ("window", node_model.WindowSpec),
+    ("spec", "topology", 0, "join"): ("join", node_model.JoinSpec),
+    ("spec", "topology", 0, "to"): ("to", node_model.SinkSpec),
+    ("spec", "topology", 0, "to", "key"): ("format", FormatSpec),
+    ("spec", "topology", 0, "to", "value"): ("format", FormatSpec),
+}
+"""What an object of the manifest is called and which fields it has, by its path; places in lists are 0."""
+
+_EXAMPLES = {
+    "name": "name: words",
+    "topic": "topic: orders",
+    "with": "with: payments",
+    "topology": "topology: [{name: lines, stream: {topic: text-lines, value: text}}, …]",
+    "metadata": "metadata: {name: word-count}",
+    "spec": "spec: {topology: […]}",
+    "apiVersion": f"apiVersion: {model.API_VERSION}",
+    "kind": f"kind: {model.KIND}",
+    "bootstrapServers": "bootstrapServers: kafka:9092",
+    "maxReplicas": "maxReplicas: 4",
+    "mechanism": "mechanism: SCRAM-SHA-512",
+    "format": "format: text",
+    "deadLetter": "deadLetter: bad-records",
+}
+
+
+def problems_of(
+    error: ValidationError, data: dict[str, Any], document: Document
+) -> tuple[list[Problem], set[int]]:
+    """The problems, and the places of the nodes that have any."""
+    problems: list[Problem] = []
+    bad_nodes: set[int] = set()
+    for complaint in error.errors(include_url=False):
+        path, tags = _path(complaint["loc"], data, complaint["type"])
+        if path[:2] == ("spec", "topology") and len(path) > 2 and isinstance(path[2], int):
+            bad_nodes.add(path[2])
+        problem = _problem(dict(complaint), path, tags, data, document)
+        if problem is not None:
+            problems.append(problem)
+    return problems, bad_nodes
+
+
+def _path(loc: tuple[int | str, ...], data: Any, kind: str) -> tuple[Path, tuple[str, ...]]:
+    """Where in the data; the model's names for the members of a union are put aside."""
+    path: list[int | str] = []
+    tags: list[str] = []
+    at = data
+    for i, part in enumerate(loc):
+        last = i == len(loc) - 1
+        in_map = isinstance(at, dict) and part in at
+        in_list = isinstance(at, list) and isinstance(part, int)
+        if in_map or in_list:
+            at = at[part]
+        elif last and kind == "missing":
+            at = None
+        else:
+            tags.append(str(part))
+            continue
+        path.append(part)
+    return tuple(path), tuple(tags)
+
+
+def _problem(
+    complaint: dict[str, Any], path: Path, tags: tuple[str, ...], data: dict[str, Any], document: Document
+) -> Problem | None:
+    kind, value, context = complaint["type"], complaint["input"], complaint.get("ctx") or {}
+    node, field = field_of(path, data)
+    line = document.line(path)
+    if value is None and kind != "missing":
+        return None  # a blank is reported as one
+    if kind == "literal_error" and isinstance(value, dict):
+        return None  # the other member of the union has more to say
+    if kind == "string_type" and "str" in tags:
+        return None
+    last = str(path[-1]) if path else ""
+    if kind == "refused":
+        return Problem(node, field, None, context["message"], context["fix"], line)
+    if kind == "missing":
+        fix = f"add it, e.g. {_EXAMPLES[last]}" if last in _EXAMPLES else "add it"
+        return Problem(node, field, None, f"`{last}` is missing", fix, line)
+    if kind == "extra_forbidden":
+        return _unknown_field(node, field, path, line)
+    if kind == "string_type" and not isinstance(value, dict | list | tuple):
+        written = document.written.get(path, str(value))
+        return Problem(
+            node,
+            field,
+            None,
+            f"`{written}` is read by YAML as {said(value)}, and a string is needed",
+            f"write it in quotes: {quoted(written)}",
+            line,
+        )
+    return Problem(node, field, None, *_plain(kind, value, context), line)
+
+
+def _unknown_field(node: str | None, field: str | None, path: Path, line: int | None) -> Problem | None:
+    name = str(path[-1])
+    place = tuple(0 if isinstance(part, int) else part for part in path[:-1])
+    owner, fields = _OBJECTS.get(place, ("", None))
+    if name in NOT_YET.get(owner, ()):
+        return Problem(node, field, None, f"`{name}` is not available yet in this version", None, line)
+    if owner == "sasl" and name in ("username", "password"):
+        return Problem(
+            node,
+            field,
+            None,
+            f"`{name}` must not be in a manifest",
+            "use secretRef, or credentialsFile on a laptop",
+            line,
+        )
+    known = [info.alias or key for key, info in fields.model_fields.items()] if fields else []
+    fix = near_miss(name, known) or (f"there are: {', '.join(known)}" if known else "remove it")
+    return Problem(node, field, None, f"unknown field `{name}`", fix, line)
+
+
+def _plain(kind: str, value: Any, context: dict[str, Any]) -> tuple[str, str | None]:
+    seen = said_text(value)
+    if kind == "string_type":
+        return f"needs a string, and this is {seen}", "write text in quotes"
+    if kind in ("int_type", "int_parsing", "int_from_float"):
+        return f"needs a whole number, and this is {seen}", "write a number without quotes"
+    if kind in ("bool_type", "bool_parsing"):
+        return f"needs true or false, and this is {seen}", "write true or false without quotes"
+    if kind in ("list_type", "tuple_type"):
+        return f"needs a list, and this is {seen}", "write [a, b]"
+    if kind in ("dict_type", "model_type", "model_attributes_type"):
+        return f"needs a map, and this is {seen}", "write {name: value}"
+    if kind in ("greater_than_equal", "greater_than"):
+        return f"{value} is too small", f"at least {context.get('ge', context.get('gt'))}"
+    if kind in ("less_than_equal", "less_than"):
+        return f"{value} is too large", f"at most {context.get('le', context.get('lt'))}"
+    if kind == "too_short":
+        least = context.get("min_length")
+        return f"has {context.get('actual_length')} entries", f"at least {least}"
+    if kind == "too_long":
+        return f"has {context.get('actual_length')} entries", f"at most {context.get('max_length')}"
+    if kind == "string_too_short":
+        return "is empty", "write a value"
+    if kind == "literal_error":
+        return f"there is no {seen}", f"use {context.get('expected')}"
+    return str(context.get("message") or f"cannot be read ({kind.replace('_', ' ')})"), None

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model of the manifest: what a StreamApp resource says, on a laptop as on a cluster."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+
+from streamapp.manifest.fields import Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
+from streamapp.manifest.node import NodeSpec
+
+API_VERSION = "streamapp.dev/v1alpha1"
+KIND = "StreamApp"
+_OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_LARGEST_PARALLELISM = 4096
+
+
+def _word(*allowed: str, not_yet: tuple[str, ...] = ()) -> Any:
+    return BeforeValidator(
+        lambda value: one_of(value, allowed, not_yet), json_schema_input_type=Literal[allowed]
+    )
+
+
+def _object_name(name: str) -> str:
+    if not _OBJECT_NAME.fullmatch(name) or len(name) > 253:
+        refuse(
+            f"'{name}' cannot be the name of an object in a cluster",
+            "use lower-case letters, digits, `.` and `-`",
+        )
+    return name
+
+
+def _start_from(text: str) -> str:
+    if text not in ("earliest", "latest"):
+        start_from_ms(text)
+    return text
+
+
+def start_from_ms(text: str) -> int:
+    """A timestamp of `startFrom` in milliseconds since the epoch; without a zone it is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        refuse(
+            f"'{text}' is neither earliest nor latest nor a timestamp", "write e.g. '2024-01-31T00:00:00Z'"
+        )
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
+
+def _on_bad_record(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value
+    return one_of(value, ("Fail", "Drop"))
+
+
+def _replicas_of_standby(value: int) -> int:
+    if value > 0:
+        refuse("warm copies of stores are not available yet in this version", "leave `standbyReplicas` out")
+    return value
+
+
+class SecretRef(Model):
+    """A Secret of the app's namespace."""
+
+    name: Annotated[str, Field(description="Name of the Secret.")]
+
+
+class TlsSpec(Model):
+    """Encryption; certificates are PEM."""
+
+    ca_file: Annotated[
+        str | None, Field(description="On a laptop: file with the authority's certificates.")
+    ] = None
+    certificate_file: Annotated[
+        str | None, Field(description="On a laptop: file with our own certificate chain.")
+    ] = None
+    key_file: Annotated[str | None, Field(description="On a laptop: file with our own private key.")] = None
+    secret_ref: Annotated[
+        SecretRef | None, Field(description="On a cluster: Secret with ca.crt, and tls.crt and tls.key.")
+    ] = None
+
+
+class SaslSpec(Model):
+    """Who we are to Kafka. User and password are never in the manifest itself."""
+
+    mechanism: Annotated[
+        str,
+        _word("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        Field(description="How Kafka is told who we are."),
+    ]
+    credentials_file: Annotated[
+        str | None, Field(description="On a laptop: file with the lines username=… and password=….")
+    ] = None
+    secret_ref: Annotated[
+        SecretRef | None, Field(description="On a cluster: Secret with username and password.")
+    ] = None
+
+
+class KafkaSpec(Model):
+    """Where Kafka is and how to be let in."""
+
+    bootstrap_servers: Annotated[
+        str, Field(min_length=1, description="HOST:PORT of one or more brokers, with commas.")
+    ]
+    tls: Annotated[TlsSpec | None, Field(description="Encryption.")] = None
+    sasl: Annotated[SaslSpec | None, Field(description="Authentication.")] = None
+
+
+class LagTarget(Model):
+    """The lag to keep; with both, the larger need wins."""
+
+    records_per_replica: Annotated[
+        PositiveCount | None, Field(description="Records of lag that one replica may have.")
+    ] = None
+    catch_up_within: Annotated[
+        PositiveDuration | None, Field(description="How long catching up may take.")
+    ] = None
+
+
+class ScheduledBounds(Model):
+    """Other bounds from a time on."""
+
+    cron: Annotated[str, Field(description="When these bounds begin.")]
+    min_replicas: Annotated[Count | None, Field(description="From then on.")] = None
+    max_replicas: Annotated[PositiveCount | None, Field(description="From then on.")] = None
+
+
+class AutoscalingSpec(Model):
+    """Replicas that follow the lag."""
+
+    min_replicas: Annotated[Count, Field(description="Never fewer; 0 keeps the driver and no executor.")] = 1
+    max_replicas: Annotated[PositiveCount, Field(description="Never more.")]
+    lag: Annotated[LagTarget | None, Field(description="The lag to keep.")] = None
+    stabilisation: Annotated[
+        Duration | None, Field(description="How long lag must stay low before replicas go.")
+    ] = None
+    schedule: Annotated[list[ScheduledBounds] | None, Field(description="Other bounds at other times.")] = (
+        None
+    )
+    mode: Annotated[
+        str,
+        _word("Recommend", "Auto"),
+        Field(description="Auto scales; Recommend only says what it would do."),
+    ] = "Auto"
+
+    @model_validator(mode="after")
+    def _bounds(self) -> AutoscalingSpec:
+        for bounds in (self, *(self.schedule or ())):
+            low = self.min_replicas if bounds.min_replicas is None else bounds.min_replicas
+            high = self.max_replicas if bounds.max_replicas is None else bounds.max_replicas
+            if low > high:
+                refuse(
+                    f"minReplicas {low} is more than maxReplicas {high}", "make minReplicas the smaller one"
+                )
+        return self
+
+
+class DeadLetterSpec(Model):
+    """Where records go that cannot be read."""
+
+    dead_letter: Annotated[str, Field(description="The topic.")]
+
+
+class UpgradeSpec(Model):
+    """What a change of the app may do."""
+
+    allow_state_loss: Annotated[list[str] | None, Field(description="Stores that may be lost.")] = None
+    strategy: Annotated[
+        str,
+        _word("InPlace", not_yet=("Parallel",)),
+        Field(description="InPlace: stop the old version, start the new one."),
+    ] = "InPlace"
+
+
+class PodSpec(Model):
+    """Parts of the pods that run the app."""
+
+    resources: Annotated[
+        dict[str, Any] | None, Field(description="Requests and limits, as in a container.")
+    ] = None
+    pod_template: Annotated[dict[str, Any] | None, Field(description="Merged into the pod's template.")] = (
+        None
+    )
+
+
+class Spec(Model):
+    """What the app is."""
+
+    application_id: Annotated[
+        str | None,
+        Field(
+            description="Prefix of its topics, transactional ids and consumer group. Default: metadata.name."
+        ),
+    ] = None
+    kafka: Annotated[
+        KafkaSpec | None, Field(description="Where Kafka is. Default on a laptop: an embedded broker.")
+    ] = None
+    topology: Annotated[list[NodeSpec], Field(min_length=1, description="The nodes.")]
+    guarantee: Annotated[
+        str,
+        _word("exactly-once", "at-least-once"),
+        Field(description="What a failure may do to results: nothing, or doubles."),
+    ] = "exactly-once"
+    replicas: Annotated[
+        Count | None, Field(description="Executors wanted; absent with autoscaling. Default: 1.")
+    ] = None
+    autoscaling: Annotated[
+        AutoscalingSpec | None, Field(description="Replicas that follow the lag. Default: off.")
+    ] = None
+    max_parallelism: Annotated[
+        PositiveCount,
+        Field(le=_LARGEST_PARALLELISM, description="State partitions; fixed for a store's life."),
+    ] = 8
+    epoch_interval: Annotated[
+        Duration, Field(description="How often an epoch is cut: latency against cost.")
+    ] = "100ms"
+    idle_timeout: Annotated[
+        PositiveDuration,
+        Field(description="A source partition silent this long no longer holds event time back."),
+    ] = "30s"
+    run: Annotated[
+        str,
+        _word("continuous", "untilCaughtUp"),
+        Field(description="For ever, or to the end that is found at the start."),
+    ] = "continuous"
+    schedule: Annotated[
+        str | None, Field(description="With run: untilCaughtUp, a cron line that says when.")
+    ] = None
+    start_from: Annotated[
+        str,
+        AfterValidator(_start_from),
+        Field(description="earliest, latest, or a timestamp: where to begin in topics without a position."),
+    ] = "earliest"
+    on_bad_record: Annotated[
+        Literal["Fail", "Drop"] | DeadLetterSpec,
+        BeforeValidator(_on_bad_record, json_schema_input_type=Literal["Fail", "Drop"] | DeadLetterSpec),
+        Field(description="What to do with records that cannot be read: Fail, Drop, or {deadLetter: TOPIC}."),
+    ] = "Fail"
+    on_source_loss: Annotated[
+        str,
+        _word("Fail", "Earliest", "Latest"),
+        Field(description="What to do when records are gone before they were read."),
+    ] = "Fail"
+    standby_replicas: Annotated[
+        Count,
+        AfterValidator(_replicas_of_standby),
+        Field(description="Warm copies of each store on other executors."),
+    ] = 0
+    upgrade: Annotated[UpgradeSpec | None, Field(description="What a change of the app may do.")] = None
+    suspend: Annotated[StrictBool, Field(description="true: stop, and keep the state.")] = False
+    deletion_policy: Annotated[
+        str,
+        _word("Retain", "Delete"),
+        Field(description="What becomes of the internal topics when the app is deleted."),
+    ] = "Retain"
+    image: Annotated[
+        str | None, Field(description="Image of driver and executors. Default: the operator's.")
+    ] = None
+    driver: Annotated[PodSpec | None, Field(description="The driver's pod.")] = None
+    executor: Annotated[PodSpec | None, Field(description="The executors' pods.")] = None
+
+    @model_validator(mode="after")
+    def _together(self) -> Spec:
+        if self.replicas is not None and self.autoscaling is not None:
+            refuse("`replicas` and `autoscaling` are both there", "remove one: autoscaling sets the replicas")
+        if self.schedule is not None and self.run != "untilCaughtUp":
+            refuse("`schedule` is for apps that stop", "add run: untilCaughtUp")
+        return self
+
+
+class Metadata(Model):
+    """The object's name; on a cluster also what Kubernetes keeps with it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: Annotated[str, AfterValidator(_object_name), Field(description="The app's name.")]
+
+
+class Manifest(Model):
+    """A stream processing application. Parse one with `parse_manifest`."""
+
+    api_version: Annotated[str, _word(API_VERSION), Field(description=f"Always {API_VERSION}.")]
+    kind: Annotated[str, _word(KIND), Field(description=f"Always {KIND}.")]
+    metadata: Metadata
+    spec: Spec
+    status: Annotated[
+        dict[str, Any] | None, Field(description="Written by the operator; no one else's concern.")
+    ] = None
+
+    @property
+    def name(self) -> str:
+        """The app's name."""
+        return self.metadata.name
+
+    @property
+    def application_id(self) -> str:
+        """Prefix of topics, transactional ids and consumer group."""
+        return self.spec.application_id or self.metadata.name
+
+    def to_object(self) -> dict[str, Any]:
+        """Plain data with only what was said: what `parse_object` reads."""
+        found: dict[str, Any] = self.model_dump(by_alias=True, exclude_unset=True, mode="json")
+        return found
+
+    def to_yaml(self) -> str:
+        """The manifest's text, without comments: what `parse_manifest` reads."""
+        return yaml.safe_dump(
+            self.to_object(), sort_keys=False, default_flow_style=None, width=110, allow_unicode=True
+        )

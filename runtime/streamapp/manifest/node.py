@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model of one node of the manifest."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from streamapp.manifest.fields import (
+    Duration,
+    Expressions,
+    FormatField,
+    FormatSpec,
+    Model,
+    PositiveCount,
+    PositiveDuration,
+    SourceFormatField,
+    one_of,
+    refuse,
+)
+
+OPERATIONS = (
+    "stream",
+    "filter",
+    "select",
+    "with",
+    "flatMap",
+    "keyBy",
+    "merge",
+    "branch",
+    "groupBy",
+    "join",
+    "to",
+)
+"""Exactly one of these makes a node."""
+
+NOT_YET: dict[str, tuple[str, ...]] = {
+    "node": (
+        "table",
+        "globalTable",
+        "reduce",
+        "late",
+        "cogroup",
+        "deduplicate",
+        "toStream",
+        "toTable",
+        "suppress",
+        "sql",
+        "python",
+        "process",
+    ),
+    "stream": ("connector", "options"),
+    "to": ("connector", "options"),
+    "window": ("session", "sliding"),
+    "join": ("asOf",),
+    "spec": ("code",),
+    "kafka": ("schemaRegistry",),
+}
+"""Fields of the manifest's language that this version has not got, by the object they would be in."""
+
+NOT_YET_OPERATIONS = tuple(name for name in NOT_YET["node"] if name not in ("reduce", "late"))
+
+
+class StreamSpec(Model):
+    """A topic, several, or all that match a pattern, as a stream."""
+
+    topic: Annotated[str | None, Field(description="The topic to read.")] = None
+    topics: Annotated[
+        list[str] | None, Field(min_length=1, description="Several topics to read as one stream.")
+    ] = None
+    pattern: Annotated[
+        str | None, Field(description="A regular expression; every topic it matches as a whole is read.")
+    ] = None
+    key: Annotated[SourceFormatField, Field(description="Format of the key.")] = FormatSpec(format="text")
+    value: Annotated[SourceFormatField, Field(description="Format of the value.")] = FormatSpec(format="text")
+    timestamp: Annotated[
+        str | None,
+        Field(description="Event time: an expression, or `processing`. Default: the record's own timestamp."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> StreamSpec:
+        given = [name for name in ("topic", "topics", "pattern") if getattr(self, name) is not None]
+        if not given:
+            refuse("`topic` is missing", "name the topic to read, e.g. topic: orders")
+        if len(given) > 1:
+            refuse(f"there are {' and '.join(f'`{name}`' for name in given)}", "keep one of them")
+        return self
+
+
+class ArmSpec(Model):
+    """One branch."""
+
+    name: Annotated[str, Field(description="The branch's name: it is a node.")]
+    when: Annotated[
+        str | None, Field(description="What goes here; the last branch without it takes the rest.")
+    ] = None
+
+
+class WindowSpec(Model):
+    """Windows in event time."""
+
+    tumbling: Annotated[
+        PositiveDuration | None, Field(description="Windows of this size, one after the other.")
+    ] = None
+    hopping: Annotated[PositiveDuration | None, Field(description="Windows of this size, overlapping.")] = (
+        None
+    )
+    every: Annotated[
+        PositiveDuration | None, Field(description="With hopping: how often a window starts.")
+    ] = None
+
+
+class JoinSpec(Model):
+    """Records of another stream with the same key, close in time."""
+
+    with_: Annotated[str, Field(alias="with", description="The other node: the right side.")]
+    by: Annotated[
+        list[str] | None,
+        Field(
+            min_length=1,
+            description="Columns of the left side, matched to the right side's key. Default: the left key.",
+        ),
+    ] = None
+    type: Annotated[
+        str,
+        BeforeValidator(lambda value: one_of(value, ("inner",), ("left", "outer"))),
+        Field(
+            description="Which records without a partner stay: inner, none.",
+            json_schema_extra={"enum": ["inner"]},
+        ),
+    ] = "inner"
+    within: Annotated[
+        Duration | None, Field(description="How far apart in event time two records may be.")
+    ] = None
+    grace: Annotated[Duration, Field(description="How long to wait for late records.")] = "0s"
+    select: Annotated[
+        Expressions | None,
+        Field(description="The result's columns. In the expressions a column is NODE.column."),
+    ] = None
+
+
+class SinkSpec(Model):
+    """Writes a topic."""
+
+    topic: Annotated[str, Field(description="The topic to write.")]
+    key: Annotated[
+        FormatField | None, Field(description="Format of the key. Default: text, or json of several columns.")
+    ] = None
+    value: Annotated[
+        FormatField | None, Field(description="Format of the value. Default: json of the other columns.")
+    ] = None
+    partitions: Annotated[
+        PositiveCount | None,
+        Field(description="Partitions when the topic is made by us. Default: the broker's."),
+    ] = None
+
+
+def _group(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) != 1:
+        refuse(
+            f"one item of groupBy is one column, and this has {len(value)}",
+            "write each as an item of its own: [{a: …}, {b: …}]; the order makes the key",
+        )
+    if not isinstance(value, str | dict):
+        refuse(
+            "an item of groupBy is a column, or {name: expression}",
+            "e.g. groupBy: [user, {day: date(timestamp)}]",
+        )
+    return value
+
+
+GroupItem = Annotated[str | dict[str, str], BeforeValidator(_group)]
+
+
+class NodeSpec(Model):
+    """A node: its name, where its input comes from, and exactly one operation."""
+
+    name: Annotated[str, Field(description="Unique name. It names the node's store and internal topics.")]
+    from_: Annotated[
+        str | None,
+        Field(
+            alias="from",
+            description="The node to read. Default: the node above, where that is no sink and no branch.",
+        ),
+    ] = None
+    stream: Annotated[StreamSpec | None, Field(description="Reads topics.")] = None
+    filter: Annotated[str | None, Field(description="Keeps records for which the expression is true.")] = None
+    select: Annotated[
+        Expressions | None, Field(description="Replaces the columns: column to expression.")
+    ] = None
+    with_: Annotated[
+        Expressions | None, Field(alias="with", description="Adds columns: column to expression.")
+    ] = None
+    flat_map: Annotated[
+        dict[str, str] | None,
+        Field(
+            min_length=1,
+            max_length=1,
+            description="One record for each element of an array: column to array expression.",
+        ),
+    ] = None
+    key_by: Annotated[list[str] | None, Field(min_length=1, description="Columns that become the key.")] = (
+        None
+    )
+    merge: Annotated[
+        list[str] | None, Field(min_length=2, description="Streams with the same columns, as one.")
+    ] = None
+    branch: Annotated[list[ArmSpec] | None, Field(min_length=1, description="Splits by the first match.")] = (
+        None
+    )
+    group_by: Annotated[
+        list[GroupItem] | None,
+        Field(min_length=1, description="Group columns in the key's order: a column, or {name: expression}."),
+    ] = None
+    aggregate: Annotated[
+        Expressions | None, Field(description="With groupBy: column to aggregate expression.")
+    ] = None
+    window: Annotated[WindowSpec | None, Field(description="With groupBy: windows in event time.")] = None
+    grace: Annotated[
+        Duration | None, Field(description="With window: how late a record may come. Default: 0s.")
+    ] = None
+    emit: Annotated[
+        str | None,
+        BeforeValidator(lambda value: one_of(value, ("updates", "final")) if value is not None else None),
+        Field(
+            description="With groupBy: `updates` (every change, the default) or `final` (closed windows).",
+            json_schema_extra={"enum": ["updates", "final"]},
+        ),
+    ] = None
+    store: Annotated[str | None, Field(description="Name of the node's store. Default: the node's name.")] = (
+        None
+    )
+    join: Annotated[JoinSpec | None, Field(description="Joins another stream.")] = None
+    to: Annotated[SinkSpec | None, Field(description="Writes a topic.")] = None
+
+    @property
+    def operation(self) -> str:
+        """Which of OPERATIONS the node is."""
+        attributes = {"with": "with_", "flatMap": "flat_map", "keyBy": "key_by", "groupBy": "group_by"}
+        return next(name for name in OPERATIONS if getattr(self, attributes.get(name, name)) is not None)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text or plain data to a Manifest, or to every problem it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from streamapp.check import check_topology
+from streamapp.errors import ManifestError, Problem
+from streamapp.manifest import shape
+from streamapp.manifest.build import build_partial
+from streamapp.manifest.complaints import problems_of
+from streamapp.manifest.model import Manifest
+from streamapp.manifest.node import NodeSpec
+from streamapp.manifest.text import Document, Path, read_text
+
+
+def parse_manifest(text: str, path: str = "<manifest>") -> Manifest:
+    """The manifest of a YAML text.
+
+    Args:
+        text: one YAML document.
+        path: where the text is from; only for messages.
+
+    Raises:
+        ManifestError: with every problem of the text, each with its line.
+    """
+    document = read_text(text)
+    if document.data is None:
+        raise ManifestError(document.problems or (Problem(None, None, None, f"{path} is empty", None),))
+    return _parse(document)
+
+
+def parse_object(data: Mapping[str, Any]) -> Manifest:
+    """The manifest of plain data, as a cluster or the Python builder gives it.
+
+    Raises:
+        ManifestError: with every problem of the data.
+    """
+    return _parse(Document(dict(data)))
+
+
+def _parse(document: Document) -> Manifest:
+    problems = list(document.problems)
+    data = document.data
+    if not isinstance(data, dict):
+        raise ManifestError(
+            [
+                *problems,
+                Problem(
+                    None,
+                    None,
+                    None,
+                    "a manifest is a map with apiVersion, kind, metadata and spec",
+                    "start from one of the examples",
+                    1,
+                ),
+            ]
+        )
+    shaped, bad_nodes = shape.check(data, document)
+    problems += shaped
+    manifest: Manifest | None = None
+    try:
+        manifest = Manifest.model_validate(data)
+    except ValidationError as error:
+        found, more_bad_nodes = problems_of(error, data, document)
+        problems += found
+        bad_nodes |= more_bad_nodes
+    problems += _meaning(data, manifest, bad_nodes, document)
+    if problems or manifest is None:
+        raise ManifestError(_in_order(_located(problems, data, document)))
+    return manifest
+
+
+def _meaning(
+    data: dict[str, Any], manifest: Manifest | None, bad_nodes: set[int], document: Document
+) -> list[Problem]:
+    """Problems of the topology, made of the nodes that could be read."""
+    specs: list[NodeSpec | str | None] = []
+    spec = data.get("spec")
+    nodes = spec.get("topology") if isinstance(spec, dict) else None
+    if not isinstance(nodes, list):
+        return []
+    for i, node in enumerate(nodes):
+        if i in bad_nodes or not isinstance(node, dict):
+            name = node.get("name") if isinstance(node, dict) else None
+            specs.append(name if isinstance(name, str) else None)
+        else:
+            specs.append(NodeSpec.model_validate(node))
+    topology, problems = build_partial(specs, [_arm_names(node) for node in nodes])
+    return [*problems, *check_topology(topology, _application_id(data, manifest))]
+
+
+def _arm_names(node: Any) -> tuple[str, ...]:
+    """The names that a node brings with it besides its own, so that a broken branch does not make its arms
+    unknown."""
+    arms = node.get("branch") if isinstance(node, dict) else None
+    if not isinstance(arms, list):
+        return ()
+    return tuple(arm["name"] for arm in arms if isinstance(arm, dict) and isinstance(arm.get("name"), str))
+
+
+def _application_id(data: dict[str, Any], manifest: Manifest | None) -> str:
+    if manifest is not None:
+        return manifest.application_id
+    spec, metadata = data.get("spec"), data.get("metadata")
+    for where, field in ((spec, "applicationId"), (metadata, "name")):
+        value = where.get(field) if isinstance(where, dict) else None
+        if isinstance(value, str) and value:
+            return value
+    return "app"
+
+
+def _located(problems: list[Problem], data: dict[str, Any], document: Document) -> list[Problem]:
+    """The problems with the lines they are about."""
+    if not document.lines:
+        return problems
+    spec = data.get("spec")
+    nodes = spec.get("topology") if isinstance(spec, dict) else None
+    places: dict[str, int] = {}
+    arms: dict[str, tuple[int, int]] = {}
+    for i, node in enumerate(nodes if isinstance(nodes, list) else ()):
+        if isinstance(node, dict):
+            places[str(node.get("name", f"#{i + 1}"))] = i
+            for j, name in enumerate(_arm_names(node)):
+                arms[name] = (i, j)
+    return [replace(p, line=_line(p, places, arms, document)) if p.line is None else p for p in problems]
+
+
+def _line(
+    problem: Problem, places: dict[str, int], arms: dict[str, tuple[int, int]], document: Document
+) -> int | None:
+    field = tuple((problem.field or "").split(".")) if problem.field else ()
+    if problem.node is None:
+        return document.line(("spec", *field)) if field else None
+    base: Path
+    if problem.node in places:
+        base = ("spec", "topology", places[problem.node])
+    elif problem.node in arms:
+        i, j = arms[problem.node]
+        base = ("spec", "topology", i, "branch", j)
+    else:
+        return None
+    return document.line((*base, *field))
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    """Each once, from the top of the text to its end."""
+    unique = list(dict.fromkeys(problems))
+    return sorted(unique, key=lambda p: p.line if p.line is not None else 0)

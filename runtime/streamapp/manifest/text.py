@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML text to plain data, remembering where each value stood and how it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from streamapp.errors import Problem
+
+Path = tuple[str | int, ...]
+
+_LARGEST = 100_000
+"""Values in one manifest; aliases of aliases can make a short text very large."""
+_DEEPEST = 100
+_PLAIN_TAGS = {
+    "tag:yaml.org,2002:str",
+    "tag:yaml.org,2002:null",
+    "tag:yaml.org,2002:bool",
+    "tag:yaml.org,2002:int",
+    "tag:yaml.org,2002:float",
+    "tag:yaml.org,2002:timestamp",
+    "tag:yaml.org,2002:map",
+    "tag:yaml.org,2002:seq",
+}
+
+
+@dataclass
+class Document:
+    """The data, and for each path into it the line and the text of scalars."""
+
+    data: Any = None
+    lines: dict[Path, int] = field(default_factory=dict)
+    written: dict[Path, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def line(self, path: Path) -> int | None:
+        """The line of a path, or of the nearest thing around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+class _TooLarge(Exception):
+    pass
+
+
+def read_text(text: str) -> Document:
+    """Reads one YAML document. What is wrong with the YAML itself is in the result's `problems`; never
+    raises."""
+    document = Document()
+    try:
+        roots = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        document.problems.append(_yaml_problem(error))
+        return document
+    except RecursionError:
+        document.problems.append(Problem(None, None, None, "the text is nested too deep", None))
+        return document
+    if not roots:
+        document.problems.append(
+            Problem(None, None, None, "the manifest is empty", "start from one of the examples")
+        )
+        return document
+    if len(roots) > 1:
+        line = roots[1].start_mark.line + 1
+        document.problems.append(
+            Problem(
+                None,
+                None,
+                None,
+                "there are several documents in one file",
+                "keep one StreamApp in a file",
+                line,
+            )
+        )
+    try:
+        document.data = _Builder(document).build(roots[0], (), 0)
+    except _TooLarge as error:
+        document.problems.append(Problem(None, None, None, str(error), None))
+        document.data = None
+    return document
+
+
+class _Builder:
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._constructor = yaml.SafeLoader("")
+        self._count = 0
+
+    def build(self, node: yaml.Node, path: Path, depth: int) -> Any:
+        self._count += 1
+        if self._count > _LARGEST:
+            raise _TooLarge(f"the manifest has more than {_LARGEST:,} values")
+        if depth > _DEEPEST:
+            raise _TooLarge(f"the manifest is nested more than {_DEEPEST} deep, or holds itself by an alias")
+        line = node.start_mark.line + 1
+        self._document.lines.setdefault(path, line)
+        if node.tag not in _PLAIN_TAGS:
+            if node.tag != "tag:yaml.org,2002:merge":
+                self._problem(path, f"tag `{_short(node.tag)}` cannot be used", "write the plain value", line)
+            return None
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, depth)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.build(item, (*path, i), depth + 1) for i, item in enumerate(node.value)]
+        assert isinstance(node, yaml.ScalarNode)
+        self._document.written[path] = node.value
+        if "\0" in node.value:
+            self._problem(path, "the text holds a zero character", "remove it", line)
+            return ""
+        try:
+            return self._constructor.construct_object(node)
+        except (yaml.YAMLError, ValueError, OverflowError):
+            return node.value
+
+    def _mapping(self, node: yaml.MappingNode, path: Path, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key_node, value_node in self._pairs(node, path, depth):
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._problem(path, "a key is a map or a list", "use a name", line)
+                continue
+            key = key_node.value
+            if key_node.tag != "tag:yaml.org,2002:str":
+                value = self.build(key_node, (*path, key), depth + 1)
+                self._problem(
+                    (*path, key),
+                    f"the key `{key}` is read by YAML as {said(value)}",
+                    f"write it in quotes: '{key}'",
+                    line,
+                )
+            if key in found:
+                self._problem((*path, key), f"the key `{key}` is there twice", "keep one", line)
+                continue
+            self._document.lines[(*path, key)] = line
+            found[key] = self.build(value_node, (*path, key), depth + 1)
+        return found
+
+    def _pairs(self, node: yaml.MappingNode, path: Path, depth: int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        for key_node, value_node in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                self._problem(
+                    path,
+                    "merge keys (`<<`) cannot be used: clusters do not read them",
+                    "write the fields out",
+                    key_node.start_mark.line + 1,
+                )
+            else:
+                yield key_node, value_node
+
+    def _problem(self, path: Path, message: str, fix: str | None, line: int) -> None:
+        self._document.problems.append(Problem(None, dotted(path) or None, None, message, fix, line))
+
+
+def dotted(path: Path) -> str:
+    """A path as people write it.
+
+    >>> dotted(("spec", "topology", 2, "name"))
+    'spec.topology[2].name'
+    """
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else ("." if text else "") + part
+    return text
+
+
+def said(value: object) -> str:
+    """How to call a value that is no string."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return f"the date {value}"
+
+
+def quoted(text: str) -> str:
+    """The text as a YAML string in single quotes."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _short(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!")
+
+
+def _yaml_problem(error: yaml.YAMLError) -> Problem:
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        text = ", ".join(part for part in (error.problem, error.context) if part)
+        fix = (
+            "write spaces instead of tabs"
+            if "'\\t'" in text
+            else "check the indentation, and quote expressions with `:` or `#`"
+        )
+        return Problem(None, None, None, f"is not YAML: {text}", fix, mark.line + 1 if mark else None)
+    return Problem(None, None, None, f"is not YAML: {' '.join(str(error).split())}", None)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns of a node's output, as far as they are known without Spark: names, and what each is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RECORD_COLUMNS = ("key", "timestamp", "topic", "partition", "offset", "headers")
+"""What a record has beside its value; expressions can use these until a value column of the same name shadows
+them."""
+
+HIDDEN_KEY = "__key"
+"""How a record's own key is called where a value column named `key` shadows it: no expression can reach
+it."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Three disjoint groups of names. Names are compared without regard to case, as Spark does.
+
+    >>> Columns(("key",), ("value",), ("timestamp", "topic")).names
+    ('key', 'value', 'timestamp', 'topic')
+    """
+
+    key: tuple[str, ...] = ()
+    """The columns that make up the key, in order."""
+    value: tuple[str, ...] = ()
+    """The other columns of the value: what a sink writes unless told otherwise."""
+    meta: tuple[str, ...] = ()
+    """The record's own columns that are still there: addressable, and no part of what a sink writes."""
+    known: bool = True
+    """False when something upstream could not be understood: other columns may exist."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything that an expression may use."""
+        return (*self.key, *self.value, *self.meta)
+
+    def find(self, name: str) -> str | None:
+        """The column of that name as it is spelt here, or None."""
+        lowered = name.lower()
+        return next((column for column in self.names if column.lower() == lowered), None)
+
+    def with_values(self, value: tuple[str, ...]) -> Columns:
+        """The same key and record, another value."""
+        shadowed = {name.lower() for name in value}
+        keys = {name.lower() for name in self.key}
+        plain_key = self.key == ("key",) and "key" in shadowed
+        return Columns(
+            key=(HIDDEN_KEY,) if plain_key else self.key,
+            value=tuple(name for name in value if plain_key or name.lower() not in keys),
+            meta=tuple(name for name in self.meta if name.lower() not in shadowed),
+            known=self.known,
+        )
+
+    def with_added(self, added: tuple[str, ...]) -> Columns:
+        """The same and more values; those of the same name are replaced, in their place."""
+        new = {name.lower(): name for name in added}
+        kept = [new.pop(name.lower(), name) for name in self.value]
+        return self.with_values((*kept, *new.values()))
+
+    def keyed_by(self, names: tuple[str, ...]) -> Columns:
+        """The same columns under another key; the record's old key is no longer there."""
+        keys = {name.lower() for name in names}
+        # A former key column that came from the value is an ordinary column again.
+        freed = tuple(name for name in self.key if name not in ("key", HIDDEN_KEY))
+        return Columns(
+            key=names,
+            value=tuple(name for name in (*freed, *self.value) if name.lower() not in keys),
+            meta=tuple(name for name in self.meta if name.lower() not in keys),
+            known=self.known,
+        )
+
+
+def of_source(fields: tuple[str, ...]) -> Columns:
+    """The columns of a topic whose value has these fields.
+
+    >>> of_source(("user", "timestamp")).meta
+    ('topic', 'partition', 'offset', 'headers')
+    """
+    return Columns(key=("key",), meta=RECORD_COLUMNS[1:]).with_values(fields)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graph of nodes, and what can be said of each without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from streamapp.formats import Format
+from streamapp.formats.ddl import fields_of
+from streamapp.nodes.columns import Columns, of_source
+from streamapp.nodes.operations import (
+    Aggregate,
+    Broken,
+    FlatMap,
+    Join,
+    KeyBy,
+    Merge,
+    Node,
+    RepartitionSource,
+    Select,
+    Stream,
+    With,
+)
+
+STREAM = "STREAM"
+TABLE = "TABLE"
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Nodes in an order in which each comes after its inputs.
+
+    Raises:
+        ValueError: when a name is used twice, or an input is not before its reader.
+    """
+
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for node in self.nodes:
+            missing = [name for name in node.inputs if name not in seen]
+            if missing:
+                raise ValueError(f"node '{node.name}' comes before its input '{missing[0]}'")
+            if node.name in seen:
+                raise ValueError(f"two nodes are named '{node.name}'")
+            seen.add(node.name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def node(self, name: str) -> Node:
+        """The node of that name; KeyError when there is none."""
+        return self._by_name[name]
+
+    def consumers(self, name: str) -> tuple[Node, ...]:
+        """The nodes that read its output, in order."""
+        return self._consumers.get(name, ())
+
+    def kind(self, name: str) -> str:
+        """STREAM (independent events) or TABLE (the latest value of each key)."""
+        return self._kinds[name]
+
+    def columns(self, name: str) -> Columns:
+        """The columns of a node's output; of a sink: those it is given."""
+        return self._columns[name]
+
+    def key_columns(self, name: str) -> tuple[str, ...]:
+        """The names of the columns that make up the key of a node's output."""
+        return self._columns[name].key
+
+    def ancestors(self, name: str) -> tuple[Node, ...]:
+        """Everything that flows into the node, in order, without itself."""
+        found: set[str] = set()
+        waiting = list(self.node(name).inputs)
+        while waiting:
+            current = waiting.pop()
+            if current not in found:
+                found.add(current)
+                waiting.extend(self.node(current).inputs)
+        return tuple(node for node in self.nodes if node.name in found)
+
+    def descendants(self, name: str) -> tuple[Node, ...]:
+        """Everything that the node flows into, in order, without itself."""
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            for consumer in self.consumers(waiting.pop()):
+                if consumer.name not in found:
+                    found.add(consumer.name)
+                    waiting.append(consumer.name)
+        return tuple(node for node in self.nodes if node.name in found)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def _consumers(self) -> dict[str, tuple[Node, ...]]:
+        found: dict[str, tuple[Node, ...]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                found[name] = (*found.get(name, ()), node)
+        return found
+
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        kinds: dict[str, str] = {}
+        for node in self.nodes:
+            if isinstance(node, Aggregate):
+                kinds[node.name] = TABLE
+            elif isinstance(node, Join) or not node.inputs:
+                kinds[node.name] = STREAM
+            else:
+                kinds[node.name] = kinds[node.inputs[0]]
+        return kinds
+
+    @cached_property
+    def _columns(self) -> dict[str, Columns]:
+        found: dict[str, Columns] = {}
+        for node in self.nodes:
+            found[node.name] = _columns_of(node, [found[name] for name in node.inputs])
+        return found
+
+
+def sort_nodes(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+    """Nodes in an order in which each comes after its inputs, otherwise as given; and the names caught in
+    cycles.
+
+    Inputs that are no node's name are left out of account.
+    """
+    given = tuple(nodes)
+    names = {node.name for node in given}
+    waiting_for = {node.name: {name for name in node.inputs if name in names} for node in given}
+    readers: dict[str, list[str]] = {}
+    for node in given:
+        for name in waiting_for[node.name]:
+            readers.setdefault(name, []).append(node.name)
+    by_name = {node.name: node for node in given}
+    place = {node.name: i for i, node in enumerate(given)}
+    ordered: list[Node] = []
+    # Depth first, so that a chain stays together as its author wrote it.
+    ready = [node.name for node in reversed(given) if not waiting_for[node.name]]
+    while ready:
+        name = ready.pop()
+        ordered.append(by_name[name])
+        freed = []
+        for reader in readers.get(name, ()):
+            waiting_for[reader].discard(name)
+            if not waiting_for[reader]:
+                freed.append(reader)
+        ready.extend(sorted(freed, key=lambda n: -place[n]))
+    done = {node.name for node in ordered}
+    return tuple(ordered), tuple(node.name for node in given if node.name not in done)
+
+
+def fields_of_format(form: Format) -> tuple[str, ...]:
+    """The column names that a value of this format becomes."""
+    return ("value",) if form.single_value else tuple(name for name, _ in fields_of(form.schema or ""))
+
+
+def _columns_of(node: Node, inputs: list[Columns]) -> Columns:
+    if isinstance(node, Stream):
+        return of_source(fields_of_format(node.value))
+    if isinstance(node, RepartitionSource):
+        return node.columns
+    if isinstance(node, Broken):
+        return Columns(known=False)
+    if isinstance(node, Select):
+        return inputs[0].with_values(tuple(name for name, _ in node.columns))
+    if isinstance(node, With):
+        return inputs[0].with_added(tuple(name for name, _ in node.columns))
+    if isinstance(node, FlatMap):
+        return inputs[0].with_added((node.column,))
+    if isinstance(node, KeyBy):
+        return inputs[0].keyed_by(node.columns)
+    if isinstance(node, Aggregate):
+        return _aggregate_columns(node)
+    if isinstance(node, Join):
+        return _join_columns(node, *inputs)
+    if isinstance(node, Merge):
+        return _merge_columns(inputs)
+    return inputs[0]
+
+
+def _aggregate_columns(node: Aggregate) -> Columns:
+    window = ("window_start", "window_end") if node.window else ()
+    key = (*(name for name, _ in node.by), *window)
+    value = tuple(name for name, _ in node.columns)
+    meta = () if "timestamp" in {name.lower() for name in (*key, *value)} else ("timestamp",)
+    return Columns(key, value, meta)
+
+
+def _join_columns(node: Join, left: Columns, right: Columns) -> Columns:
+    key = node.by or left.key
+    if node.select is not None:
+        names = tuple(name for name, _ in node.select)
+    else:
+        names = tuple(
+            dict.fromkeys((*(n for n in left.key if n not in ("key", "__key")), *left.value, *right.value))
+        )
+    keys = {name.lower() for name in key}
+    value = tuple(name for name in names if name.lower() not in keys)
+    meta = () if "timestamp" in {name.lower() for name in (*key, *value)} else ("timestamp",)
+    return Columns(key, value, meta, left.known and right.known)
+
+
+def _merge_columns(inputs: list[Columns]) -> Columns:
+    first = inputs[0]
+    meta = tuple(name for name in first.meta if all(name in other.meta for other in inputs))
+    return Columns(first.key, first.value, meta, all(other.known for other in inputs))
