@@ -46,27 +46,26 @@ missing_tools() { # one word each
   command -v mvn >/dev/null 2>&1 || printf 'maven '
 }
 
-install_hint() { # $1: the missing tools; prints what to type here
+install_hint() { # $1: the missing tools; prints what to do on this machine
   local names="$1"
   in_words() { local out="" word; for word in $names; do case $word in
     python) out+="$1 " ;; jdk) out+="$2 " ;; maven) out+="$3 " ;; esac; done; printf '%s' "${out% }"; }
   case "$(uname -s)" in
-    Darwin) printf 'brew install %s' "$(in_words python@3.12 openjdk@17 maven)"
-      [[ $names != *jdk* ]] || printf ' && export JAVA_HOME="$(brew --prefix openjdk@17)/libexec/openjdk.jdk/Contents/Home"' ;;
+    Darwin) printf 'type: brew install %s' "$(in_words python@3.12 temurin@17 maven)" ;;
     *)
       if command -v apt-get >/dev/null 2>&1; then
-        printf 'sudo apt-get update && sudo apt-get install -y %s' \
+        printf 'type: sudo apt-get update && sudo apt-get install -y %s' \
           "$(in_words 'python3 python3-venv' openjdk-17-jdk-headless maven)"
       elif command -v dnf >/dev/null 2>&1; then
-        printf 'sudo dnf install -y %s' "$(in_words python3.12 java-17-openjdk-headless maven)"
+        printf 'type: sudo dnf install -y %s' "$(in_words python3.12 java-17-openjdk-headless maven)"
       elif command -v pacman >/dev/null 2>&1; then
-        printf 'sudo pacman -S %s' "$(in_words python jdk17-openjdk maven)"
+        printf 'type: sudo pacman -S %s' "$(in_words python jdk17-openjdk maven)"
       elif command -v zypper >/dev/null 2>&1; then
-        printf 'sudo zypper install -y %s' "$(in_words python312 java-17-openjdk-headless maven)"
+        printf 'type: sudo zypper install -y %s' "$(in_words python312 java-17-openjdk-headless maven)"
       elif command -v apk >/dev/null 2>&1; then
-        printf 'a glibc-based Linux or macOS (some Python packages have no build for musl)'
+        printf 'use macOS or a Linux with glibc: some of the Python packages have no build for musl'
       else
-        printf 'your package manager for: %s' "$(in_words 'Python 3.11+' 'JDK 17' Maven)"
+        printf 'install what is missing with the package manager of this machine'
       fi ;;
   esac
 }
@@ -96,7 +95,7 @@ ensure_tools() {
     fi
     missing=$(missing_tools)
   fi
-  [ -z "$missing" ] || die "$(in_plain_words "$missing") missing; type: $(install_hint "$missing")"
+  [ -z "$missing" ] || die "$(in_plain_words "$missing") missing; $(install_hint "$missing")"
 }
 
 apt_jdk() { # newer Debian releases no longer carry 17; 21 serves as well

@@ -86,8 +86,10 @@ def fetch(force: bool) -> None:
         started = time.monotonic()
         say(f"fetching the {profile} jars with Maven ...")
         shutil.rmtree(folder, ignore_errors=True)
-        command = [maven, "-q", "-B", "-ntp", "-Dstyle.color=never", "-f", str(POM), f"-P{profile}"]
-        if subprocess.run([*command, "dependency:copy-dependencies"]).returncode != 0:
+        command = [maven, "-q", "-B", "-ntp", "-f", str(POM), f"-P{profile}", "dependency:copy-dependencies"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            say("\n".join(done.stdout.strip().splitlines()[-20:]))
             raise BuildError(f"Maven could not fetch the {profile} jars (its own message is above)")
         say(f"  {len(list(folder.glob('*.jar')))} jars in {time.monotonic() - started:.0f} s")
     stamp("fetch", fingerprint)
