@@ -17,7 +17,7 @@ class Problem:
     >>> print(Problem("joined", "within", None, "`within` is missing", "add e.g. within: 5 minutes"))
     node 'joined': `within` is missing; add e.g. within: 5 minutes
     >>> print(Problem("words", "filter", "lenght(word)", "no function `lenght`", "use `length`", 7))
-    node 'words': `filter`: no function `lenght` in "lenght(word)"; use `length` (line 7)
+    node 'words': `filter`: no function `lenght` (in "lenght(word)"); use `length` (line 7)
     """
 
     node: str | None
@@ -39,7 +39,7 @@ class Problem:
             text += f"`{self.field}`: "
         text += self.message
         if self.value is not None and self.value not in self.message:
-            text += f' in "{shorten(self.value)}"'
+            text += f' (in "{shorten(self.value)}")'
         if self.fix is not None:
             text += f"; {self.fix}"
         if self.line is not None:

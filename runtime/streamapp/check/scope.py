@@ -26,13 +26,13 @@ def check_expression(
         groups: with `aggregate`, the columns that may stand outside of aggregate functions.
     """
     expression = read_expression(text)
+    allowed = (*columns.names, *groups)
     yield from faults(node, field, expression)
+    if columns.known:
+        yield from _check_columns(node, field, expression, allowed)
     if expression.faults:
         return
     yield from _check_aggregation(node, field, expression, aggregate)
-    allowed = (*columns.names, *groups)
-    if columns.known:
-        yield from _check_columns(node, field, expression, allowed)
     if aggregate and expression.aggregate:
         lowered = {name.lower() for name in groups}
         for parts in expression.bare_columns:

@@ -45,8 +45,10 @@ def parse_object(data: Mapping[str, Any]) -> Manifest:
 
 
 def _parse(document: Document) -> Manifest:
-    problems = list(document.problems)
     data = document.data
+    problems = list(document.problems)
+    for path, message, fix, line in document.faults:
+        problems.append(Problem(*shape.field_of(path, data), None, message, fix, line))
     if not isinstance(data, dict):
         raise ManifestError(
             [
@@ -63,12 +65,14 @@ def _parse(document: Document) -> Manifest:
         )
     shaped, bad_nodes = shape.check(data, document)
     problems += shaped
+    told = {(problem.node, problem.field) for problem in shaped}
     manifest: Manifest | None = None
     try:
         manifest = Manifest.model_validate(data)
     except ValidationError as error:
         found, more_bad_nodes = problems_of(error, data, document)
-        problems += found
+        # What the outline has already told is not told twice.
+        problems += [problem for problem in found if (problem.node, problem.field) not in told]
         bad_nodes |= more_bad_nodes
     problems += _meaning(data, manifest, bad_nodes, document)
     if problems or manifest is None:
@@ -124,10 +128,9 @@ def _located(problems: list[Problem], data: dict[str, Any], document: Document) 
     places: dict[str, int] = {}
     arms: dict[str, tuple[int, int]] = {}
     for i, node in enumerate(nodes if isinstance(nodes, list) else ()):
-        if isinstance(node, dict):
-            places[str(node.get("name", f"#{i + 1}"))] = i
-            for j, name in enumerate(_arm_names(node)):
-                arms[name] = (i, j)
+        places.setdefault(shape.label(node, i), i)
+        for j, name in enumerate(_arm_names(node)):
+            arms.setdefault(name, (i, j))
     return [replace(p, line=_line(p, places, arms, document)) if p.line is None else p for p in problems]
 
 

@@ -26,18 +26,19 @@ _FREE = ("driver", "executor", "metadata", "status")
 
 
 def check(data: dict[str, Any], document: Document) -> tuple[list[Problem], set[int]]:
-    """Problems of the outline, and the places of the nodes that have any."""
+    """Problems of the outline, and the places of the nodes of which it is not clear what they do."""
     spec = data.get("spec")
     nodes = spec.get("topology") if isinstance(spec, dict) else None
     problems = list(_blanks({k: v for k, v in data.items() if k not in _FREE}, (), document))
     bad: set[int] = set()
     for i, node in enumerate(nodes if isinstance(nodes, list) else ()):
-        found = _node_problems(node, label(node, i))
-        if found:
-            problems += found
+        name = label(node, i)
+        fatal = _operation_problems(node, name)
+        problems += fatal
+        if fatal or None in node.values():
             bad.add(i)
-        elif isinstance(node, dict) and None in node.values():
-            bad.add(i)
+        else:
+            problems += _companion_problems(node, name)
     return problems, bad
 
 
@@ -55,7 +56,8 @@ def field_of(path: Path, data: dict[str, Any]) -> tuple[str | None, str | None]:
     return None, dotted(path[1:] if path[:1] == ("spec",) else path) or None
 
 
-def _node_problems(node: Any, name: str) -> list[Problem]:
+def _operation_problems(node: Any, name: str) -> list[Problem]:
+    """Problems that leave open what the node does."""
     if not isinstance(node, dict):
         return [
             Problem(
@@ -71,25 +73,31 @@ def _node_problems(node: Any, name: str) -> list[Problem]:
     if len(present) + len(later) > 1:
         both = " and ".join(f"`{field}`" for field in (*present, *later))
         return [Problem(name, None, None, f"has {both}, and a node has one operation", "make a node of each")]
-    problems = []
     if not present and not later:
-        problems += _no_operation(node, name)
+        return _no_operation(node, name)
+    if "groupBy" in present and "aggregate" not in node and "reduce" not in node:
+        fix = 'say what to compute, e.g. aggregate: {count: "count(*)"}'
+        return [Problem(name, "aggregate", None, "`aggregate` is missing", fix)]
+    return []
+
+
+def _companion_problems(node: dict[str, Any], name: str) -> list[Problem]:
+    """Fields that do not go with the node's operation, or with each other."""
+    problems = []
     for field, operations in _COMPANIONS.items():
-        if field in node and present and present[0] not in operations:
+        if field in node and not any(operation in node for operation in operations):
             wanted = " or ".join(f"`{operation}`" for operation in operations)
             problems.append(
                 Problem(name, field, None, f"`{field}` is only for {wanted}", f"remove `{field}`")
             )
-    if "groupBy" in present:
+    if "groupBy" in node:
         problems += _group_problems(node, name)
-    if "stream" in present and "from" in node:
-        problems.append(
-            Problem(name, "from", None, "`from` is not for a stream, which reads topics", "remove `from`")
-        )
-    if "merge" in present and "from" in node:
-        problems.append(
-            Problem(name, "from", None, "`from` is not for merge, which names what it reads", "remove `from`")
-        )
+    for operation, why in (
+        ("stream", "a stream, which reads topics"),
+        ("merge", "merge, which names what it reads"),
+    ):
+        if operation in node and "from" in node:
+            problems.append(Problem(name, "from", None, f"`from` is not for {why}", "remove `from`"))
     return problems
 
 
@@ -115,16 +123,6 @@ def _no_operation(node: dict[str, Any], name: str) -> list[Problem]:
 
 def _group_problems(node: dict[str, Any], name: str) -> list[Problem]:
     problems = []
-    if "aggregate" not in node and "reduce" not in node:
-        problems.append(
-            Problem(
-                name,
-                "aggregate",
-                None,
-                "`aggregate` is missing",
-                'say what to compute, e.g. aggregate: {count: "count(*)"}',
-            )
-        )
     window = node.get("window")
     if "window" not in node:
         if "grace" in node:

@@ -36,6 +36,9 @@ class Document:
     lines: dict[Path, int] = field(default_factory=dict)
     written: dict[Path, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    """Of the text as a whole; those below are about one place in it."""
+    faults: list[tuple[Path, str, str | None, int]] = field(default_factory=list)
+    """Path, message, fix and line."""
 
     def line(self, path: Path) -> int | None:
         """The line of a path, or of the nearest thing around it."""
@@ -153,7 +156,7 @@ class _Builder:
                 yield key_node, value_node
 
     def _problem(self, path: Path, message: str, fix: str | None, line: int) -> None:
-        self._document.problems.append(Problem(None, dotted(path) or None, None, message, fix, line))
+        self._document.faults.append((path, message, fix, line))
 
 
 def dotted(path: Path) -> str:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`explain` as a Mermaid flowchart, which GitHub and many editors draw."""
+
+from __future__ import annotations
+
+from streamapp.describe import words
+from streamapp.nodes import DeadLetter, Node, RepartitionSink, RepartitionSource, Sink, Stream
+from streamapp.plan import Plan, SubTopology
+
+
+def explain_mermaid(plan: Plan) -> str:
+    """Topics and sub-topologies as a flowchart; stores are cylinders."""
+    topics: dict[str, str] = {}
+    lines = ["flowchart LR"]
+    edges: list[str] = []
+    for number, part in enumerate(plan.subtopologies):
+        lines.append(f"  subgraph s{number}[{_text(part.name)}]")
+        ids = {node.name: f"s{number}n{i}" for i, node in enumerate(part.nodes)}
+        for node in part.nodes:
+            lines.append(f"    {ids[node.name]}[{_text(node.name, words.operation(node))}]")
+        for store in part.stores:
+            lines.append(f"    s{number}store[({_text(store)})]")
+            edges.append(f"  {ids[part.stateful or '']} <--> s{number}store")
+        lines.append("  end")
+        edges += _edges(part, ids, topics)
+    lines += [f"  {name}([{_text(topic)}])" for topic, name in topics.items()]
+    return "\n".join(lines + edges) + "\n"
+
+
+def _edges(part: SubTopology, ids: dict[str, str], topics: dict[str, str]) -> list[str]:
+    found = []
+    for node in part.nodes:
+        found += [f"  {_topic(topic, topics)} --> {ids[node.name]}" for topic in _read(node)]
+        found += [f"  {ids[name]} --> {ids[node.name]}" for name in node.inputs]
+        if isinstance(node, Sink | RepartitionSink | DeadLetter):
+            found.append(f"  {ids[node.name]} --> {_topic(node.topic, topics)}")
+    return found
+
+
+def _read(node: Node) -> tuple[str, ...]:
+    if isinstance(node, Stream):
+        return node.topics if node.pattern is None else (f"/{node.pattern}/",)
+    return (node.topic,) if isinstance(node, RepartitionSource) else ()
+
+
+def _topic(topic: str, topics: dict[str, str]) -> str:
+    return topics.setdefault(topic, f"t{len(topics)}")
+
+
+def _text(*lines: str) -> str:
+    """Text in Mermaid's quotes, with what it would read as markup written as entities."""
+    escaped = [
+        line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+        for line in lines
+    ]
+    return '"' + "<br/>".join(escaped) + '"'

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest's JSON Schema, for editors. It is made from the same model that parses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamapp.manifest import Manifest
+from streamapp.manifest.node import OPERATIONS
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema, as plain data.
+
+    >>> sorted(json_schema()["properties"])
+    ['apiVersion', 'kind', 'metadata', 'spec', 'status']
+    """
+    schema = Manifest.model_json_schema(by_alias=True)
+    # A model cannot say that its fields exclude each other.
+    schema["$defs"]["NodeSpec"]["oneOf"] = [{"required": [operation]} for operation in OPERATIONS]
+    schema["$defs"]["NodeSpec"]["dependentRequired"] = {
+        "groupBy": ["aggregate"],
+        "aggregate": ["groupBy"],
+        "window": ["groupBy"],
+        "grace": ["window"],
+        "emit": ["groupBy"],
+    }
+    cleaned = _tidied(schema)
+    assert isinstance(cleaned, dict)
+    return {"$schema": DIALECT, "title": "StreamApp", **{k: v for k, v in cleaned.items() if k != "title"}}
+
+
+def _tidied(value: Any) -> Any:
+    """Optional fields may be absent and not null: clusters drop nulls without a word, so they are errors."""
+    if isinstance(value, list):
+        return [_tidied(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {
+        key: _tidied(item)
+        for key, item in value.items()
+        # A title is the field's name once more; a property may well be called `title`, and is then a map.
+        if not (key == "default" and item is None) and not (key == "title" and isinstance(item, str))
+    }
+    choices = found.get("anyOf")
+    if isinstance(choices, list):
+        left = [choice for choice in choices if choice != {"type": "null"}]
+        if len(left) == 1 and isinstance(left[0], dict):
+            del found["anyOf"]
+            return {**left[0], **found}
+        found["anyOf"] = left
+    return found
