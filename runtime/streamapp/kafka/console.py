@@ -44,6 +44,8 @@ from streamapp.kafka.client import Troubles, client_settings, is_unreachable, un
 from streamapp.kafka.config import KafkaConfig
 
 DELIVERY_SECONDS = 30.0
+DEFAULT_LARGEST_RECORD = 1 << 20
+SMALLEST_LIMIT = 1000  # librdkafka takes none below
 NEW_PARTITIONS_SECONDS = 5.0
 POLL_SECONDS = 0.2
 BATCH = 1000
@@ -53,6 +55,7 @@ JSON_FIELDS = frozenset(
     ("key", "value", "keyBase64", "valueBase64", "headers", "timestamp", "partition", "offset", "topic")
 )
 Headers = list[tuple[str, bytes | None]]
+Delivered = Callable[[KafkaError | None, Message | None], None]
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,14 @@ def produce(kafka: KafkaConfig, topic: str, lines: Iterable[bytes], as_json: boo
                 "partitioner": "murmur2_random",  # where Java's producers put a key
                 "linger.ms": 5,
                 "message.timeout.ms": int(DELIVERY_SECONDS * 1000),
-                # What is too large is the broker's to say.
-                "message.max.bytes": 100 << 20,
+                # Also the limit of a batch: a larger one would be refused with all that is in it.
+                "message.max.bytes": _largest_record(kafka, topic),
             },
         )
     )
 
-    def on_delivery(number: int) -> Callable[[KafkaError | None, Message], None]:
-        def delivered(error: KafkaError | None, _: Message) -> None:
+    def on_delivery(number: int) -> Delivered:
+        def delivered(error: KafkaError | None, _: Message | None) -> None:
             if error is not None:
                 rejected.append((number, error))
 
@@ -101,7 +104,7 @@ def produce(kafka: KafkaConfig, topic: str, lines: Iterable[bytes], as_json: boo
         for number, line in enumerate(lines, start=1):
             text = line.removesuffix(b"\n")
             record = parse_json_line(text, number) if as_json else Record(value=text)
-            _send(producer, topic, record, number, on_delivery(number))
+            _send(producer, topic, record, on_delivery(number))
             count = number
             if rejected:
                 break
@@ -146,8 +149,7 @@ def _send(
     producer: Producer,
     topic: str,
     record: Record,
-    number: int,
-    done: Callable[[KafkaError | None, Message], None],
+    done: Delivered,
 ) -> None:
     more: dict[str, Any] = {}
     if record.timestamp is not None:
@@ -163,7 +165,16 @@ def _send(
         except BufferError:  # full: wait until the broker has taken some
             producer.poll(POLL_SECONDS)
         except KafkaException as error:
-            raise InputError(f"line {number}: {error.args[0].str()}") from None
+            done(error.args[0], None)  # refused before it was sent: it is too large, for example
+            return
+
+
+def _largest_record(kafka: KafkaConfig, topic: str) -> int:
+    try:
+        limit = int(Admin(kafka).configs([topic])[topic]["max.message.bytes"])
+    except RunError:  # not everybody who may write may ask
+        return DEFAULT_LARGEST_RECORD
+    return max(limit, SMALLEST_LIMIT)
 
 
 def _rejection(

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line itself: help, exit codes, one clear line per error, and finding the app that runs here."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamapp.cli.main import COMMANDS, main
+from streamapp.cli.state import find_bootstrap_servers, occupied, publish, running_here
+from streamapp.errors import InputError, RunError
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def usage_error(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as exit_:
+        main(list(arguments))
+    assert exit_.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([command, "--help"])
+    assert exit_.value.code == 0
+    assert f"example:\n  streamapp {command}" in capsys.readouterr().out.replace(
+        "echo 'the quick brown fox' | ", ""
+    )
+
+
+def test_help_loads_no_engine() -> None:
+    code = (
+        "import sys\nfrom streamapp.cli.main import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'pyspark', 'confluent_kafka', 'pydantic', 'sqlglot', 'pandas'} & sys.modules.keys()\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["consum"], "error: unknown command 'consum'; did you mean 'consume'?"),
+        (["frobnicate"], "error: unknown command 'frobnicate'; there are: run, broker"),
+        (["consume"], "error: the following arguments are required: TOPIC"),
+        (["consume", "t", "--max", "0"], "error: argument --max: '0' is not a whole number of 1 or more"),
+        (
+            ["consume", "t", "--timeout", "soon"],
+            "error: argument --timeout: 'soon' is not a number of seconds",
+        ),
+        (["broker", "--port", "70000"], "error: argument --port: '70000' is not a port"),
+        (["run", "f", "--frob"], "error: unrecognized arguments: --frob"),
+    ],
+)
+def test_usage_errors_are_one_line_and_code_2(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert usage_error(capsys, *arguments).startswith(complaint)
+
+
+def test_no_command_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "COMMAND" in capsys.readouterr().out
+
+
+def test_a_missing_file_is_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "nowhere.yaml"]) == 1
+    assert capsys.readouterr().err == "error: nowhere.yaml: No such file or directory\n"
+
+
+def test_no_stack_trace_but_with_debug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(options: object) -> int:
+        raise ZeroDivisionError("over\nnothing")
+
+    monkeypatch.setattr(importlib.import_module("streamapp.cli.schema"), "run", fail)
+    assert main(["schema"]) == 3
+    assert capsys.readouterr().err == (
+        "error: unexpected ZeroDivisionError: over nothing (--debug shows the stack trace)\n"
+    )
+    assert main(["schema", "--debug"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_nothing_runs_here() -> None:
+    with pytest.raises(InputError, match=r"nothing runs here .* name one with --bootstrap-servers"):
+        find_bootstrap_servers(None)
+
+
+def test_the_one_that_runs_here_is_found() -> None:
+    folder = Path(".streamapp/app")
+    with occupied(folder):
+        assert running_here() == []  # it has not said its address yet
+        publish(folder, "127.0.0.1:1", url=None)
+        assert find_bootstrap_servers(None) == find_bootstrap_servers(folder) == "127.0.0.1:1"
+    assert running_here() == []
+
+
+def test_a_dead_run_is_not_taken_for_a_live_one() -> None:
+    folder = Path(".streamapp/app")
+    with occupied(folder):
+        publish(folder, "127.0.0.1:1", url=None)
+        left_behind = (folder / "app.json").read_text()
+    (folder / "app.json").write_text(left_behind)  # as after kill -9
+    assert running_here() == []
+
+
+def test_two_that_run_here_are_listed() -> None:
+    one, two = Path(".streamapp/one"), Path(".streamapp/two")
+    with occupied(one), occupied(two):
+        publish(one, "127.0.0.1:1", url=None)
+        publish(two, "127.0.0.1:2", url=None)
+        with pytest.raises(
+            InputError, match=r"127.0.0.1:1 \(.streamapp/one\); 127.0.0.1:2 \(.streamapp/two\)"
+        ):
+            find_bootstrap_servers(None)
+        assert find_bootstrap_servers(two) == "127.0.0.1:2"
+        publish(two, "127.0.0.1:1", url=None)  # two apps on one Kafka
+        assert find_bootstrap_servers(None) == "127.0.0.1:1"
+
+
+def test_a_state_folder_has_one_user() -> None:
+    folder = Path("state")
+    with (
+        occupied(folder),
+        pytest.raises(RunError, match=r"state is in use by process \d+; stop that run, or"),
+        occupied(folder),
+    ):
+        pass
