@@ -26,7 +26,11 @@ class StatusServer:
     """
 
     def __init__(
-        self, status: Callable[[], Status], registry: CollectorRegistry, port: int = 0, host: str = "127.0.0.1"
+        self,
+        status: Callable[[], Status],
+        registry: CollectorRegistry,
+        port: int = 0,
+        host: str = "127.0.0.1",
     ) -> None:
         handler = type("Handler", (_Handler,), {"status": staticmethod(status), "registry": registry})
         self._server = ThreadingHTTPServer((host, port), handler)

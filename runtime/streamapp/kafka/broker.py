@@ -293,6 +293,9 @@ class EmbeddedBroker:
             # How long a broker waits for a controller that hangs before it looks for another (30 s by
             # default).
             "controller.socket.timeout.ms": "3000",
+            # Retention goes by the records' own times: replayed history would be deleted as soon as it is
+            # written.
+            "log.retention.ms": "-1",
             # Sized for a laptop.
             "num.network.threads": "2",
             "num.io.threads": "4",

@@ -69,12 +69,15 @@ def run_app(
     work_dir = options.state_dir / "work"
     # Local state is never trusted across a restart: an unclean stop leaves changes that were never committed.
     shutil.rmtree(work_dir, ignore_errors=True)
-    spark = open_session(plan.name, _place(options, work_dir), plan.max_parallelism, _settings(plan, kafka, options))
+    spark = open_session(
+        plan.name, _place(options, work_dir), plan.max_parallelism, _settings(plan, kafka, options)
+    )
     try:
         _open_metadata(spark, plan, kafka, options)
         return _App(spark, plan, kafka, options, on_progress).run(on_started)
     finally:
         with suppress(Py4JError, OSError):  # a signal to the whole process group has ended the JVM before us
+            spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.end(plan.application_id)  # type: ignore[union-attr]
             spark.stop()
 
 
@@ -98,7 +101,7 @@ def _settings(plan: Plan, kafka: KafkaConfig, options: Options) -> dict[str, str
 def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options: Options) -> None:
     bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
     try:
-        bridge.openMetadata(_settings(plan, kafka, options), f"local/{plan.name}")
+        bridge.begin(_settings(plan, kafka, options), f"local/{plan.name}")
     except Exception as error:
         raise diagnose("metadata", str(error)).error from None
 
@@ -116,11 +119,15 @@ class _App:
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan, Admin(kafka))
         self._group = GroupPosition(kafka, plan.application_id)
-        self._server = StatusServer(self._progress.snapshot, metrics.registry(self._progress.snapshot), options.port)
+        self._server = StatusServer(
+            self._progress.snapshot, metrics.registry(self._progress.snapshot), options.port
+        )
         self._restarts: dict[str, int] = {}
 
     def run(self, on_started: Callable[[str], None]) -> int:
-        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        previous = {
+            number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)
+        }
         self._server.start()
         on_started(self._server.url)
         try:
@@ -220,7 +227,10 @@ def status_line(status: Mapping[str, Any]) -> str:
     parts = status.get("subTopologies", {}).values()
     restoring = [f"{name} {r['done']}/{r['total']} (ETA {r['etaSeconds']} s)"
                  for name, r in status.get("restore", {}).items() if r["restoring"]]  # fmt: skip
-    stores = ", ".join(f"{name} ~{size['rows']} rows, {size['bytes'] / 1e6:.1f} MB" for name, size in status.get("stores", {}).items())
+    stores = ", ".join(
+        f"{name} ~{size['rows']} rows, {size['bytes'] / 1e6:.1f} MB"
+        for name, size in status.get("stores", {}).items()
+    )
     text = (
         f"{status['phase']}: {sum(p['recordsPerSecond'] for p in parts):,.0f} records/s, "
         f"epoch {max((p['epoch'] for p in parts), default=-1)}, in {sum(p['recordsIn'] for p in parts):,}, "
@@ -233,5 +243,3 @@ def status_line(status: Mapping[str, Any]) -> str:
     if status.get("error"):
         text += f" [{status['error']}]"
     return text
-
-

@@ -116,13 +116,17 @@ class _Weave:
         edges = self._consumers[name]
         parked = [self._new_edge(flow) for _ in edges]
         struct = F.struct(*(column(p) for p in flow.physical()))
-        frame = flow.frame.select(F.explode(F.array(*(F.lit(p.number) for p in parked))).alias(_AT), struct.alias("__row"))
+        frame = flow.frame.select(
+            F.explode(F.array(*(F.lit(p.number) for p in parked))).alias(_AT), struct.alias("__row")
+        )
         frame = frame.select(
             _AT, *(F.when(column(_AT) == p.number, column("__row")).alias(p.edge) for p in parked)
         )
         for edge, waiting in zip(edges, parked, strict=True):
             self._parked[edge] = waiting
-        self._frame = frame if self._frame is None else self._frame.unionByName(frame, allowMissingColumns=True)
+        self._frame = (
+            frame if self._frame is None else self._frame.unionByName(frame, allowMissingColumns=True)
+        )
 
     def _new_edge(self, flow: Flow) -> _Parked:
         self._number += 1
@@ -148,7 +152,9 @@ class _Weave:
 
     def _unpack(self, waiting: _Parked, carried: tuple[str, ...]) -> DataFrame:
         assert self._frame is not None
-        fields = [column(waiting.edge)[name].alias(name) for name in replace(waiting.flow, carried=()).physical()]
+        fields = [
+            column(waiting.edge)[name].alias(name) for name in replace(waiting.flow, carried=()).physical()
+        ]
         return self._frame.select(*(column(c) for c in carried), *fields)
 
     def _merged(self, inputs: list[_Parked], carried: tuple[str, ...]) -> Flow:
@@ -168,7 +174,9 @@ class _Weave:
             at.alias(_AT), *(column(c) for c in carried if c != _AT), F.coalesce(*structs).alias(first.edge)
         )
         merged = replace(first, flow=flow)
-        return replace(flow, frame=self._unpack(merged, carried), guard=column(_AT) == first.number, carried=carried)
+        return replace(
+            flow, frame=self._unpack(merged, carried), guard=column(_AT) == first.number, carried=carried
+        )
 
     def _park(self, name: str, flow: Flow, carried: tuple[str, ...]) -> None:
         assert flow.guard is not None

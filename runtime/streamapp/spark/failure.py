@@ -14,8 +14,11 @@ _KNOWN = {
     "ForeignOwnerException": True,
     "IncompatibleStateException": True,
 }
-_BAD_RECORD = re.compile(r"BAD_RECORD (node .*?)(?: SQLSTATE|\n|$)", re.DOTALL)
-_DATA_LOSS = re.compile(r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)")
+# The text of the expression also stands in plans that Spark prints: only the raised error counts.
+_BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] BAD_RECORD (node .*?)(?: SQLSTATE|\n|$)", re.DOTALL)
+_DATA_LOSS = re.compile(
+    r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)"
+)
 _USER_CODE = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\] (.*?)(?: SQLSTATE|\n|$)", re.DOTALL)
 # Spark's error conditions that come from a user's expression meeting data it cannot take.
 _DATA_CONDITIONS = ("DIVIDE_BY_ZERO", "CAST_INVALID_INPUT", "ARITHMETIC_OVERFLOW", "INVALID_ARRAY_INDEX", "USER_RAISED_EXCEPTION",
@@ -35,7 +38,9 @@ def diagnose(subtopology: str, trace: str) -> Failure:
     bad = _BAD_RECORD.search(trace)
     if bad:
         line = " ".join(bad[1].split())
-        return Failure(InputError(f"{line}; send it elsewhere with onBadRecord: {{deadLetter: TOPIC}}, or Drop"), False)
+        return Failure(
+            InputError(f"{line}; send it elsewhere with onBadRecord: {{deadLetter: TOPIC}}, or Drop"), False
+        )
     for name, users_fault in _KNOWN.items():
         found = re.search(rf"{name}: (.*)", trace)
         if found:
@@ -43,7 +48,9 @@ def diagnose(subtopology: str, trace: str) -> Failure:
     if "RecordTooLargeException" in trace:
         found = re.search(r"RecordTooLargeException: (.*)", trace)
         detail = found[1].strip() if found else "a record is too large"
-        return Failure(InputError(f"sub-topology '{subtopology}': {detail}; raise max.message.bytes of the topic"), False)
+        return Failure(
+            InputError(f"sub-topology '{subtopology}': {detail}; raise max.message.bytes of the topic"), False
+        )
     if _DATA_LOSS.search(trace):
         return Failure(RunError(
             f"sub-topology '{subtopology}': records between the committed position and the topic's start are gone "
@@ -51,7 +58,9 @@ def diagnose(subtopology: str, trace: str) -> Failure:
         ), False)  # fmt: skip
     for condition, text in _USER_CODE.findall(trace):
         if condition.split(".")[0] in _DATA_CONDITIONS:
-            return Failure(InputError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False)
+            return Failure(
+                InputError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False
+            )
     return Failure(RunError(f"sub-topology '{subtopology}': {_last_cause(trace)}"), True)
 
 

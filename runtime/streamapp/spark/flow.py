@@ -51,7 +51,13 @@ class Flow:
 
     def physical(self) -> list[str]:
         """Every physical column once, in a fixed order."""
-        names = [*self.carried, DELETED, *(hidden(f) for f in self.fields), *(p for _, p in self.key), *self.columns]
+        names = [
+            *self.carried,
+            DELETED,
+            *(hidden(f) for f in self.fields),
+            *(p for _, p in self.key),
+            *self.columns,
+        ]
         return list(dict.fromkeys(names))
 
     def scope(self) -> DataFrame:

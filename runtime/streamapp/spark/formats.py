@@ -14,7 +14,11 @@ from streamapp.spark.flow import column
 
 JSON_READ = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "__corrupt", "timeZone": "UTC"}
 # ISO 8601 in UTC with milliseconds; nulls are kept, so that a reader sees every field of the schema.
-JSON_WRITE = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", "ignoreNullFields": "false", "timeZone": "UTC"}
+JSON_WRITE = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'",
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+}
 _DECIMAL_TEXT = {"integer": "int", "long": "bigint", "double": "double"}
 
 

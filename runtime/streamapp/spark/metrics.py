@@ -17,12 +17,20 @@ TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
     "streamapp_up": (GAUGE, (), "1 while the app is running"),
     "streamapp_records_in": (COUNTER, ("subtopology",), "Records read from source topics"),
     "streamapp_records_out": (COUNTER, ("subtopology",), "Records written to topics"),
-    "streamapp_bytes_out": (COUNTER, ("subtopology",), "Bytes of keys and values written, changelogs included"),
+    "streamapp_bytes_out": (
+        COUNTER,
+        ("subtopology",),
+        "Bytes of keys and values written, changelogs included",
+    ),
     "streamapp_changelog_records": (COUNTER, ("subtopology",), "Records written to changelog topics"),
     "streamapp_late_records": (COUNTER, ("subtopology",), "Records dropped because their window was closed"),
     "streamapp_bad_records": (COUNTER, ("subtopology", "node"), "Records that could not be read as declared"),
     "streamapp_epochs": (COUNTER, ("subtopology",), "Epochs committed since the start"),
-    "streamapp_epoch_duration_seconds": (GAUGE, ("subtopology", "step"), "Duration of the last epoch, by step"),
+    "streamapp_epoch_duration_seconds": (
+        GAUGE,
+        ("subtopology", "step"),
+        "Duration of the last epoch, by step",
+    ),
     "streamapp_consumer_lag": (GAUGE, ("topic", "partition"), "Committed records not yet processed"),
     "streamapp_store_rows": (GAUGE, ("store",), "Rows of a store, as RocksDB estimates them"),
     "streamapp_store_bytes": (GAUGE, ("store",), "Bytes of a store on local disk and in memory"),
@@ -41,7 +49,8 @@ class AppMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         status = self._status()
         families = {
-            name: kind(name, help_text, labels=("name", *labels)) for name, (kind, labels, help_text) in TABLE.items()
+            name: kind(name, help_text, labels=("name", *labels))
+            for name, (kind, labels, help_text) in TABLE.items()
         }
         for name, labels, value in _samples(status):
             families[name].add_metric((status["name"], *labels), value)

@@ -48,7 +48,9 @@ class Progress:
         """Reads everything once."""
         for name, query in queries.items():
             for progress in query.recentProgress:
-                self._add(self._queries[name], json.loads(progress.json) if hasattr(progress, "json") else progress)
+                self._add(
+                    self._queries[name], json.loads(progress.json) if hasattr(progress, "json") else progress
+                )
         self._publish()
 
     def snapshot(self) -> dict[str, Any]:
@@ -139,7 +141,8 @@ def _restore(partitions: list[dict[str, Any]]) -> dict[str, Any]:
     stores: dict[str, Any] = {}
     for part in partitions:
         store = stores.setdefault(
-            part["store"], {"partitions": 0, "restoring": 0, "done": 0, "total": 0, "millis": 0, "etaSeconds": 0.0}
+            part["store"],
+            {"partitions": 0, "restoring": 0, "done": 0, "total": 0, "millis": 0, "etaSeconds": 0.0},
         )
         store["partitions"] += 1
         store["restoring"] += not part["finished"]

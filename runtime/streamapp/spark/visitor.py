@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -62,74 +62,81 @@ class Visitor:
 
     def visit_stream(self, node: n.Stream) -> Flow:
         raw = self._read(node)
-        values, bad, key = self._decoded(node)
+        decoded = self._decode(node)
         if node.value.can_be_malformed or node.key.can_be_malformed:
-            raw = self._without_bad_records(node, raw, bad)
+            raw = self._without_bad_records(node, raw, decoded)
         fields = {
             DELETED: column("value").isNull(),
-            hidden("key"): key,
+            hidden("key"): decoded.key,
             **{hidden(name): column(name) for name in SOURCE_FIELDS if name != "key"},
         }
-        frame = raw.select(*(c.alias(k) for k, c in fields.items()), *(c.alias(k) for k, c in values.items()))
-        flow = Flow(frame, tuple(values), SOURCE_FIELDS, (("key", hidden("key")),))
+        frame = raw.select(
+            *(c.alias(k) for k, c in fields.items()), *(c.alias(k) for k, c in decoded.values.items())
+        )
+        flow = Flow(frame, tuple(decoded.values), SOURCE_FIELDS, (("key", hidden("key")),))
         return flow if node.timestamp is None else self._extracted_time(node, flow, node.timestamp)
 
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
         """The source's bad records as they came, with headers that say what, where and why."""
         where = {
-            "streamapp.error": F.lit(f"not of the formats that node {node.input} declares"),
+            "streamapp.error": column("__error"),
             "streamapp.node": F.lit(node.input),
             "streamapp.topic": column("topic"),
             "streamapp.partition": column("partition").cast("string"),
             "streamapp.offset": column("offset").cast("string"),
         }
-        added = F.array(*(F.struct(F.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in where.items()))
+        added = F.array(
+            *(F.struct(F.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in where.items())
+        )
         frame = source.frame.select(
             F.lit(node.topic).alias("topic"),
             column("key"),
             column("value"),
             _millis(column("timestamp")).alias("timestamp"),
-            F.concat(F.coalesce(column("headers"), F.array().cast(_HEADERS)), added.cast(_HEADERS)).alias("headers"),
+            F.concat(F.coalesce(column("headers"), F.array().cast(_HEADERS)), added.cast(_HEADERS)).alias(
+                "headers"
+            ),
         )
         return replace(source, frame=frame)
 
     def bad_records(self, node: n.Stream) -> Flow:
-        """The raw rows of a source that it cannot decode."""
-        raw = self._read(node)
-        return Flow(raw.filter(self._decoded(node)[1]), (), (), ())
+        """The raw rows of a source that it cannot decode, and why not in `__error`."""
+        decoded = self._decode(node)
+        reason = F.when(decoded.bad_value, F.lit(f"the value cannot be read as {node.value.name}")).otherwise(
+            F.lit(f"the key cannot be read as {node.key.name}")
+        )
+        return Flow(self._read(node).filter(decoded.bad).withColumn("__error", reason), (), (), ())
 
-    def _decoded(self, node: n.Stream) -> tuple[dict[str, Column], Column, Column]:
-        """Value columns; the condition of a bad record; the event time."""
+    def _decode(self, node: n.Stream) -> _Source:
         value = formats.decode(column("value"), node.value, "value")
         key = formats.decode(column("key"), node.key, "key")
-        conditions = [c for c in (value.bad, key.bad) if c is not None]
-        bad = reduce(lambda a, b: a | b, conditions, F.lit(False))
-        return value.columns, bad, key.columns.get("key", F.struct(*(c.alias(k) for k, c in key.columns.items())))
+        never = F.lit(False)
+        fields = [field.alias(name) for name, field in key.columns.items()]
+        return _Source(
+            values=value.columns,
+            key=fields[0] if node.key.single_value else F.struct(*fields),
+            bad_value=never if value.bad is None else value.bad,
+            bad_key=never if key.bad is None else key.bad,
+        )
 
-    def _without_bad_records(self, node: n.Stream, raw: DataFrame, bad: Column) -> DataFrame:
-        if self._on_bad_record == "Fail":
-            message = F.concat(
-                F.lit(f"BAD_RECORD node '{node.name}': topic "), column("topic"),
-                F.lit(", partition "), column("partition").cast("string"),
-                F.lit(", offset "), column("offset").cast("string"),
-                F.lit(f": the value cannot be read as {node.value.name}: "),
-                F.coalesce(F.substring(column("value").cast("string"), 1, 120), F.lit("null")),
-            )  # fmt: skip
-            return raw.filter(F.when(bad, F.raise_error(message).cast("boolean")).otherwise(True))
-        return raw.observe(f"bad:{node.name}", F.count_if(bad).alias("bad")).filter(~bad)
+    def _without_bad_records(self, node: n.Stream, raw: DataFrame, decoded: _Source) -> DataFrame:
+        if self._on_bad_record != "Fail":
+            return raw.observe(f"bad:{node.name}", F.count_if(decoded.bad).alias("bad")).filter(~decoded.bad)
+        wrong = F.when(decoded.bad_value, F.concat(
+            F.lit(f"the value cannot be read as {node.value.name}: "), _excerpt(column("value"))
+        )).otherwise(F.concat(F.lit(f"the key cannot be read as {node.key.name}: "), _excerpt(column("key"))))  # fmt: skip
+        place = (column("topic"), column("partition"), column("offset"))
+        return raw.filter(_fail_where(decoded.bad, node.name, place, wrong))
 
     def _extracted_time(self, node: n.Stream, flow: Flow, timestamp: str) -> Flow:
         time = F.current_timestamp() if timestamp == "processing" else F.expr(timestamp).cast("timestamp")
         frame = flow.scope().withColumn("__extracted", time)
         if timestamp != "processing":
-            message = F.concat(
-                F.lit(f"BAD_RECORD node '{node.name}': topic "), column("__topic"), F.lit(", partition "),
-                column("__partition").cast("string"), F.lit(", offset "), column("__offset").cast("string"),
-                F.lit(": the timestamp expression gives null"),
-            )  # fmt: skip
             lost = column("__extracted").isNull()
             if self._on_bad_record == "Fail":
-                frame = frame.filter(F.when(lost, F.raise_error(message).cast("boolean")).otherwise(True))
+                place = (column("__topic"), column("__partition"), column("__offset"))
+                wrong = F.lit("the timestamp expression gives null")
+                frame = frame.filter(_fail_where(lost, node.name, place, wrong))
             else:
                 frame = frame.observe(f"untimed:{node.name}", F.count_if(lost).alias("bad")).filter(~lost)
         return flow.tidy(frame.withColumn(EVENT_TIME, column("__extracted")))
@@ -152,7 +159,9 @@ class Visitor:
         return flow.tidy(scope.filter(flow.mine(passes)))
 
     def visit_arm(self, node: n.Arm, flow: Flow) -> Flow:
-        condition = F.lit(True) if node.condition is None else F.coalesce(F.expr(node.condition), F.lit(False))
+        condition = (
+            F.lit(True) if node.condition is None else F.coalesce(F.expr(node.condition), F.lit(False))
+        )
         for earlier in node.earlier:
             condition = condition & ~F.coalesce(F.expr(earlier), F.lit(False))
         return flow.tidy(flow.scope().filter(flow.mine(condition)))
@@ -187,10 +196,14 @@ class Visitor:
         first = flows[0]
         fields = tuple(f for f in first.fields if all(f in other.fields for other in flows))
         same_key = all([name for name, _ in f.key] == [name for name, _ in first.key] for f in flows)
-        aligned = [replace(f, columns=first.columns, fields=fields, key=first.key if same_key else ()) for f in flows]
+        aligned = [
+            replace(f, columns=first.columns, fields=fields, key=first.key if same_key else ()) for f in flows
+        ]
         frames = []
         for flow, target in zip(flows, aligned, strict=True):
-            renamed = {t: column(s) for (_, s), (_, t) in zip(flow.key, target.key, strict=same_key) if s != t}
+            renamed = {
+                t: column(s) for (_, s), (_, t) in zip(flow.key, target.key, strict=same_key) if s != t
+            }
             frames.append(target.tidy(flow.frame.withColumns(renamed) if renamed else flow.frame).frame)
         return replace(aligned[0], frame=reduce(lambda a, b: a.unionByName(b), frames))
 
@@ -209,7 +222,9 @@ class Visitor:
         if node.window is not None:
             rows = rows.withWatermark(EVENT_TIME, f"{node.grace_ms} milliseconds")
             window = F.window(
-                column(EVENT_TIME), f"{node.window.size_ms} milliseconds", f"{node.window.advance_ms} milliseconds"
+                column(EVENT_TIME),
+                f"{node.window.size_ms} milliseconds",
+                f"{node.window.advance_ms} milliseconds",
             )
             counted = rows.groupBy(window.alias("__window"), *groups).agg(*results)
             keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
@@ -240,7 +255,10 @@ class Visitor:
             sides.append(frame.withColumns(fields).alias(name))
         condition = F.lit(True)
         for (name, here), (other, there) in zip(left_keys, right.key, strict=True):
-            mine, theirs = F.col(f"{quoted(left_alias)}.{here}"), F.col(f"{quoted(right_alias)}.{quoted(there)}")
+            mine, theirs = (
+                F.col(f"{quoted(left_alias)}.{here}"),
+                F.col(f"{quoted(right_alias)}.{quoted(there)}"),
+            )
             self._require_same_type(node, name, other, sides, here, quoted(there))
             condition = condition & (mine == theirs)
         left_time, right_time = (F.col(f"{quoted(side)}.{EVENT_TIME}") for side in (left_alias, right_alias))
@@ -256,13 +274,21 @@ class Visitor:
         frame = joined.select(
             F.lit(False).alias(DELETED),
             F.greatest(left_time, right_time).alias(EVENT_TIME),
-            *(F.col(f"{quoted(left_alias)}.{here}").alias(p) for (_, here), (_, p) in zip(left_keys, key, strict=True)),
+            *(
+                F.col(f"{quoted(left_alias)}.{here}").alias(p)
+                for (_, here), (_, p) in zip(left_keys, key, strict=True)
+            ),
             *(value.alias(name) for name, value in values.items()),
         )
         return Flow(frame, tuple(values), ("timestamp",), key)
 
-    def _require_same_type(self, node: n.Join, name: str, other: str, sides: list[DataFrame], here: str, there: str) -> None:
-        left_type, right_type = sides[0].select(here).schema[0].dataType, sides[1].select(there).schema[0].dataType
+    def _require_same_type(
+        self, node: n.Join, name: str, other: str, sides: list[DataFrame], here: str, there: str
+    ) -> None:
+        left_type, right_type = (
+            sides[0].select(here).schema[0].dataType,
+            sides[1].select(there).schema[0].dataType,
+        )
         if left_type != right_type:
             problem = Problem(node.name, "by", name,
                 f"`{name}` of '{node.left}' is {left_type.simpleString()}, `{other}` of '{node.right}' is "
@@ -309,6 +335,34 @@ class Visitor:
             F.lit(None).cast(_HEADERS).alias("headers"),
         )
         return replace(flow, frame=frame)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A source's columns, and when a record is not what the manifest says."""
+
+    values: dict[str, Column]
+    key: Column
+    bad_value: Column
+    bad_key: Column
+
+    @property
+    def bad(self) -> Column:
+        return self.bad_value | self.bad_key
+
+
+def _fail_where(bad: Column, node: str, place: tuple[Column, Column, Column], wrong: Column) -> Column:
+    """A condition that is true, and ends the query with an error that names the record where `bad` is."""
+    topic, partition, offset = place
+    message = F.concat(
+        F.lit(f"BAD_RECORD node '{node}': topic "), topic, F.lit(", partition "), partition.cast("string"),
+        F.lit(", offset "), offset.cast("string"), F.lit(": "), wrong,
+    )  # fmt: skip
+    return F.when(bad, F.raise_error(message).cast("boolean")).otherwise(True)
+
+
+def _excerpt(data: Column) -> Column:
+    return F.coalesce(F.substring(data.cast("string"), 1, 120), F.lit("null"))
 
 
 def _millis(timestamp: Column) -> Column:

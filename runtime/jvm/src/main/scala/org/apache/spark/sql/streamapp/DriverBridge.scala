@@ -8,9 +8,16 @@ import scala.jdk.CollectionConverters._
 /** What the driver's Python side calls; everything else happens at Spark's plug-in points. */
 object DriverBridge {
 
-  /** Opens the application's metadata topic as `owner` ("namespace/name/uid") and fences an older driver. */
-  def openMetadata(settings: JMap[String, String], owner: String): Unit =
+  /** A run begins: opens the application's metadata topic as `owner` ("namespace/name/uid"), fences an older driver. */
+  def begin(settings: JMap[String, String], owner: String): Unit = {
+    EpochPacer.clear()
+    EpochReports.clear()
+    Restores.clear()
     MetadataTopic.open(RuntimeConf(settings.asScala.toMap), owner)
+  }
+
+  /** The run has ended; a later one in this process opens everything anew. */
+  def end(applicationId: String): Unit = MetadataTopic.close(applicationId)
 
   /** A driver file as text, or null. */
   def readMetadata(applicationId: String, path: String): String =

@@ -59,4 +59,6 @@ object EpochPacer {
 
   private val pacers = new ConcurrentHashMap[String, EpochPacer]()
   def of(subTopology: String): EpochPacer = pacers.computeIfAbsent(subTopology, _ => new EpochPacer)
+
+  def clear(): Unit = pacers.clear()
 }

@@ -42,6 +42,8 @@ object EpochReports {
 
   private val totals = mutable.LinkedHashMap[String, Totals]()
 
+  def clear(): Unit = synchronized(totals.clear())
+
   def add(subTopology: String, epoch: Long, reports: Array[TaskReport], millis: Long): Unit = synchronized {
     val total = totals.getOrElseUpdate(subTopology, new Totals)
     total.epoch = epoch

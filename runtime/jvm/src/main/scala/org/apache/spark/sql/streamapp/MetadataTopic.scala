@@ -2,6 +2,7 @@
 package org.apache.spark.sql.streamapp
 
 import java.nio.charset.StandardCharsets.UTF_8
+import java.time.Duration
 import java.util.{Properties, TreeMap}
 import java.util.concurrent.ConcurrentHashMap
 
@@ -108,7 +109,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   def below(path: String): Seq[(String, MetadataFile)] =
     synchronized(files.subMap(path + "/", path + "0").asScala.toSeq) // '0' is the character after '/'
 
-  def close(): Unit = synchronized(producer.close())
+  def close(): Unit = synchronized(producer.close(Duration.ZERO))
 }
 
 object MetadataTopic {
@@ -123,6 +124,8 @@ object MetadataTopic {
    */
   def open(conf: RuntimeConf, owner: String): MetadataTopic =
     opened.computeIfAbsent(conf.applicationId, _ => new MetadataTopic(conf, owner))
+
+  def close(applicationId: String): Unit = Option(opened.remove(applicationId)).foreach(_.close())
 
   /** The metadata this driver has opened; on an executor, writing the driver's files is an error. */
   def current(applicationId: String): MetadataTopic = {

@@ -50,6 +50,8 @@ object Restores {
   private val states = new ConcurrentHashMap[(String, Int), RestoreState]()
   @volatile private var count = 0L
 
+  def clear(): Unit = { states.clear(); count = 0L }
+
   def note(state: RestoreState): Unit = {
     states.put((state.store, state.partition), state)
     if (state.finished) synchronized(count += 1)

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each node does to records, from topic to topic."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lib.inprocess import App
+from streamapp.errors import InputError, StreamAppError
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+Make = Callable[..., App]
+HOUR = 3_600_000
+NOON = 1_704_110_400_000  # 2024-01-01T12:00:00Z
+
+
+@pytest.fixture
+def app(kafka: KafkaConfig, tmp_path: Path) -> Make:
+    def make(topology: str, spec: str = "", inputs: tuple[str, ...] = ("in",), partitions: int = 1) -> App:
+        made = App(kafka, tmp_path, topology, spec)
+        made.create(*inputs, partitions=partitions)
+        return made
+
+    return make
+
+
+def test_filter_with_and_select_keep_key_and_time(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "user STRING, amount DOUBLE"}}}
+  - {name: big, filter: amount > 10}
+  - {name: taxed, with: {tax: amount * 0.5}}
+  - {name: shown, select: {who: upper(user), total: amount + tax, offset: offset}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send(
+        "in",
+        ("k1", {"user": "ada", "amount": 20}, NOON),
+        ("k2", {"user": "bob", "amount": 5}, NOON),
+        ("k3", {"user": None, "amount": 12}, NOON + 1),
+    )
+    a.run()
+    assert sorted((r.key, r.value, r.timestamp) for r in a.received("out")) == [
+        ("k1", {"offset": 0, "total": 30.0, "who": "ADA"}, NOON),
+        ("k3", {"offset": 2, "total": 18.0, "who": None}, NOON + 1),
+    ]
+
+
+def test_branches_and_several_sinks_come_from_one_pass(app: Make) -> None:
+    a = app(
+        """
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: all, to: {topic: $T-all, value: text}}
+  - {name: words, from: in, flatMap: {word: "split(value, ' ')"}}
+  - {name: only, select: {word: word}}
+  - name: by-length
+    branch: [{name: short, when: length(word) < 3}, {name: long, when: length(word) > 5}, {name: rest}]
+  - {name: short-out, from: short, to: {topic: $T-short, value: text}}
+  - {name: loud, from: long, select: {word: upper(word)}}
+  - {name: both, merge: [loud, rest]}
+  - {name: both-out, to: {topic: $T-both, value: text}}
+""",
+        partitions=2,
+    )
+    a.send("in", ("a", "it is a streaming topology"), ("b", "in the log"))
+    a.send("in", ("c", "of streams"), partition=1)
+    a.run()
+    assert len(a.plan.subtopologies) == 1
+    assert sorted(r.value for r in a.received("all")) == [
+        "in the log",
+        "it is a streaming topology",
+        "of streams",
+    ]
+    assert sorted(r.value for r in a.received("short")) == ["a", "in", "is", "it", "of"]
+    assert sorted((r.key, r.value) for r in a.received("both")) == [
+        ("a", "STREAMING"), ("a", "TOPOLOGY"), ("b", "log"), ("b", "the"), ("c", "STREAMS"),
+    ]  # fmt: skip
+
+
+def test_order_within_a_key_is_kept_without_state(app: Make) -> None:
+    a = app(
+        """
+  - {name: in, stream: {topic: $T-in, value: long}}
+  - {name: out, to: {topic: $T-out, value: long}}
+""",
+        partitions=2,
+    )
+    for partition in (0, 1):
+        a.send("in", *((f"k{partition}", str(n)) for n in range(200)), partition=partition)
+    a.run()
+    for key in ("k0", "k1"):
+        assert [r.value for r in a.received("out") if r.key == key] == list(range(200))
+
+
+def test_null_keys_take_no_part_in_a_group(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: counts, groupBy: [key], aggregate: {n: count(*), latest: max(timestamp)}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send(
+        "in",
+        ("a", "1", NOON),
+        (None, "2", NOON),
+        ("a", None, NOON),
+        ("a", "3", NOON + 5000),
+        ("b", "4", NOON),
+    )
+    a.run()
+    assert a.latest("out") == {
+        "a": {"latest": "2024-01-01T12:00:05.000Z", "n": 2},
+        "b": {"latest": "2024-01-01T12:00:00.000Z", "n": 1},
+    }
+    assert {r.key: r.timestamp for r in a.received("out")} == {
+        "a": NOON + 5000,
+        "b": NOON,
+    }  # the latest input's time
+
+
+def test_a_table_row_that_stops_matching_is_deleted(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: long}}
+  - {name: sums, groupBy: [key], aggregate: {total: sum(value)}}
+  - {name: small, filter: total < 10}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", ("a", "3"), ("b", "4"))
+    a.run()
+    assert a.latest("out") == {"a": {"total": 3}, "b": {"total": 4}}
+    a.send("in", ("a", "30"))
+    a.run()
+    assert a.latest("out") == {"a": None, "b": {"total": 4}}
+
+
+def test_tumbling_windows_by_event_time(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "at TIMESTAMP, n INT"}, timestamp: at}}
+  - {name: sums, groupBy: [key], window: {tumbling: 1 hour}, grace: 0s, aggregate: {total: sum(n)}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", ("a", {"at": "2024-01-01T12:10:00Z", "n": 1}), ("a", {"at": "2024-01-01T12:50:00Z", "n": 2}),
+           ("a", {"at": "2024-01-01T13:00:00Z", "n": 4}))  # fmt: skip
+    a.run()
+    window = (
+        '{{"key":"a","window_start":"2024-01-01T{0}:00:00.000Z","window_end":"2024-01-01T{1}:00:00.000Z"}}'
+    )
+    assert a.latest("out") == {window.format(12, 13): {"total": 3}, window.format(13, 14): {"total": 4}}
+
+
+def test_hopping_windows_overlap(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: counts, groupBy: [key], window: {hopping: 1 hour, every: 30 minutes}, aggregate: {n: count(*)}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", ("a", "x", NOON + HOUR // 4))
+    a.run()
+    assert len(a.latest("out")) == 2
+
+
+def test_final_results_come_once_when_the_window_closes(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: counts, groupBy: [key], window: {tumbling: 1 hour}, grace: 10 minutes, emit: final, aggregate: {n: count(*)}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", ("a", "x", NOON), ("a", "y", NOON + HOUR - 1), ("b", "z", NOON + HOUR + 1))
+    a.run()
+    assert a.received("out") == []  # the watermark is before the window's end plus grace
+    a.send("in", ("c", "w", NOON + 3 * HOUR))
+    a.run()
+    a.send("in", ("c", "late", NOON), ("c", "w", NOON + 4 * HOUR))
+    a.run()
+    finals = [(r.key, r.value) for r in a.received("out")]
+    assert len(finals) == len({k for k, _ in finals})
+    assert all(
+        '"key":"c"' not in str(k) or v == {"n": 1} for k, v in finals
+    )
+    assert sorted((str(k)[8], v["n"]) for k, v in finals)[:2] == [("a", 2), ("b", 1)]
+    late = sum(p["lateRecords"] for p in a.statuses[-1]["subTopologies"].values())
+    assert late == 1
+
+
+def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
+    a = app(
+        """
+  - {name: orders, stream: {topic: $T-orders, value: {format: json, schema: "id STRING, amount INT"}}}
+  - {name: by-id, keyBy: [id]}
+  - {name: payments, stream: {topic: $T-payments, value: {format: json, schema: "id STRING, paid INT"}}}
+  - {name: payments-by-id, keyBy: [id]}
+  - name: paid
+    from: by-id
+    join: {with: payments-by-id, within: 10 minutes, grace: 1 minute, select: {id: "`by-id`.id", open: "`by-id`.amount - `payments-by-id`.paid"}}
+  - {name: out, to: {topic: $T-out}}
+  - {name: totals, from: paid, groupBy: [id], aggregate: {n: count(*), open: sum(open)}}
+  - {name: totals-out, to: {topic: $T-totals}}
+""",
+        inputs=("orders", "payments"),
+    )
+    a.send("orders", (None, {"id": "o1", "amount": 10}, NOON), (None, {"id": "o2", "amount": 20}, NOON))
+    a.send("payments", (None, {"id": "o1", "paid": 7}, NOON + 5 * 60_000), (None, {"id": "o2", "paid": 20}, NOON + HOUR),
+           (None, {"id": "o1", "paid": 1}, NOON - 60_000))  # fmt: skip
+    a.run()
+    got = sorted((r.key, r.value["open"], r.timestamp) for r in a.received("out"))
+    assert got == [("o1", 3, NOON + 5 * 60_000), ("o1", 9, NOON)]
+    assert a.latest("totals") == {"o1": {"n": 2, "open": 12}}
+    assert len(a.plan.subtopologies) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "raw", "shown"),
+    [
+        ("text", b"t\xc3\xa9xt", "t\u00e9xt"),
+        ("integer", b"-7", -7),
+        ("long", b"9000000000", 9_000_000_000),
+        ("double", b"2.5", 2.5),
+        ("bigendian-integer", struct.pack(">i", -7), -7),
+        ("bigendian-long", struct.pack(">q", -9_000_000_000), -9_000_000_000),
+        ("bigendian-double", struct.pack(">d", 2.5), 2.5),
+    ],
+)
+def test_every_format_is_read_and_written(app: Make, form: str, raw: bytes, shown: object) -> None:
+    a = app(f"""
+  - {{name: in, stream: {{topic: $T-in, value: {{format: {form}}}, key: {{format: {form}}}}}}}
+  - {{name: as-json, to: {{topic: $T-json}}}}
+  - {{name: same, from: in, to: {{topic: $T-same, value: {{format: {form}}}, key: {{format: {form}}}}}}}
+""")
+    a.send("in", (raw, raw), (None, None))
+    a.run()
+    assert sorted((r.value for r in a.received("json")), key=str) == sorted([{"value": shown}, None], key=str)
+    assert sorted(a.raw("same"), key=str) == sorted([(raw, raw), (None, None)], key=str)
+
+
+BAD = """
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "n INT"}}}
+  - {name: sums, groupBy: [key], aggregate: {total: sum(n)}}
+  - {name: out, to: {topic: $T-out}}
+"""
+
+
+@pytest.mark.parametrize("bad", ["no json", '{"n": "seven"}', "[1]", "7"])
+def test_a_bad_record_fails_and_is_named(app: Make, bad: str) -> None:
+    a = app(BAD)
+    a.send("in", ("a", {"n": 1}), ("a", bad))
+    with pytest.raises(InputError, match=r"node 'in': topic .*-in, partition 0, offset 1: .*json") as failure:
+        a.run()
+    assert bad in str(failure.value)
+
+
+def test_bad_records_are_dropped_and_counted(app: Make) -> None:
+    a = app(BAD, "  onBadRecord: Drop")
+    a.send("in", ("a", {"n": 1}), ("a", "no json"), ("a", {"n": 2}))
+    a.run()
+    assert a.latest("out") == {"a": {"total": 3}}
+    assert a.statuses[-1]["subTopologies"]["sums"]["badRecords"] == {"in": 1}
+
+
+def test_dead_letters_keep_the_record_and_say_where_it_was(app: Make) -> None:
+    a = app(BAD, "  onBadRecord: {deadLetter: $T-dead}")
+    a.send("in", ("a", {"n": 1}, NOON), ("b", "no json", NOON), ("a", {"n": 2}, NOON))
+    a.run()
+    assert a.latest("out") == {"a": {"total": 3}}
+    (letter,) = a.received("dead")
+    assert (letter.key, letter.value, letter.timestamp) == ("b", "no json", NOON)
+    headers = dict(letter.headers)
+    assert (headers["streamapp.topic"], headers["streamapp.partition"], headers["streamapp.offset"]) == (
+        a.topic("in"),
+        "0",
+        "1",
+    )
+    assert headers["streamapp.node"] == "in"
+    assert "json" in headers["streamapp.error"]
+
+
+def test_an_expression_that_meets_impossible_data_names_the_error(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: integer}}
+  - {name: ratio, select: {r: 10 / value}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", ("a", "5"), ("a", "0"))
+    with pytest.raises(StreamAppError, match="DIVIDE_BY_ZERO"):
+        a.run()
+
+
+def test_topics_by_pattern(app: Make) -> None:
+    a = app(
+        """
+  - {name: in, stream: {pattern: "$T-in.*", value: text}}
+  - {name: out, to: {topic: $T-out, value: text}}
+""",
+        inputs=("in1", "in2"),
+    )
+    a.send("in1", ("a", "one"))
+    a.send("in2", ("b", "two"))
+    a.run()
+    assert a.latest("out") == {"a": "one", "b": "two"}
+
+
+def test_non_deterministic_work_passes_an_internal_topic_before_a_shuffle(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: tagged, with: {id: uuid()}}
+  - {name: counts, groupBy: [id], aggregate: {n: count(*)}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", *(("a", str(n)) for n in range(50)))
+    a.run()
+    assert len(a.plan.subtopologies) == 2
+    assert list(a.latest("out").values()) == [{"n": 1}] * 50

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a manifest to the end of its input in this process, on a real broker: records in, records out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from streamapp.compile import compile_manifest
+from streamapp.kafka.admin import Admin, TopicSpec
+from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.topics import ensure_topics, topics_of
+from streamapp.manifest import parse_manifest
+from streamapp.spark.app import Options, run_app
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as a test reads it: JSON values are parsed where they are JSON."""
+
+    key: str | None
+    value: Any
+    timestamp: int
+    partition: int
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class App:
+    """An application under a name of its own; the topics in its manifest are written as `$T-name`."""
+
+    def __init__(self, kafka: KafkaConfig, folder: Path, topology: str, spec: str = "") -> None:
+        self.kafka = kafka
+        self.prefix = f"t{uuid4().hex[:8]}"
+        self._folder = folder
+        # The topology first: it alone is indented as it is given.
+        text = (
+            "apiVersion: streamapp.dev/v1alpha1\nkind: StreamApp\n"
+            f"metadata: {{name: {self.prefix}}}\nspec:\n  maxParallelism: 2\n{spec}\n  topology:\n{topology}"
+        )
+        self.plan = compile_manifest(parse_manifest(text.replace("$T", self.prefix)))
+        self.statuses: list[dict[str, Any]] = []
+
+    def topic(self, name: str) -> str:
+        return f"{self.prefix}-{name}"
+
+    def create(self, *names: str, partitions: int = 1) -> None:
+        Admin(self.kafka).create([TopicSpec(self.topic(name), "test", partitions) for name in names])
+
+    def send(self, topic: str, *records: tuple[Any, Any] | tuple[Any, Any, int], partition: int = 0) -> None:
+        """(key, value[, timestamp in ms]); dicts become JSON, bytes and None stay as they are."""
+        producer = Producer(self.kafka.for_librdkafka())
+        for key, value, *timestamp in records:
+            producer.produce(
+                self.topic(topic), key=_bytes(key), value=_bytes(value), partition=partition,
+                timestamp=timestamp[0] if timestamp else 0,
+            )  # fmt: skip
+        assert producer.flush(30) == 0
+
+    def run(self) -> None:
+        """To the end of the input, as `streamapp run --until-caught-up`."""
+        ensure_topics(Admin(self.kafka), topics_of(self.plan), create_all=True)
+        options = Options(state_dir=self._folder / self.prefix, until_caught_up=True)
+        run_app(self.plan, self.kafka, options, on_progress=lambda status: self.statuses.append(dict(status)))
+
+    def received(self, topic: str) -> list[Record]:
+        """All committed records of a topic, partition by partition."""
+        return [_record(message) for message in self._messages(topic)]
+
+    def raw(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+        """The same as (key, value) in bytes."""
+        return [(message.key(), message.value()) for message in self._messages(topic)]
+
+    def _messages(self, topic: str) -> list[Any]:
+        name = self.topic(topic)
+        ends = Admin(self.kafka).end_offsets(name)
+        settings = {"group.id": "test", "isolation.level": "read_committed", "enable.auto.commit": False}
+        consumer = Consumer({**self.kafka.for_librdkafka(), **settings})
+        found: list[Any] = []
+        for partition, end in sorted(ends.items()):
+            here = TopicPartition(name, partition, OFFSET_BEGINNING)
+            consumer.assign([here])
+            while end > 0 and consumer.position([here])[0].offset < end:
+                message = consumer.poll(1.0)
+                if message is not None and message.error() is None:
+                    found.append(message)
+        consumer.close()
+        return found
+
+    def latest(self, topic: str) -> dict[str | None, Any]:
+        """The topic as a table: the last value of each key."""
+        return {record.key: record.value for record in self.received(topic)}
+
+
+def _bytes(content: Any) -> bytes | None:
+    if content is None or isinstance(content, bytes):
+        return content
+    return content.encode() if isinstance(content, str) else json.dumps(content).encode()
+
+
+def _record(message: Any) -> Record:
+    value = message.value()
+    try:
+        parsed: Any = None if value is None else json.loads(value)
+    except ValueError:
+        parsed = value.decode(errors="replace")
+    headers = tuple((name, content.decode()) for name, content in message.headers() or [])
+    key = message.key()
+    return Record(
+        None if key is None else key.decode(errors="replace"),
+        parsed,
+        message.timestamp()[1],
+        message.partition(),
+        headers,
+    )
