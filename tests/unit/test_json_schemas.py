@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from streamapp.formats.ddl import fields_of
 
 
 def test_fields_come_in_order_with_one_spelling_of_their_types() -> None:
-    ddl = "a: STRING, `b c` Decimal(5), d ARRAY<STRUCT<x: INT NOT NULL, y: MAP<STRING, LONG>>> COMMENT 'it''s'"
+    ddl = (
+        "a: STRING, `b c` Decimal(5), d ARRAY<STRUCT<x: INT NOT NULL, y: MAP<STRING, LONG>>> COMMENT 'it''s'"
+    )
     assert fields_of(ddl.replace("''", "\\'")) == (
         ("a", "string"),
         ("b c", "decimal(5,0)"),
@@ -32,6 +36,5 @@ def test_fields_come_in_order_with_one_spelling_of_their_types() -> None:
     ],
 )
 def test_a_wrong_schema_is_named(ddl: str, said: str) -> None:
-    with pytest.raises(ValueError, match=".*") as error:
+    with pytest.raises(ValueError, match=re.escape(said)):
         fields_of(ddl)
-    assert said in str(error.value)

@@ -36,9 +36,8 @@ def test_the_quoted_form_is_shown(problems: Callable[..., list[str]], written: s
 
 
 def test_keys_and_names_are_strings_too(problems: Callable[..., list[str]]) -> None:
-    assert problems("- {name: yes, stream: {topic: t}}\n- {name: out, from: 'yes', select: {on: value}, }") == [
+    assert problems("- {name: yes, stream: {topic: t}}\n- {name: out, from: 'yes', select: {on: value}}") == [
         "node '#1': `name`: `yes` is read by YAML as true, and a string is needed; write it in quotes: 'yes'",
-        "node 'out': `from`: there is no node 'yes'",
         "node 'out': `select.on`: the key `on` is read by YAML as true; write it in quotes: 'on'",
     ]
 

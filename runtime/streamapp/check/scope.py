@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from streamapp.errors import Problem, near_miss
 from streamapp.expressions import Expression, read_expression
@@ -108,9 +108,8 @@ def _check_aggregation(node: str, field: str, expression: Expression, aggregate:
 def _check_columns(
     node: str, field: str, expression: Expression, names: tuple[str, ...]
 ) -> Iterator[Problem]:
-    unknown: Callable[[str], bool] = lambda name: not _known(name, names)  # noqa: E731
     for name in dict.fromkeys(parts[0] for parts in expression.columns):
-        if unknown(name):
+        if not _known(name, names) and not name.startswith("__"):
             yield _unknown_column(node, field, expression.text, name, names, f"unknown column `{name}`")
 
 

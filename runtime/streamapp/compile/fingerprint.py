@@ -20,18 +20,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from streamapp.expressions import normalise, quote, read_expression
 from streamapp.formats.ddl import fields_of
 from streamapp.nodes import (
     Aggregate,
-    Arm,
-    Branch,
-    Filter,
     FlatMap,
     Join,
-    KeyBy,
     Merge,
     Node,
     Select,
@@ -61,124 +58,141 @@ _FORMAT_TYPES = {
 }
 
 
+Origin = str | tuple[str, str | None, str]
+"""Where a column comes from: ("field", type, name) of a topic, or the digest of how it is computed."""
+
+
 def fingerprint(topology: Topology, node: Node) -> str:
-    """16 hexadecimal digits for the state of a stateful node of the topology as the user wrote it (not yet
-    cut)."""
-    return hashlib.sha256(json.dumps([_SCHEME, _shape(topology, node)], sort_keys=True).encode()).hexdigest()[
-        :16
-    ]
+    """16 hexadecimal digits for the state of a stateful node of the topology as the user wrote it, uncut."""
+    assert isinstance(node, Aggregate | Join)
+    origins: dict[str, Mapping[str, Origin]] = {}
+    for before in topology.ancestors(node.name):
+        origins[before.name] = _origins(topology, before, origins)
+    shape = _aggregate(node, origins) if isinstance(node, Aggregate) else _join(topology, node, origins)
+    return _digest([_SCHEME, shape])
 
 
-def _shape(topology: Topology, node: Node) -> Any:
-    if isinstance(node, Aggregate):
-        origins = _Origins(topology)
-        window = [node.window.size_ms, node.window.advance_ms] if node.window else None
-        return {
-            "operation": "aggregate",
-            "window": window,
-            "key": [[name.lower(), origins.expression(node.input, text)] for name, text in node.by],
-            "values": {name.lower(): origins.typed(node.input, text) for name, text in node.columns},
-        }
-    assert isinstance(node, Join)
-    origins = _Origins(topology)
+def _aggregate(node: Aggregate, origins: Mapping[str, Mapping[str, Origin]]) -> Any:
+    columns = origins[node.input]
+    return {
+        "operation": "aggregate",
+        "window": [node.window.size_ms, node.window.advance_ms] if node.window else None,
+        "key": [[name.lower(), _expression(text, columns)] for name, text in node.by],
+        "values": {
+            name.lower(): [normalise(text), {used: _declared(columns.get(used)) for used in _used(text)}]
+            for name, text in node.columns
+        },
+    }
+
+
+def _join(topology: Topology, node: Join, origins: Mapping[str, Mapping[str, Origin]]) -> Any:
     left, right = topology.columns(node.left), topology.columns(node.right)
+    by = zip(node.by or left.key, right.key, strict=True)
     return {
         "operation": "join",
         "type": node.type,
         "within": node.within_ms,
         "key": [
-            [origins.column(node.left, ours), origins.column(node.right, theirs)]
-            for ours, theirs in zip(node.by or left.key, right.key, strict=True)
+            [origins[node.left][ours.lower()], origins[node.right][theirs.lower()]] for ours, theirs in by
         ],
-        "left": {name.lower(): origins.type(node.left, name) for name in left.value},
-        "right": {name.lower(): origins.type(node.right, name) for name in right.value},
+        "left": {name.lower(): _declared(origins[node.left][name.lower()]) for name in left.value},
+        "right": {name.lower(): _declared(origins[node.right][name.lower()]) for name in right.value},
     }
 
 
-class _Origins:
-    """Follows columns back to where they come from."""
+def _origins(
+    topology: Topology, node: Node, before: Mapping[str, Mapping[str, Origin]]
+) -> Mapping[str, Origin]:
+    """The origin of every column of a node's output.
 
-    def __init__(self, topology: Topology) -> None:
-        self._topology = topology
-        self._known: dict[tuple[str, str], Any] = {}
-
-    def expression(self, node: str, text: str) -> Any:
-        """An expression over a node's output: itself, and the origin of each of its columns."""
-        names = sorted({parts[0].lower() for parts in read_expression(text).columns})
-        return [normalise(text), {name: self.column(node, name) for name in names}]
-
-    def typed(self, node: str, text: str) -> Any:
-        """An expression over a node's output: itself, and the declared type of each of its columns."""
-        names = sorted({parts[0].lower() for parts in read_expression(text).columns})
-        return [normalise(text), {name: self.type(node, name) for name in names}]
-
-    def type(self, node: str, name: str) -> str | None:
-        """The declared type of a column that comes unchanged from a topic; None for a computed one."""
-        origin = self.column(node, name)
-        return origin[1] if isinstance(origin, list) and origin[0] == "field" else None
-
-    def column(self, node: str, name: str) -> Any:
-        """The origin of a column of a node's output: a topic's field with its type, or an expression."""
-        place = (node, name.lower())
-        if place not in self._known:
-            # Set before it is followed: a very long chain ends in Python's own limit otherwise.
-            self._known[place] = self._follow(self._topology.node(node), name.lower())
-        return self._known[place]
-
-    def _follow(self, node: Node, name: str) -> Any:
-        # Straight stretches are walked and not recursed into: chains of nodes may be long.
-        while isinstance(node, Filter | Arm | Branch | KeyBy):
-            node = self._topology.node(node.inputs[0])
-        if isinstance(node, Stream):
-            return _field(node, name)
-        if isinstance(node, Select | With):
-            text = next((text for column, text in node.columns if column.lower() == name), None)
-            return self._computed(node.input, name, text)
-        if isinstance(node, FlatMap):
-            if node.column.lower() == name:
-                return ["element", self.expression(node.input, node.array)]
-            return self.column(node.input, name)
-        if isinstance(node, Merge):
-            origins = [self.column(source, name) for source in node.sources]
-            different = {json.dumps(origin, sort_keys=True): origin for origin in origins}
-            return origins[0] if len(different) == 1 else ["any", sorted(different)]
-        if isinstance(node, Join):
-            return self._joined(node, name)
-        if isinstance(node, Aggregate):
-            text = next((text for column, text in (*node.by, *node.columns) if column.lower() == name), name)
-            return ["aggregate", self.expression(node.input, text)]
-        return ["unknown", name]
-
-    def _computed(self, node: str, name: str, text: str | None) -> Any:
-        if text is None or normalise(text) == normalise(quote(name)):
-            return self.column(node, name)
-        columns = read_expression(text).columns
-        if len(columns) == 1 and len(columns[0]) == 1 and normalise(text) == normalise(quote(columns[0][0])):
-            return self.column(node, columns[0][0])  # only renamed
-        return ["expression", self.expression(node, text)]
-
-    def _joined(self, node: Join, name: str) -> Any:
-        left, right = self._topology.columns(node.left), self._topology.columns(node.right)
-        by = node.by or left.key
-        if name in (key.lower() for key in by):
-            return self.column(node.left, name)
-        if node.select is not None:
-            text = next((text for column, text in node.select if column.lower() == name), None)
-            return ["joined", normalise(text) if text is not None else name]
-        side = node.left if left.find(name) else node.right
-        if name == "timestamp" and not any(n.lower() == name for n in (*left.value, *right.value)):
-            return ["field", "timestamp"]
-        return self.column(side, name) if (left.find(name) or right.find(name)) else ["unknown", name]
+    Computed ones are digests, so that chains of nodes, and columns used twice, cannot make it grow.
+    """
+    if isinstance(node, Stream):
+        return _fields(node)
+    if isinstance(node, Merge):
+        return _merged([before[name] for name in node.sources])
+    if isinstance(node, Join):
+        return _joined(topology, node, before)
+    source = before[node.inputs[0]]
+    if isinstance(node, With):
+        return {**source, **{name.lower(): _computed(text, source) for name, text in node.columns}}
+    if isinstance(node, Select):
+        columns = topology.columns(node.input)
+        kept = {name.lower(): source[name.lower()] for name in (*columns.key, *columns.meta)}
+        return {**kept, **{name.lower(): _computed(text, source) for name, text in node.columns}}
+    if isinstance(node, FlatMap):
+        return {**source, node.column.lower(): _digest(["element", _expression(node.array, source)])}
+    if isinstance(node, Aggregate):
+        found = {
+            name.lower(): _digest(["aggregate", _expression(text, source)]) for name, text in node.columns
+        }
+        keys = {name.lower(): _computed(text, source) for name, text in node.by}
+        return {"timestamp": "latest", "window_start": "window", "window_end": "window", **found, **keys}
+    return source
 
 
-def _field(node: Stream, name: str) -> Any:
+def _computed(text: str, columns: Mapping[str, Origin]) -> Origin:
+    """A column that is only renamed keeps its origin."""
+    used = read_expression(text).columns
+    if len(used) == 1 and len(used[0]) == 1 and normalise(text) == normalise(quote(used[0][0])):
+        return columns.get(used[0][0].lower(), "unknown")
+    return _digest(["expression", _expression(text, columns)])
+
+
+def _merged(inputs: list[Mapping[str, Origin]]) -> Mapping[str, Origin]:
+    first, *others = inputs
+    found: dict[str, Origin] = {}
+    for name, origin in first.items():
+        different = sorted({json.dumps(columns[name]) for columns in inputs if name in columns})
+        if all(name in columns for columns in others):
+            found[name] = origin if len(different) == 1 else _digest(["any", different])
+    return found
+
+
+def _joined(
+    topology: Topology, node: Join, before: Mapping[str, Mapping[str, Origin]]
+) -> Mapping[str, Origin]:
+    left, right = before[node.left], before[node.right]
+    keys = {name.lower(): left[name.lower()] for name in node.by or topology.key_columns(node.left)}
+    if node.select is None:
+        return {**right, **left, "timestamp": "latest", **keys}
+    sides = {
+        f"{alias}.{name}".lower(): origin
+        for alias, columns in zip(node.aliases, (left, right), strict=True)
+        for name, origin in columns.items()
+    }
+    found = {}
+    for name, text in node.select:
+        used = {".".join(parts[:2]).lower() for parts in read_expression(text).columns}
+        found[name.lower()] = _digest(
+            ["joined", normalise(text), {u: sides.get(u, "unknown") for u in sorted(used)}]
+        )
+    return {"timestamp": "latest", **found, **keys}
+
+
+def _fields(node: Stream) -> Mapping[str, Origin]:
+    key = ("field", _FORMAT_TYPES.get(node.key.name, node.key.schema), "key")
+    found: dict[str, Origin] = {name: ("field", kind, name) for name, kind in _RECORD_TYPES.items()}
+    found |= {"key": key, "__key": key}
     if node.value.single_value:
-        if name == "value":
-            return ["field", _FORMAT_TYPES[node.value.name]]
-    else:
-        for field, kind in fields_of(node.value.schema or ""):
-            if field.lower() == name:
-                return ["field", kind, name]
-    if name in ("key", "__key"):
-        return ["field", _FORMAT_TYPES.get(node.key.name, node.key.schema), "key"]
-    return ["field", _RECORD_TYPES.get(name), name]
+        return {**found, "value": ("field", _FORMAT_TYPES[node.value.name], "value")}
+    fields = fields_of(node.value.schema or "")
+    return {**found, **{name.lower(): ("field", kind, name.lower()) for name, kind in fields}}
+
+
+def _expression(text: str, columns: Mapping[str, Origin]) -> Any:
+    """An expression, and the origin of each column it uses."""
+    return [normalise(text), {name: columns.get(name, "unknown") for name in _used(text)}]
+
+
+def _used(text: str) -> tuple[str, ...]:
+    return tuple(sorted({parts[0].lower() for parts in read_expression(text).columns}))
+
+
+def _declared(origin: Origin | None) -> str | None:
+    """The type of a column that comes unchanged from a topic; None for a computed one."""
+    return origin[1] if isinstance(origin, tuple) else None
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

@@ -71,13 +71,12 @@ def cut_by_internal_topics(topology: Topology, context: Context) -> Topology:
 
 def _edges_to_cut(node: Node, origins: dict[str, _Origin]) -> tuple[str, ...]:
     """The inputs that must come through an internal topic."""
-    if node.stateful:
-        return tuple(
-            name for name in node.inputs if origins[name].stateful is not None or not origins[name].repeatable
-        )
-    if len({origins[name].stateful for name in node.inputs}) > 1:
-        return tuple(name for name in node.inputs if origins[name].stateful is not None)
-    return ()
+    # Of a merge of records from behind a shuffle with others, what is not repeatable is written down as well,
+    # so that it is computed once, however many hops later it is read.
+    mixed = len({origins[name].stateful for name in node.inputs}) > 1
+    if not (node.stateful or mixed):
+        return ()
+    return tuple(n for n in node.inputs if origins[n].stateful is not None or not origins[n].repeatable)
 
 
 def _origin(node: Node, origins: dict[str, _Origin]) -> _Origin:

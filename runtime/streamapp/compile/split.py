@@ -3,37 +3,73 @@
 
 from __future__ import annotations
 
-from streamapp.nodes import Aggregate, DeadLetter, Node, RepartitionSink, RepartitionSource, Topology
+from dataclasses import dataclass
+
+from streamapp.nodes import (
+    Aggregate,
+    DeadLetter,
+    Join,
+    RepartitionSink,
+    RepartitionSource,
+    Topology,
+)
 from streamapp.plan import SubTopology
 
 
 def split(topology: Topology) -> tuple[SubTopology, ...]:
     """One sub-topology for each stateful node, for each group of connected sources that lead to a sink
     without one, and for each source's dead letters. Each comes after those whose internal topics it reads."""
-    parts = [_stateful(topology, node) for node in topology.nodes if node.stateful]
-    parts += _stateless(topology)
+    depths = _depths(topology)
+    parts = [_stateful(topology, node) for node in topology.nodes if isinstance(node, Aggregate | Join)]
+    parts += _stateless(topology, depths)
     parts += [
         SubTopology(node.name, (topology.node(node.input), node), None, "append", ())
         for node in topology.nodes
         if isinstance(node, DeadLetter)
     ]
-    return _ordered(parts, topology)
-
-
-def _stateful(topology: Topology, node: Node) -> SubTopology:
-    names = {n.name for n in (*topology.ancestors(node.name), node, *topology.descendants(node.name))}
-    # A table's rows are rewritten until its windows close; everything else is only ever added.
-    mode = "update" if isinstance(node, Aggregate) and node.emit == "updates" else "append"
-    store = getattr(node, "store")  # noqa: B009  (both stateful classes have it)
-    return SubTopology(
-        node.name, tuple(n for n in topology.nodes if n.name in names), node.name, mode, (store,)
+    place = {node.name: i for i, node in enumerate(topology.nodes)}
+    return tuple(
+        sorted(parts, key=lambda part: (max(depths[n.name] for n in part.nodes), place[part.nodes[-1].name]))
     )
 
 
-def _stateless(topology: Topology) -> list[SubTopology]:
-    """Sinks that share a source share a query, so that a row is computed once however many sinks it
-    reaches."""
-    groups: list[tuple[set[str], set[str]]] = []  # (sources, nodes)
+def _depths(topology: Topology) -> dict[str, int]:
+    """How many internal topics lie before each node, at most. What a hop leads to is deeper than its
+    start."""
+    found: dict[str, int] = {}
+    written: dict[str, int] = {}
+    for node in topology.nodes:
+        found[node.name] = max((found[name] for name in node.inputs), default=0)
+        if isinstance(node, RepartitionSink):
+            written[node.topic] = found[node.name]
+        elif isinstance(node, RepartitionSource):
+            found[node.name] = written[node.topic] + 1
+    return found
+
+
+def _stateful(topology: Topology, node: Aggregate | Join) -> SubTopology:
+    names = {n.name for n in (*topology.ancestors(node.name), node, *topology.descendants(node.name))}
+    # A table's rows are rewritten until its windows close; everything else is only ever added.
+    mode = "update" if isinstance(node, Aggregate) and node.emit == "updates" else "append"
+    nodes = tuple(n for n in topology.nodes if n.name in names)
+    return SubTopology(node.name, nodes, node.name, mode, (node.store,))
+
+
+@dataclass
+class _Group:
+    """Sinks at one depth that share sources, and all that leads to them."""
+
+    depth: int
+    sources: set[str]
+    nodes: set[str]
+
+
+def _stateless(topology: Topology, depths: dict[str, int]) -> list[SubTopology]:
+    """Sinks that share a source share a query, so that a row is computed once however many sinks it reaches.
+
+    Only sinks of one depth do: else two queries could each wait for what the other writes.
+    """
+    groups: list[_Group] = []
     for sink in topology.nodes:
         if not sink.sink or isinstance(sink, DeadLetter):
             continue
@@ -41,36 +77,21 @@ def _stateless(topology: Topology) -> list[SubTopology]:
         if any(node.stateful for node in before):
             continue
         sources = {node.name for node in before if node.source}
-        nodes = {sink.name, *(node.name for node in before)}
+        group = _Group(depths[sink.name], sources, {sink.name, *(node.name for node in before)})
         apart = []
-        for group in groups:
-            if group[0] & sources:
-                sources |= group[0]
-                nodes |= group[1]
+        for other in groups:
+            if other.depth == group.depth and other.sources & group.sources:
+                group.sources |= other.sources
+                group.nodes |= other.nodes
             else:
-                apart.append(group)
-        groups = [*apart, (sources, nodes)]
-    return [
-        SubTopology(min(sources), tuple(n for n in topology.nodes if n.name in nodes), None, "append", ())
-        for sources, nodes in groups
-    ]
+                apart.append(other)
+        groups = [*apart, group]
+    return [_without_state(topology, group, depths) for group in groups]
 
 
-def _ordered(parts: list[SubTopology], topology: Topology) -> tuple[SubTopology, ...]:
-    """By what they read of each other; else by where their last node stands in the topology."""
-    place = {node.name: i for i, node in enumerate(topology.nodes)}
-    writer = {
-        node.topic: part.name for part in parts for node in part.nodes if isinstance(node, RepartitionSink)
-    }
-    waiting = sorted(parts, key=lambda part: place[part.nodes[-1].name])
-    done: list[SubTopology] = []
-    while waiting:
-        names = {part.name for part in done}
-        ready = next(
-            part
-            for part in waiting
-            if all(writer[n.topic] in names for n in part.nodes if isinstance(n, RepartitionSource))
-        )
-        done.append(ready)
-        waiting.remove(ready)
-    return tuple(done)
+def _without_state(topology: Topology, group: _Group, depths: dict[str, int]) -> SubTopology:
+    # A source at the group's own depth: no other group of this depth has it, and none of another depth is
+    # named after it.
+    name = min(source for source in group.sources if depths[source] == group.depth)
+    nodes = tuple(node for node in topology.nodes if node.name in group.nodes)
+    return SubTopology(name, nodes, None, "append", ())

@@ -46,6 +46,8 @@ _NO_EXPRESSION = (
     exp.Comment,
 )
 
+_QUERY = (exp.Query, exp.Table, exp.Values, exp.UDTF, exp.Describe, exp.Command, exp.DDL, exp.DML)
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -250,10 +252,11 @@ def _tree_faults(tree: exp.Expr) -> Iterator[Fault]:
     elif isinstance(tree, _NO_EXPRESSION):
         yield Fault("is a statement and not an expression", "write the expression only")
     for node in tree.walk():
-        if isinstance(node, exp.Query | exp.Table) and not isinstance(
-            tree, exp.Query | exp.DDL | exp.Command
-        ):
+        if isinstance(node, _QUERY) and not isinstance(tree, _NO_EXPRESSION):
             yield Fault("holds a query; an expression sees one record", "use a join node")
+        elif isinstance(node, exp.Alias) and isinstance(node.parent, exp.Paren):
+            # `(table t)` is a query to Spark, and a named column to this parser.
+            yield Fault(f"`{node.this.sql()} {node.alias}` is no expression", "check brackets and operators")
         elif isinstance(node, exp.Window):
             yield Fault(
                 "uses OVER, which looks at neighbouring rows, and a stream has none",

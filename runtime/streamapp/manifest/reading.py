@@ -91,8 +91,10 @@ def _meaning(
         return []
     for i, node in enumerate(nodes):
         if i in bad_nodes or not isinstance(node, dict):
+            # As it is written: a name that YAML reads as something else is still meant as a name.
             name = node.get("name") if isinstance(node, dict) else None
-            specs.append(name if isinstance(name, str) else None)
+            written = document.written.get(("spec", "topology", i, "name"))
+            specs.append(name if isinstance(name, str) else written)
         else:
             specs.append(NodeSpec.model_validate(node))
     topology, problems = build_partial(specs, [_arm_names(node) for node in nodes])

@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 (manifests and messages are whole lines)
+"""A manifest's mistakes are all reported together: each with the node, the field, the value and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from streamapp.errors import ManifestError
+from streamapp.manifest import parse_manifest, parse_object
+
+Problems = Callable[..., list[str]]
+
+LINES = "- {name: lines, stream: {topic: t, value: {format: json, schema: 'user STRING, amount DOUBLE'}}}\n"
+PAIR = (
+    LINES + "- {name: other, stream: {topic: u, value: {format: json, schema: 'user STRING, paid DOUBLE'}}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        pytest.param(
+            "- {name: x, fliter: amount > 1}",
+            "node 'x': unknown operation `fliter`; did you mean `filter`?",
+            id="unknown operation",
+        ),
+        pytest.param(
+            "- {name: x}",
+            "node 'x': has no operation; add one of: stream, filter, select, with, flatMap, keyBy, merge, branch, "
+            "groupBy, join, to",
+            id="no operation",
+        ),
+        pytest.param(
+            "- {name: x, to: {}}",
+            "node 'x': `to.topic`: `topic` is missing; add it, e.g. topic: orders",
+            id="missing field",
+        ),
+        pytest.param(
+            "- {filter: amount > 1}",
+            "node '#2': `name` is missing; add it, e.g. name: words",
+            id="missing name",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user]}",
+            "node 'x': `aggregate` is missing; say what to compute, e.g. aggregate: {count: \"count(*)\"}",
+            id="missing aggregate",
+        ),
+        pytest.param(
+            "- {name: x, aggregate: {n: count(*)}}",
+            "node 'x': `groupBy` is missing; say what to aggregate by, e.g. groupBy: [user]",
+            id="missing groupBy",
+        ),
+        pytest.param(
+            "- {name: x, filter: amount > 1, select: {a: user}}",
+            "node 'x': has `filter` and `select`, and a node has one operation; make a node of each",
+            id="two operations",
+        ),
+        pytest.param(
+            "- {name: a, from: b, filter: amount > 1}\n- {name: b, from: a, filter: amount > 2}",
+            "node 'a': `from`: reads itself: a → b → a; make one of them read another node",
+            id="cycle",
+        ),
+        pytest.param(
+            "- {name: x, from: x, filter: amount > 1}",
+            "node 'x': `from`: reads itself: x → x; make one of them read another node",
+            id="cycle of one",
+        ),
+        pytest.param(
+            "- {name: x, from: line, filter: amount > 1}",
+            "node 'x': `from`: there is no node 'line'; did you mean `lines`?",
+            id="unknown from",
+        ),
+        pytest.param(
+            "- {name: lines, filter: amount > 1}",
+            "node 'lines': `name`: two nodes are named 'lines'; rename one of them",
+            id="duplicate name",
+        ),
+        pytest.param(
+            "- {name: x, filter: amount >}",
+            "node 'x': `filter`: cannot be parsed as Spark SQL: something is missing after `amount >`; "
+            "check brackets, quotes and operators",
+            id="unparsable SQL",
+        ),
+        pytest.param(
+            "- {name: x, filter: amunt > 1}",
+            "node 'x': `filter`: unknown column `amunt` (in \"amunt > 1\"); did you mean `amount`?",
+            id="unknown column",
+        ),
+        pytest.param(
+            "- {name: x, filter: lenght(user) > 1}",
+            "node 'x': `filter`: unknown function `lenght` (in \"lenght(user) > 1\"); did you mean `length`?",
+            id="unknown function",
+        ),
+        pytest.param(
+            "- {name: x, to: {topic: t}}",
+            "node 'x': `to.topic`: topic 't' is also read, by node 'lines': the app would feed itself for ever; "
+            "write to another topic",
+            id="sink topic that is also a source",
+        ),
+        pytest.param(
+            "- {name: x, filter: \"reflect('java.lang.System', 'exit', 1) is null\"}",
+            "node 'x': `filter`: function `reflect` cannot be used: it reaches outside the data that the topology reads "
+            "(in \"reflect('java.lang.System', 'exit', 1) is null\")",
+            id="forbidden function",
+        ),
+        pytest.param(
+            "- {name: x, grace: 5s, filter: amount > 1}",
+            "node 'x': `grace` is only for `groupBy`; remove `grace`",
+            id="field of another operation",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {n: count(*)}, emit: final}",
+            "node 'x': `emit`: `emit: final` needs a `window`: without one no result is ever final; "
+            "add e.g. window: {tumbling: 5 minutes}, or emit: updates",
+            id="final without a window",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {n: count(*)}, window: {hopping: 5 minutes}}",
+            "node 'x': `window.every`: `every` is missing; say how often a window starts, e.g. every: 1 minute",
+            id="hopping without every",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {n: count(*)}, window: {hopping: 1 minute, every: 5 minutes}}",
+            "node 'x': `window.every`: `every: 5 minutes` is longer than the window: records would fall between two; "
+            "make it at most the size",
+            id="windows with holes",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {n: amount}}",
+            "node 'x': `aggregate.n`: is no aggregate (in \"amount\"); use an aggregate function, e.g. count(*), sum(amount)",
+            id="aggregate that is none",
+        ),
+        pytest.param(
+            "- {name: x, with: {n: sum(amount)}}",
+            "node 'x': `with.n`: aggregates, and this expression sees one record (in \"sum(amount)\"); "
+            "use groupBy with aggregate",
+            id="aggregate in a map",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {n: sum(amount) + amount}}",
+            "node 'x': `aggregate.n`: column `amount` is neither in `groupBy` nor inside an aggregate function "
+            '(in "sum(amount) + amount"); write e.g. max(amount), or add it to groupBy',
+            id="ungrouped column",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [{r: rand()}], aggregate: {n: count(*)}}",
+            "node 'x': `groupBy.r`: is not deterministic: an epoch that is run again would put the record elsewhere "
+            '(in "rand()"); compute it in a `with` node before',
+            id="random group",
+        ),
+        pytest.param(
+            "- {name: x, to: {topic: o, value: long}}",
+            "node 'x': `to.value`: format long holds exactly one column, and the value has 2 columns: user, amount; "
+            "use json, or a `select` node before",
+            id="single-value format of several columns",
+        ),
+        pytest.param(
+            "- {name: x, to: {topic: 'a b'}}",
+            "node 'x': `to.topic`: topic 'a b' is no topic name: letters, digits, `.`, `_` and `-` only",
+            id="illegal topic",
+        ),
+        pytest.param(
+            "- {name: a b, filter: amount > 1}",
+            "node 'a b': `name`: 'a b' cannot be part of a topic's name; use letters, digits, `.`, `_` and `-`",
+            id="illegal node name",
+        ),
+        pytest.param(
+            "- {name: out, to: {topic: o}}\n- {name: x, filter: amount > 1}",
+            "node 'x': `from` is missing, and the node above, 'out', is a sink; name the node to read",
+            id="below a sink",
+        ),
+        pytest.param(
+            "- {name: b, branch: [{name: big, when: amount > 9}, {name: rest}]}\n- {name: x, filter: amount > 1}",
+            "node 'x': `from` is missing, and the node above, 'b', is a branch; e.g. from: big",
+            id="below a branch",
+        ),
+        pytest.param(
+            "- {name: b, branch: [{name: big, when: amount > 9}]}\n- {name: x, from: b, filter: amount > 1}",
+            "node 'x': `from`: 'b' is a branch; read one of its branches: big",
+            id="from a branch",
+        ),
+        pytest.param(
+            "- {name: b, branch: [{name: all}, {name: big, when: amount > 9}]}",
+            "node 'all': `when` is missing, and only the last branch may take the rest; add when: …",
+            id="branch without when before others",
+        ),
+        pytest.param(
+            "- {name: k, keyBy: [usr]}",
+            "node 'k': `keyBy`: unknown column `usr`; did you mean `user`?",
+            id="unknown key column",
+        ),
+        pytest.param(
+            "- {name: k, keyBy: [lower(user)]}",
+            "node 'k': `keyBy`: `lower(user)` is not a column's name; compute it in a `with` node before",
+            id="key that is an expression",
+        ),
+        pytest.param(
+            "- {name: k, keyBy: [user]}\n- {name: x, with: {user: lower(user)}}",
+            "node 'x': `with.user`: column `user` is part of the key, which stays as it is here (in \"lower(user)\"); "
+            "use another name, and keyBy after it",
+            id="changed key",
+        ),
+        pytest.param(
+            "- {name: x, merge: [lines, lines]}",
+            "node 'x': `merge`: 'lines' is there twice; name it once",
+            id="merge with itself",
+        ),
+        pytest.param(
+            "- {name: x, from: lines, join: {with: lines, within: 5s}}",
+            "node 'x': `join.with`: 'lines' is joined with itself; give one side a name of its own, "
+            "e.g. a second stream node",
+            id="join with itself",
+        ),
+        pytest.param(
+            "- {name: x, stream: {topic: a, pattern: b}}",
+            "node 'x': `stream`: there are `topic` and `pattern`; keep one of them",
+            id="two places to read",
+        ),
+        pytest.param(
+            "- {name: x, from: lines, stream: {topic: a}}",
+            "node 'x': `from` is not for a stream, which reads topics; remove `from`",
+            id="stream with an input",
+        ),
+        pytest.param(
+            "- {name: x, stream: {topic: a, value: json}}",
+            "node 'x': `stream.value`: json needs a schema; write {format: json, schema: \"user STRING, amount DOUBLE\"}",
+            id="json without a schema",
+        ),
+        pytest.param(
+            "- {name: x, stream: {topic: a, value: {format: long, schema: a INT}}}",
+            "node 'x': `stream.value`: format long has no schema; leave `schema` out",
+            id="schema without json",
+        ),
+        pytest.param(
+            "- {name: x, filter: __key = 1}",
+            "node 'x': `filter`: column `__key`: names that start with two underscores are the engine's own "
+            '(in "__key = 1")',
+            id="the engine's columns",
+        ),
+        pytest.param("- just text", "node '#2': a node is a map with a name and an operation, and this is 'just text'; "
+                     "write e.g. {name: words, filter: length(value) > 3}", id="node that is text"),
+    ],
+)  # fmt: skip
+def test_one_mistake_is_one_problem(problems: Problems, nodes: str, expected: str) -> None:
+    assert problems(LINES + nodes + "\n- {name: fine, from: lines, to: {topic: fine}}") == [expected]
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        (
+            "{with: other, select: {a: other.paid}}",
+            "node 'x': `within` is missing; a stream-stream join needs a window, e.g. within: 5 minutes",
+        ),
+        (
+            "{with: othr, within: 5s}",
+            "node 'x': `join.with`: there is no node 'othr'; did you mean `other`?",
+        ),
+        (
+            "{with: other, within: 5s}",
+            "node 'x': `join.select`: both sides have `user`; name them with select, "
+            "e.g. select: {user: lines.user, user_right: other.user}",
+        ),
+        (
+            "{with: other, within: 5s, select: {u: user}}",
+            "node 'x': `join.select.u`: column `user` does not say which side it is of; write lines.user",
+        ),
+        (
+            "{with: other, within: 5s, select: {u: other.usr}}",
+            "node 'x': `join.select.u`: node 'other' has no column `usr` (in \"other.usr\"); did you mean `user`?",
+        ),
+        (
+            "{with: other, by: [user, amount], within: 5s, select: {a: other.paid}}",
+            "node 'x': `join.by`: `user`, `amount` of 'lines' does not match the key of 'other', the record's own key "
+            "(in \"user, amount\"); name as many columns, or give 'other' another key with a `keyBy` node",
+        ),
+        (
+            "{with: other, type: outer, within: 5s, select: {a: other.paid}}",
+            "node 'x': `join.type`: 'outer' is not available yet in this version; use inner",
+        ),
+    ],
+)
+def test_joins_are_checked(problems: Problems, join: str, expected: str) -> None:
+    assert problems(PAIR + f"- {{name: x, from: lines, join: {join}}}") == [expected]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["filter: count > 1", "select: {double: count * 2}", "with: {more: count + 1}", "to: {topic: o}"],
+)
+def test_a_table_can_be_mapped(problems: Problems, operation: str) -> None:
+    nodes = LINES + "- {name: table, groupBy: [user], aggregate: {count: count(*)}}\n"
+    assert problems(nodes + f"- {{name: x, {operation}}}") == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        ("keyBy: [count]", "keyBy of a table is not available yet"),
+        ("flatMap: {n: 'sequence(1, count)'}", "flatMap of a table is not available yet"),
+        ("branch: [{name: b, when: count > 1}]", "branch of a table is not available yet"),
+        ("groupBy: [count], aggregate: {n: count(*)}", "grouping a table again is not available yet"),
+        (
+            "join: {with: lines, within: 5s, by: [user], select: {c: x.count}}",
+            "is a table; only joins of two streams",
+        ),
+    ],
+)
+def test_what_a_table_cannot_do_yet_is_refused(problems: Problems, operation: str, said: str) -> None:
+    nodes = LINES + "- {name: table, groupBy: [user], aggregate: {count: count(*)}}\n"
+    assert any(said in problem for problem in problems(nodes + f"- {{name: x, {operation}}}"))
+
+
+def test_merged_streams_have_the_same_columns_and_keys(problems: Problems) -> None:
+    nodes = PAIR + "- {name: keyed, from: lines, keyBy: [user]}\n- {name: all, merge: [lines, other]}\n"
+    assert problems(nodes + "- {name: all-2, merge: [lines, keyed]}\n- {name: out, to: {topic: o}}") == [
+        "node 'all': `merge`: 'lines' has the columns `user`, `amount`, 'other' has `user`, `paid`; "
+        "make them the same with a `select` node before",
+        "node 'all-2': `merge`: 'lines' has the columns `user`, `amount`, 'keyed' has `amount`; "
+        "make them the same with a `select` node before",
+        "node 'all-2': `merge`: 'lines' has the key the record's own key, 'keyed' has `user`; "
+        "give both the same key, with a `keyBy` node before",
+    ]
+
+
+def test_a_broken_node_does_not_make_those_behind_it_wrong(problems: Problems) -> None:
+    nodes = (
+        LINES
+        + "- {name: a, with: {n: }}\n- {name: b, filter: n > 1}\n- {name: c, groupBy: [n], aggregate: {m: max(x)}}\n"
+    )
+    assert problems(nodes + "- {name: d, filter: m > 1 and zzz}\n- {name: out, to: {topic: o}}") == [
+        "node 'a': `with.n`: there is nothing after the colon; write a value, or remove the field",
+        "node 'd': `filter`: unknown column `zzz` (in \"m > 1 and zzz\"); there are: n, m, timestamp",
+    ]
+
+
+def test_settings_and_nodes_are_reported_together_in_the_order_of_the_text(text: Callable[..., str]) -> None:
+    spec = "guarantee: exactly_once\nreplicas: 2\nautoscaling: {maxReplicas: 3}\nmaxParalelism: 4\n"
+    with pytest.raises(ManifestError) as error:
+        parse_manifest(text(LINES + "- {name: x, filter: usr = 'a'}\n- {name: out, to: {topic: o}}", spec))
+    found = [(problem.line, problem.node, problem.field) for problem in error.value.problems]
+    assert found == [(5, None, "guarantee"), (8, None, "maxParalelism"), (11, "x", "filter")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("guarantee: at-most-once", "`guarantee`: there is no 'at-most-once'; did you mean `at-least-once`?"),
+        ("replicas: two", "`replicas`: needs a whole number, and this is 'two'; write a number without quotes"),
+        ("replicas: true", "`replicas`: needs a whole number, and this is true; write a number without quotes"),
+        ("maxParallelism: 0", "`maxParallelism`: 0 is too small; at least 1"),
+        ("epochInterval: 100", "`epochInterval`: `100` is read by YAML as the number 100, and a string is needed; "
+                               "write it in quotes: '100'"),
+        ("epochInterval: '100'", "`epochInterval`: '100' is not a duration: a whole number and a unit; "
+                                 "write e.g. 100ms, 5s, 5 minutes, 7 days"),
+        ("startFrom: yesterday", "`startFrom`: 'yesterday' is neither earliest nor latest nor a timestamp; "
+                                 "write e.g. '2024-01-31T00:00:00Z'"),
+        ("onBadRecord: {deadLetters: t}", "`onBadRecord.deadLetter`: `deadLetter` is missing; "
+                                          "add it, e.g. deadLetter: bad-records"),
+        ("applicationId: 'a b'", "`applicationId`: 'a b' cannot be the prefix of topics' names; "
+                                 "use letters, digits, `.`, `_` and `-`"),
+        ("schedule: '0 * * * *'", "`schedule` is for apps that stop; add run: untilCaughtUp"),
+        ("replicas: 1\nautoscaling: {maxReplicas: 3}", "`replicas` and `autoscaling` are both there; "
+                                                       "remove one: autoscaling sets the replicas"),
+        ("autoscaling: {minReplicas: 5, maxReplicas: 3}", "`autoscaling`: minReplicas 5 is more than maxReplicas 3; "
+                                                          "make minReplicas the smaller one"),
+        ("standbyReplicas: 1", "`standbyReplicas`: warm copies of stores are not available yet in this version; "
+                               "leave `standbyReplicas` out"),
+        ("kafka: {}", "`kafka.bootstrapServers`: `bootstrapServers` is missing; "
+                      "add it, e.g. bootstrapServers: kafka:9092"),
+    ],
+)  # fmt: skip
+def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> None:
+    assert expected in problems(LINES + "- {name: out, to: {topic: o}}", spec)
+
+
+@pytest.mark.parametrize(
+    "node",
+    ["table: {topic: u}", "globalTable: {topic: u}", "cogroup: []", "deduplicate: {by: [user], within: 5s}",
+     "toStream: {}", "toTable: {}", "suppress: {untilTimeLimit: 5s}", "sql: select 1", "python: {function: 'm:f'}",
+     "process: {class: 'm:C'}", "groupBy: [user], reduce: {n: acc.n + n}", "join: {with: lines, asOf: true}",
+     "groupBy: [user], aggregate: {n: count(*)}, window: {session: 5s}",
+     "groupBy: [user], aggregate: {n: count(*)}, window: {sliding: 5s}",
+     "groupBy: [user], aggregate: {n: count(*)}, window: {tumbling: 5s}, late: {topic: u}",
+     "to: {connector: parquet}", "stream: {connector: parquet}", "stream: {topic: u, value: avro}",
+     "stream: {topic: u, value: {format: protobuf}}", "stream: {topic: u, value: debezium}"],
+)  # fmt: skip
+def test_what_is_not_there_yet_is_refused_by_name(problems: Problems, node: str) -> None:
+    found = problems(LINES + f"- {{name: x, {node}}}")
+    assert sum("not available yet in this version" in problem for problem in found) == 1
+
+
+def test_plain_data_is_checked_like_text() -> None:
+    with pytest.raises(ManifestError) as error:
+        parse_object(
+            {
+                "apiVersion": "streamapp.dev/v1alpha1",
+                "kind": "StreamApp",
+                "metadata": {"name": "a"},
+                "spec": {},
+            }
+        )
+    assert [str(problem) for problem in error.value.problems] == [
+        "`topology` is missing; add it, e.g. topology: [{name: lines, stream: {topic: text-lines, value: text}}, …]"
+    ]

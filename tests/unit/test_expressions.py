@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamapp.expressions import normalise, quote, read_expression
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("split(lower(value), ' ')", {("value",)}),
+        ("timestamp > '2020-01-01' and offset % 2 = 0", {("timestamp",), ("offset",)}),
+        ("timestamp '2020-01-01 00:00:00'", set()),
+        ("`my-node`.`a b`.c", {("my-node", "a b", "c")}),
+        ("transform(xs, x -> x + y)", {("xs",), ("y",)}),
+        ("aggregate(xs, 0, (acc, x) -> acc + x)", {("xs",)}),
+        ("transform(users, user -> user.name)", {("users",)}),
+        ("extract(year from timestamp)", {("timestamp",)}),
+        ("datediff(DAY, a, b)", {("a",), ("b",)}),
+        ("cast(x as decimal(10, 2))", {("x",)}),
+        ("case user when 'x' then 1 else 0 end", {("user",)}),
+        ("headers[0].value", {("headers",)}),
+        ("count(*) filter (where n > 1)", {("n",)}),
+        ("current_date", set()),
+        ("a -- b\n + 'c' /* d */", {("a",)}),
+    ],
+)
+def test_columns_are_found(text: str, columns: set[tuple[str, ...]]) -> None:
+    found = read_expression(text)
+    assert found.faults == ()
+    assert set(found.columns) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("reflect('a', 'b')", "reaches outside"),
+        ("`reflect`('a', 'b')", "reaches outside"),
+        ("ReFlEcT /* x */ ('a', 'b')", "reaches outside"),
+        ("if(true, 1, java_method('a', 'b'))", "reaches outside"),
+        ("r'\\' || try_reflect('a', 'b')", "reaches outside"),
+        ("input_file_name()", "it is about files"),
+        ("my.own(1)", "called with a qualified name"),
+        ("read_files('/etc')", "unknown function `read_files`"),
+        ("(select max(x) from t)", "is a statement and not an expression"),
+        ("x in (select y from t)", "holds a query"),
+        ("exists(select 1)", "holds a query"),
+        ("1 + (table t)", "is no expression"),
+        ("x in (values 1)", "holds a query"),
+        ("(from t select x)", "is a statement"),
+        ("1 + (describe t)", "holds a query"),
+        ("identifier('reflect')('a', 'b')", "cannot be parsed"),
+        ("row_number() over (order by x)", "looks at neighbouring rows"),
+        ("sum(x) over ()", "uses OVER"),
+        ("explode(xs)", "makes several rows of one"),
+        ("window(timestamp, '5 minutes')", "windows are a field of the node"),
+        ("count(distinct x)", "aggregates DISTINCT values"),
+        ("first(x)", "depends on the order"),
+        ("max_by(x, y)", "depends on the order"),
+        ("collect_list(x)", "depends on the order"),
+        ("sum(count(*))", "aggregate function `count` is inside another"),
+        ("struct(*)", "uses `*`"),
+        ("*", "is `*`"),
+        ("a as b", "gives the expression a name"),
+        ("a; b", "holds a `;`"),
+        ("a, b", "cannot be parsed"),
+        ("'open", "cannot be read"),
+        ("(a", "cannot be parsed"),
+        ("?", "parameter marker"),
+        (":name", "parameter marker"),
+        ("drop table t", "is a statement"),
+        ("-- nothing", "holds only a comment"),
+        ("  ", "is empty"),
+        ("x" * 30_000, "is longer than"),
+    ],
+)
+def test_what_a_stream_cannot_do_is_refused(text: str, said: str) -> None:
+    faults = read_expression(text).faults
+    assert faults
+    assert any(said in fault.message for fault in faults)
+
+
+@pytest.mark.parametrize("text", ["array_sort(collect_list(x))", "sort_array(collect_set(x), false)"])
+def test_a_sorted_list_does_not_depend_on_the_order(text: str) -> None:
+    assert read_expression(text).faults == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 3000 + "1" + ")" * 3000,
+        "+".join(["1"] * 5000),
+        "not " * 4000 + "a",
+        "a" + "[0]" * 3000,
+        "case when " * 1500 + "1",
+        "- " * 5000 + "1",
+        "a" + ".b" * 5000,
+        "~" * 9000 + "1",
+        "array(" * 2000,
+        "x -> " * 2000 + "1",
+    ],
+)
+def test_deep_expressions_are_refused_and_do_no_harm(text: str) -> None:
+    assert read_expression(text).faults
+
+
+@given(st.text(max_size=60) | st.text(alphabet="()[]'\"`,.*+-/ <>=abcselfrom0123|&~:;?{}\\", max_size=60))
+def test_any_text_gives_an_answer(text: str) -> None:
+    read_expression(text)
+    normalise(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["rand()", "uuid()", "shuffle(xs)", "aes_encrypt(a, b)", "1 + monotonically_increasing_id()"]
+)
+def test_what_cannot_be_repeated_is_known(text: str) -> None:
+    assert not read_expression(text).deterministic
+
+
+@pytest.mark.parametrize("text", ["current_timestamp()", "now()", "current_date", "hash(x)", "'rand()'"])
+def test_the_time_of_an_epoch_can_be_repeated(text: str) -> None:
+    assert read_expression(text).deterministic
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SUM( amount )", "sum(amount)"),
+        ("`amount` + 1", "AMOUNT+1"),
+        ("a /* why */ + b -- so\n", "a+b"),
+        ("a   AND\n b", "a and b"),
+    ],
+)
+def test_spelling_does_not_matter(one: str, other: str) -> None:
+    assert normalise(one) == normalise(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("'A'", "'a'"),
+        ("'a b'", "'a  b'"),
+        ("a b", "ab"),
+        ("'--x'", "''"),
+        ("`a b`", "ab"),
+        ("r'\\'", "'\\\\'"),
+    ],
+)
+def test_meaning_does(one: str, other: str) -> None:
+    assert normalise(one) != normalise(other)
+
+
+def test_names_are_quoted_where_they_must_be() -> None:
+    assert [quote(name) for name in ("user", "_x1", "my-node", "a`b", "1a", "größe")] == [
+        "user",
+        "_x1",
+        "`my-node`",
+        "`a``b`",
+        "`1a`",
+        "`größe`",
+    ]
