@@ -28,7 +28,7 @@ from streamapp.spark import metrics
 from streamapp.spark.failure import Failure, diagnose
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
-from streamapp.spark.session import PREFIX, Place, open_session
+from streamapp.spark.session import PREFIX, Place, executor_processes, open_session
 
 # A stop lets the epoch under way end: together with the rest it must stay below ten seconds.
 DRAIN_SECONDS = 7.0
@@ -83,7 +83,7 @@ def run_app(
 
 def _place(options: Options, work_dir: Path) -> Place:
     if options.replicas > 1:
-        return Place(master=f"local-cluster[{options.replicas},2,1024]", work_dir=work_dir)
+        return executor_processes(options.replicas, work_dir)
     return Place(work_dir=work_dir)
 
 

@@ -7,12 +7,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from streamapp.spark import formats
 
 JARS = Path(__file__).parents[1] / "jars"
 PREFIX = "spark.streamapp."
+_EXECUTOR_MIB = 1024
 
 _STATE = "spark.sql.streaming.stateStore."
 FIXED_SETTINGS: dict[str, str] = {
@@ -48,6 +50,21 @@ class Place:
     work_dir: Path = Path(".")
     memory: str = "2g"
     executor_memory: str = "1g"
+
+
+def executor_processes(count: int, work_dir: Path) -> Place:
+    """A place with real executor processes on this machine, as many as asked for.
+
+    Spark's stand-alone worker keeps their folders below SPARK_HOME, so it gets one of its own, made of links.
+    """
+    home = work_dir.resolve() / "spark-home"
+    home.mkdir(parents=True, exist_ok=True)
+    installed = Path(pyspark.__file__).parent
+    for name in ("bin", "jars", "sbin"):
+        if not (home / name).exists():
+            (home / name).symlink_to(installed / name)
+    os.environ["SPARK_HOME"] = str(home)
+    return Place(f"local-cluster[{count},2,{_EXECUTOR_MIB}]", work_dir, executor_memory=f"{_EXECUTOR_MIB}m")
 
 
 def runtime_class_path() -> str:

@@ -3,7 +3,7 @@ package org.apache.spark.sql.streamapp
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.time.Duration
-import java.util.{Properties, TreeMap}
+import java.util.{Properties, TreeMap, UUID}
 import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
@@ -36,15 +36,20 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   private val topic = conf.metadataTopic
   private val partition = new TopicPartition(topic, 0)
   private val files = new TreeMap[String, MetadataFile]()
-  @volatile private var fenced = false
+  private val incarnation = UUID.randomUUID().toString
+  private var end = 0L
+  private var producer: KafkaProducer[String, Array[Byte]] = _
 
-  // The owner is looked at before anything is fenced: a stranger must not even disturb the rightful owner.
-  private var end = readFrom(None)
-  requireOwner()
-  private val producer = newProducer()
-  end = readFrom(Some(end)) // what the former driver had under way is settled now
-  requireOwner()
-  if (!files.containsKey(OwnerKey)) put(Seq(OwnerKey -> owner.getBytes(UTF_8)))
+  locally {
+    // The owner is looked at before anything is fenced: a stranger must not even disturb the rightful owner.
+    end = readFrom(None)
+    requireOwner()
+    producer = newProducer()
+    end = readFrom(Some(end)) // what the former driver had under way is settled now
+    requireOwner()
+    put(Seq(DriverKey -> incarnation.getBytes(UTF_8)) ++
+      (if (files.containsKey(OwnerKey)) Nil else Seq(OwnerKey -> owner.getBytes(UTF_8))))
+  }
 
   private def requireOwner(): Unit = Option(files.get(OwnerKey)).map(file => new String(file.bytes, UTF_8)).foreach {
     case `owner` =>
@@ -71,25 +76,46 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   }
 
   /**
-   * Writes all changes or none; a null value deletes.
+   * Writes all changes or none; a null value deletes. When Kafka does not answer, the outcome is unknown: the call
+   * fails, and the next one first finds out what is there.
    * @throws FencedException when another driver has opened the topic since
    */
   def put(changes: Seq[(String, Array[Byte])]): Unit = synchronized {
-    if (fenced) throw fencedError(null)
     try {
+      if (producer == null) reopen()
       producer.beginTransaction()
       val sent = changes.map { case (path, bytes) => producer.send(new ProducerRecord(topic, 0, path, bytes)) }
       producer.commitTransaction()
-      sent.foreach(_.get())
+      end = sent.map(_.get().offset).max + 1
     } catch {
       case error @ (_: ProducerFencedException | _: InvalidProducerEpochException) =>
-        fenced = true
         throw fencedError(error)
+      case error: Throwable =>
+        closeProducer()
+        throw error
     }
     val now = System.currentTimeMillis()
     changes.foreach { case (path, bytes) =>
       if (bytes == null) files.remove(path) else files.put(path, MetadataFile(bytes, now))
     }
+  }
+
+  // Our own transaction is settled by the new producer; a newer driver is recognised by its name on the topic, which
+  // is looked at first so that it is not fenced by us.
+  private def reopen(): Unit = {
+    end = readFrom(Some(end))
+    requireCurrent()
+    producer = newProducer()
+    end = readFrom(Some(end))
+    requireCurrent()
+  }
+
+  private def requireCurrent(): Unit =
+    if (!Option(files.get(DriverKey)).exists(file => new String(file.bytes, UTF_8) == incarnation)) throw fencedError(null)
+
+  private def closeProducer(): Unit = if (producer != null) {
+    producer.close(Duration.ZERO)
+    producer = null
   }
 
   private def fencedError(cause: Throwable) = new FencedException(
@@ -109,12 +135,15 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   def below(path: String): Seq[(String, MetadataFile)] =
     synchronized(files.subMap(path + "/", path + "0").asScala.toSeq) // '0' is the character after '/'
 
-  def close(): Unit = synchronized(producer.close(Duration.ZERO))
+  def close(): Unit = synchronized(closeProducer())
 }
 
 object MetadataTopic {
   /** Holds "namespace/name/uid" of the application's owner; no path of Spark's starts like this. */
   val OwnerKey = "owner"
+
+  /** Which driver opened the topic last. */
+  private val DriverKey = "driver"
 
   private val opened = new ConcurrentHashMap[String, MetadataTopic]()
 

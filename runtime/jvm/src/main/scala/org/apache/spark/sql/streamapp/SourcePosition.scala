@@ -18,12 +18,13 @@ import org.apache.kafka.common.utils.Utils.{murmur2, toPositive}
  */
 final class SourcePosition private (conf: RuntimeConf, val source: TopicPartition, partitions: Int)
     extends TransactionParticipant {
+  import SourcePosition.Nothing
 
   val transactionId: String = s"${conf.subTopology}/${source.topic}/${source.partition}"
   private val key = transactionId.getBytes(UTF_8)
   private val home = new TopicPartition(conf.positionTopic, toPositive(murmur2(key)) % partitions)
 
-  // None: not read in this process since the last fence. Some(-1): nothing was ever committed.
+  // What this process read or committed last.
   private var known: Option[Long] = None
 
   /**
@@ -33,23 +34,25 @@ final class SourcePosition private (conf: RuntimeConf, val source: TopicPartitio
    */
   def begin(transaction: TaskTransaction, epoch: Long, from: Long, until: Long): Unit = {
     transaction.begin(epoch)
-    if (!transaction.live) known = None // an aborted attempt: somebody else may have committed since
-    if (known.isEmpty) {
-      transaction.fence()
-      var position = -1L
-      TopicReader.readToEnd(conf, home, None) { record =>
-        if (java.util.Arrays.equals(record.key, key)) position = ByteBuffer.wrap(record.value).getLong
-      }
-      known = Some(position)
-    }
-    val position = known.get
+    // What is known in this process is good only if nobody else can have committed since.
+    val remembered = known.filter(position => transaction.live && (position == from || position == until))
+    val position = remembered.getOrElse(readFenced(transaction))
+    known = Some(position)
     if (position == until) transaction.markAlreadyDone()
-    else if (position != -1L && position != from) {
-      known = None
+    else if (position != Nothing && position != from) {
       throw new IllegalStateException(
         s"sub-topology '${conf.subTopology}': $source is committed up to offset $position, " +
           s"but epoch $epoch covers [$from, $until): the position on ${home.topic} and the epoch log disagree")
     }
+  }
+
+  private def readFenced(transaction: TaskTransaction): Long = {
+    transaction.fence()
+    var position = Nothing
+    TopicReader.readToEnd(conf, home, None) { record =>
+      if (java.util.Arrays.equals(record.key, key)) position = ByteBuffer.wrap(record.value).getLong
+    }
+    position
   }
 
   def mark(transaction: TaskTransaction, until: Long): Unit =
@@ -60,6 +63,9 @@ final class SourcePosition private (conf: RuntimeConf, val source: TopicPartitio
 }
 
 object SourcePosition {
+  /** Nothing was ever committed. */
+  private val Nothing = -1L
+
   private val positions = new ConcurrentHashMap[String, SourcePosition]()
 
   def of(conf: RuntimeConf, source: TopicPartition, partitions: Int): SourcePosition =

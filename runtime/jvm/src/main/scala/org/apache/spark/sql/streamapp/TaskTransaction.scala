@@ -89,7 +89,8 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   /** True when this process holds a producer that nothing is known to have fenced. */
   def live: Boolean = synchronized(producer != null)
 
-  def send(record: ProducerRecord[Array[Byte], Array[Byte]]): Unit = {
+  // Synchronized with begin(): between a zombie's check and its send, its successor must not open a transaction.
+  def send(record: ProducerRecord[Array[Byte], Array[Byte]]): Unit = synchronized {
     checkOwner()
     if (done) throw new IllegalStateException(s"$id: epoch $epoch is already committed, a record must not be sent")
     if (!open) openTransaction()
