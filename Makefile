@@ -24,8 +24,8 @@ lint: setup ## style, types, layers
 	@echo "== mypy"; $(BIN)/mypy operator runtime/streamapp runtime/jvm/build.py tests
 	@echo "== import-linter"; $(BIN)/lint-imports
 
-unit: setup ## tests without a broker
-	@echo "== unit tests"; $(PYTHON) -m pytest -q tests -m "not kafka and not chaos and not cluster" $(ARGS)
+unit: setup ## tests without a broker, and the examples in docstrings
+	@echo "== unit tests"; $(PYTHON) -m pytest -q --doctest-modules runtime/streamapp tests -m "not kafka and not chaos and not cluster" $(ARGS)
 
 kafka: setup ## tests on the embedded broker
 	@echo "== broker tests"; $(PYTHON) -m pytest -q tests -m "kafka and not chaos and not cluster" $(ARGS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's progress on the terminal: one line, rewritten in place; where it is no terminal, a line now and then."""
+"""A run's progress: one line of the terminal, rewritten; where it is no terminal, a line now and then."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def summary(status: Mapping[str, Any]) -> str:
     running = status.get("subTopologies", {}).values()
     if running:
         parts.append(f"{sum(part.get('recordsPerSecond', 0.0) for part in running):,.0f} records/s")
-        parts.append(f"epoch {max(part.get('epoch', -1) for part in running)}")
+        epoch = max(part.get("epoch", -1) for part in running)
+        parts.append(f"epoch {epoch if epoch >= 0 else '-'}")
     if "totalLag" in status:
         parts.append(f"lag {status['totalLag']:,}")
     stores = status.get("stores", {}).values()
