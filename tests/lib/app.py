@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`streamapp run` as a process that a test can start, watch, and kill; and the load that keeps it busy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from lib.broker import unique_name
+from lib.wait import until
+from streamapp.kafka.admin import Admin, TopicSpec
+from streamapp.kafka.config import KafkaConfig
+
+START_SECONDS = 90.0
+STOP_SECONDS = 30.0
+TICK_MS = 250
+"""Event time between two records of the windowed input."""
+WINDOW_MS = 10_000
+
+TOPOLOGY = """
+  - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}
+  - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
+  - {name: totals-out, to: {topic: $T-totals}}
+  - {name: raw, stream: {topic: $T-numbers, value: text}}
+  - {name: echo-out, from: raw, to: {topic: $T-echo, value: text}}
+"""
+"""A keyed aggregate (state) and an echo (no state) of the same input, in one application."""
+
+WINDOWS = """
+  - {name: ticks, stream: {topic: $T-ticks, value: {format: json, schema: "n BIGINT"}}}
+  - name: windows
+    groupBy: [key]
+    window: {tumbling: 10s}
+    emit: final
+    aggregate: {count: count(*), total: sum(n)}
+  - {name: windows-out, to: {topic: $T-windows}}
+"""
+"""Final results of windows. Its input has one partition and rising times, so that no record is ever late."""
+
+
+def manifest_text(
+    prefix: str, topology: str, *, name: str | None = None, parallelism: int = 2, interval: str = "100ms"
+) -> str:
+    """A manifest; `$T` in the topology stands for the prefix of the topics."""
+    return (
+        "apiVersion: streamapp.dev/v1alpha1\nkind: StreamApp\n"
+        f"metadata: {{name: {name or prefix}}}\nspec:\n  applicationId: {prefix}\n"
+        f"  maxParallelism: {parallelism}\n  epochInterval: {interval}\n  topology:{topology}"
+    ).replace("$T", prefix)
+
+
+class AppProcess:
+    """One `streamapp run`, in a process group of its own. What it says goes to `log`."""
+
+    def __init__(
+        self,
+        manifest: Path,
+        state_dir: Path,
+        kafka: KafkaConfig,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        self.log = log
+        self.state_dir = state_dir
+        command = [sys.executable, "-m", "streamapp.cli.main", "run", str(manifest)]
+        command += ["--state-dir", str(state_dir), "--bootstrap-servers", kafka.bootstrap_servers, *arguments]
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                command, stdout=out, stderr=out, env={**os.environ, **(env or {})}, start_new_session=True
+            )
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        """Of the Python process, which leads the process group."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def status(self) -> dict[str, Any]:
+        """What it says of itself; empty while it starts or when it is gone."""
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, urllib.error.URLError):
+            url = json.loads((self.state_dir / "app.json").read_text())["url"]
+            with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
+                status: dict[str, Any] = json.load(answer)
+                return status
+        return {}
+
+    def epochs(self) -> dict[str, int]:
+        """The last epoch this process has committed, by sub-topology; -1 for none yet."""
+        return {name: part["epoch"] for name, part in self.status().get("subTopologies", {}).items()}
+
+    def require_alive(self) -> None:
+        assert self.exit_code is None, f"the app ended with {self.exit_code}:\n{self.tail()}"
+
+    def tail(self) -> str:
+        return "\n".join(self.said.replace("\r", "\n").splitlines()[-25:])
+
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    def await_work(self, epochs: int = 1, seconds: float = START_SECONDS) -> None:
+        """Until every sub-topology has committed so many epochs in this process."""
+
+        def busy() -> bool:
+            self.require_alive()
+            parts = self.status().get("subTopologies", {})
+            return bool(parts) and all(part["epochs"] >= epochs for part in parts.values())
+
+        until(busy, seconds, f"{epochs} epochs in every sub-topology; it said:\n{self.tail()}", every=0.1)
+
+    def await_exit(self, seconds: float = START_SECONDS) -> int:
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"the app does not end within {seconds:g} s; it said:\n{self.tail()}"
+            ) from None
+
+    # --- ending ---------------------------------------------------------------------------------------------
+
+    def stop(self) -> int:
+        """A clean stop, as Ctrl-C or Kubernetes ask for it."""
+        self._process.terminate()
+        return self.await_exit(STOP_SECONDS)
+
+    def signal_group(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def end(self) -> None:
+        """Whatever state it is in: gone afterwards, with everything that it has started."""
+        self.signal_group(signal.SIGKILL)
+        self._process.wait()
+
+
+# --- load ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The aggregate of a key's first `count` records."""
+
+    count: int
+    total: int
+    low: int
+    high: int
+
+    def plus(self, n: int) -> Fold:
+        return Fold(self.count + 1, self.total + n, min(self.low, n), max(self.high, n))
+
+
+class History:
+    """All that was ever sent, as the results it must lead to. One thread adds, others read."""
+
+    def __init__(self) -> None:
+        self.prefixes: dict[str, list[Fold]] = {}
+        """By key, the fold of each prefix of its records, in the order they were sent."""
+        self.numbers: dict[str, list[int]] = {}
+        self.windows: dict[tuple[str, int], tuple[int, int]] = {}
+        """(key, start in ms) → (count, total)."""
+        self.last_tick = 0
+
+    def add(self, key: str, n: int) -> int:
+        """The record's number within its key."""
+        prefixes = self.prefixes.setdefault(key, [])
+        self.numbers.setdefault(key, []).append(n)
+        prefixes.append(prefixes[-1].plus(n) if prefixes else Fold(1, n, n, n))
+        return len(prefixes) - 1
+
+    def add_tick(self, key: str, n: int, at: int) -> None:
+        window = (key, at - at % WINDOW_MS)
+        count, total = self.windows.get(window, (0, 0))
+        self.windows[window] = (count + 1, total + n)
+        self.last_tick = at
+
+    @property
+    def records(self) -> int:
+        return sum(len(prefixes) for prefixes in self.prefixes.values())
+
+    def closed_windows(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Windows whose end the event time has reached."""
+        return {key: row for key, row in self.windows.items() if key[1] + WINDOW_MS <= self.last_tick}
+
+
+class Load:
+    """Sends records until it is told to stop: the same seed makes the same records in the same order.
+
+    Each record has its number within its key, so that an echo of it can be told from any other record.
+    """
+
+    START_MS = 1_700_000_000_000
+
+    def __init__(
+        self, kafka: KafkaConfig, prefix: str, seed: int, *, rate: int, keys: int = 200, ticks: bool = True
+    ) -> None:
+        print(f"load: seed {seed}, {rate} records/s, {keys} keys")
+        self.history = History()
+        self._random = random.Random(seed)
+        self._numbers, self._ticks = f"{prefix}-numbers", f"{prefix}-ticks"
+        self._keys = [f"key-{i}" for i in range(keys)]
+        self._rate = rate
+        self._with_ticks = ticks
+        self._clock = self.START_MS
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: KafkaError | None = None
+        # Longer than a broker is away in any test: what was begun always arrives, once and in order.
+        settings = {"enable.idempotence": True, "delivery.timeout.ms": 300_000, "linger.ms": 5, "log_level": 2}
+        self._producer = Producer({**kafka.for_librdkafka(), **settings, "partitioner": "murmur2_random"})
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """All that was sent is in the topics afterwards."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS)
+            assert not self._thread.is_alive(), "the load does not end"
+        self.flush()
+
+    def send(self, records: int) -> None:
+        """So many at once, while no thread sends."""
+        for _ in range(records):
+            self._one(self._random.choice(self._keys))
+        self.flush()
+
+    def send_each_key(self) -> None:
+        """One more record for every key there is."""
+        for key in self._keys:
+            self._one(key)
+        self.flush()
+
+    def close_windows(self) -> None:
+        """A last tick far ahead, so that the event time passes every window before it."""
+        self._clock += 100 * WINDOW_MS
+        self._tick("last")
+        self.flush()
+
+    def flush(self) -> None:
+        assert self._producer.flush(300) == 0, "the broker did not take all records"
+        assert self._error is None, f"a record was not delivered: {self._error}"
+
+    def _run(self) -> None:
+        batch = max(1, self._rate // 20)
+        while not self._stop.wait(0.05):
+            for _ in range(batch):
+                self._one(self._random.choice(self._keys))
+            if self._with_ticks:
+                self._tick(self._random.choice(("a", "b", "c")))
+
+    def _one(self, key: str) -> None:
+        n = self._random.randint(-1_000_000, 1_000_000)
+        seq = self.history.add(key, n)
+        self._produce(self._numbers, key, {"n": n, "seq": seq}, 0)
+
+    def _tick(self, key: str) -> None:
+        self._clock += TICK_MS
+        n = self._random.randint(-1_000_000, 1_000_000)
+        self.history.add_tick(key, n, self._clock)
+        self._produce(self._ticks, key, {"n": n}, self._clock)
+
+    def _produce(self, topic: str, key: str, value: dict[str, int], at: int) -> None:
+        content = json.dumps(value).encode()
+        while True:
+            try:
+                self._producer.produce(
+                    topic, content, key.encode(), on_delivery=self._delivered, timestamp=at
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._error = error
+
+
+# --- one application under test -----------------------------------------------------------------------------
+
+
+class Bench:
+    """Topics, manifest and processes of one application; `with` ends every process that it has started."""
+
+    def __init__(
+        self,
+        kafka: KafkaConfig,
+        folder: Path,
+        name: str,
+        topology: str = TOPOLOGY + WINDOWS,
+        *,
+        parallelism: int = 2,
+        partitions: int = 4,
+        interval: str = "100ms",
+    ) -> None:
+        self.kafka = kafka
+        self.folder = folder
+        self.prefix = unique_name(name.replace("_", "-").lower()[:40])
+        self.admin = Admin(kafka)
+        self.manifest = folder / f"{self.prefix}.yaml"
+        self.manifest.write_text(
+            manifest_text(self.prefix, topology, parallelism=parallelism, interval=interval)
+        )
+        names = {"numbers": partitions, "totals": 2, "echo": partitions, "ticks": 1, "windows": 2}
+        self.topics = {name: f"{self.prefix}-{name}" for name in names if f"$T-{name}" in topology}
+        self.admin.create([TopicSpec(topic, "test", names[name]) for name, topic in self.topics.items()])
+        self._processes: list[AppProcess] = []
+
+    def start(
+        self, state: str = "state", env: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
+    ) -> AppProcess:
+        """A run, with the state folder of that name."""
+        log = self.folder / f"{self.prefix}-{len(self._processes)}.log"
+        process = AppProcess(self.manifest, self.folder / state, self.kafka, log, env, arguments)
+        self._processes.append(process)
+        return process
+
+    def load(self, seed: int, rate: int = 1000, keys: int = 200) -> Load:
+        return Load(self.kafka, self.prefix, seed, rate=rate, keys=keys, ticks="ticks" in self.topics)
+
+    def all_topics(self) -> list[str]:
+        """The application's own and its inputs and outputs."""
+        return sorted(name for name in self.admin.topics() if name.startswith(f"{self.prefix}-"))
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.end()
+        if error is not None:
+            for process in self._processes[-3:]:
+                print(f"--- {process.log.name}\n{process.tail()}")

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults, each of which proves that it happened, and that there was work left when it did."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from lib.app import AppProcess, Bench, Load
+from lib.verify import committed
+from lib.wait import until
+from streamapp.kafka.broker import EmbeddedBroker
+from streamapp.kafka.config import KafkaConfig
+
+HALTED = 137
+"""What a process that a failpoint has halted ends with."""
+
+FAILPOINTS = (
+    "metadata.before-write.offsets",
+    "metadata.after-write.offsets",
+    "epoch.planned",
+    "store.before-restore",
+    "store.after-restore",
+    "sink.rows-sent",
+    "store.changes-sent",
+    "transaction.before-markers",
+    "transaction.before-commit",
+    "transaction.after-commit",
+    "epoch.tasks-committed",
+    "metadata.before-write.commits",
+    "metadata.after-write.commits",
+)
+"""Every step of an epoch, in order."""
+
+
+# --- what remained ------------------------------------------------------------------------------------------
+
+
+def lag(bench: Bench) -> int:
+    """Records of the input that the application's group has not committed."""
+    topic = bench.topics["numbers"]
+    done = bench.admin.group_offsets(bench.prefix)
+    return sum(end - done.get((topic, p), 0) for p, end in bench.admin.end_offsets(topic).items())
+
+
+def require_work(bench: Bench, load: Load) -> None:
+    """A fault that comes when all is done proves nothing."""
+    assert load.running or lag(bench) > 0, "there was no work left when the fault came"
+
+
+# --- processes ----------------------------------------------------------------------------------------------
+
+
+def family(app: AppProcess) -> list[psutil.Process]:
+    """The app's Python process and all that it has started."""
+    top = psutil.Process(app.pid)
+    return [top, *top.children(recursive=True)]
+
+
+def kill(app: AppProcess) -> None:
+    """SIGKILL to driver, JVM and executors at once."""
+    victims = family(app)
+    assert len(victims) > 1, "there is no JVM to kill"
+    app.signal_group(signal.SIGKILL)
+    assert app.await_exit(10) == -signal.SIGKILL
+    _, alive = psutil.wait_procs(victims, timeout=10)
+    assert not alive, f"still there after SIGKILL: {alive}"
+
+
+def kill_python_only(app: AppProcess) -> None:
+    """SIGKILL to the Python process alone: its JVM lives on until it notices."""
+    os.kill(app.pid, signal.SIGKILL)
+    assert app.await_exit(10) == -signal.SIGKILL
+
+
+def executors(app: AppProcess) -> list[psutil.Process]:
+    """The executor processes of a run with --replicas."""
+    found = []
+    for process in family(app):
+        try:
+            if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def kill_executor(app: AppProcess, chooser: random.Random) -> int:
+    """SIGKILL to one executor; returns its pid. The driver must live on."""
+    victim = chooser.choice(until(lambda: executors(app), 60, "an executor process"))
+    victim.kill()
+    _, alive = psutil.wait_procs([victim], timeout=10)
+    assert not alive, f"still there after SIGKILL: {alive}"
+    app.require_alive()
+    return victim.pid
+
+
+def stop_signal(process: psutil.Process) -> None:
+    """SIGSTOP, and wait until it really stands still."""
+    process.suspend()
+    until(lambda: process.status() == psutil.STATUS_STOPPED, 10, f"process {process.pid} stopped")
+
+
+def continue_signal(process: psutil.Process) -> None:
+    process.resume()
+    until(lambda: process.status() != psutil.STATUS_STOPPED, 10, f"process {process.pid} continued")
+
+
+@contextmanager
+def stopped(app: AppProcess) -> Iterator[None]:
+    """The whole app stands still, as on a laptop that sleeps or a machine that swaps."""
+    processes = family(app)
+    for process in processes:
+        stop_signal(process)
+    try:
+        yield
+    finally:
+        for process in processes:
+            continue_signal(process)
+
+
+# --- failpoints ---------------------------------------------------------------------------------------------
+
+
+def failpoints(*items: str) -> dict[str, str]:
+    """The environment of a run: NAME[@EPOCH][#PARTITION]=ACTION, see the runtime's Failpoint."""
+    return {"STREAMAPP_FAILPOINTS": ",".join(items)}
+
+
+def hits(app: AppProcess) -> list[str]:
+    """The failpoints that were really reached, in order."""
+    return re.findall(r"^FAILPOINT (.*)$", app.said.replace("\r", "\n"), re.MULTILINE)
+
+
+def await_halt(app: AppProcess, name: str, seconds: float = 90.0) -> str:
+    """Until the failpoint has halted the JVM and the whole run has ended; returns the line it left."""
+    line = await_hit(app, name, seconds)
+    code = app.await_exit(30)
+    assert code != 0, f"the app ended well although {name} halted its JVM"
+    return line
+
+
+def await_hit(app: AppProcess, name: str, seconds: float = 90.0) -> str:
+    """Until the failpoint was reached; returns the line it left."""
+
+    def line() -> str:
+        return next((hit for hit in hits(app) if hit.startswith(f"{name} ")), "")
+
+    return until(line, seconds, f"failpoint {name}; the app said:\n{app.tail()}")
+
+
+# --- brokers ------------------------------------------------------------------------------------------------
+
+
+def bounce(broker: EmbeddedBroker, hard: bool) -> None:
+    """Down by SIGKILL or SIGTERM, and up again on the same ports; another process than before."""
+    before = psutil.Process(broker.pid)
+    address = broker.bootstrap_servers
+    if hard:
+        broker.kill()
+    else:
+        broker.terminate()
+    assert not before.is_running(), "the broker survived"
+    broker.start()
+    assert broker.pid != before.pid
+    assert broker.bootstrap_servers == address, "the broker came back on another port"
+
+
+def alter(kafka: KafkaConfig, topic: str, **settings: str) -> None:
+    """Change settings of a topic (`_` for `.`)."""
+    changes = [
+        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+    client = AdminClient({**kafka.for_librdkafka()})
+    for future in client.incremental_alter_configs([resource]).values():
+        future.result(timeout=30)
+
+
+def compact(kafka: KafkaConfig, topic: str, partitions: int, seconds: float = 60.0) -> tuple[int, int]:
+    """Forces compaction of all that is in the topic: afterwards each key has one record left.
+
+    The last segment is never compacted, and a new one only begins with a record: an aborted transaction's,
+    which no reader of committed records ever sees. The broker's `log.cleaner.backoff.ms` should be small.
+
+    Returns:
+        How many committed records there were before, and are now.
+    """
+    before = _unique_and_all(kafka, topic)
+    alter(kafka, topic, segment_ms="100", min_cleanable_dirty_ratio="0.0", max_compaction_lag_ms="200",
+          min_compaction_lag_ms="0")  # fmt: skip
+
+    def compacted() -> bool:
+        _aborted(kafka, topic, partitions)
+        unique, all_of = _unique_and_all(kafka, topic)
+        assert unique == before[0], f"compaction of {topic} lost keys: {before[0]} before, {unique} now"
+        return unique == all_of
+
+    until(compacted, seconds, f"{topic} compacted", every=0.5)
+    return before[1], _unique_and_all(kafka, topic)[1]
+
+
+def _unique_and_all(kafka: KafkaConfig, topic: str) -> tuple[int, int]:
+    records = committed(kafka, topic)
+    return len({(record.partition(), record.key()) for record in records}), len(records)
+
+
+def _aborted(kafka: KafkaConfig, topic: str, partitions: int) -> None:
+    producer = Producer({**kafka.for_librdkafka(), "transactional.id": f"compact-{topic}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for partition in range(partitions):
+        producer.produce(topic, b"x", b"never committed", partition=partition)
+    producer.flush(30)
+    producer.abort_transaction(30)
+
+
+# --- local files --------------------------------------------------------------------------------------------
+
+
+def local_files(state: Path) -> list[Path]:
+    """What the engine keeps of stores on this disk."""
+    return sorted(path for path in (state / "work").rglob("*") if path.is_file())
+
+
+def wipe(state: Path) -> int:
+    """Every local file of the engine is gone; returns how many there were."""
+    count = len(local_files(state))
+    assert count > 0, "there was nothing to wipe"
+    shutil.rmtree(state / "work")
+    return count
+
+
+def delete_half(state: Path, chooser: random.Random) -> int:
+    files = local_files(state)
+    victims = chooser.sample(files, (len(files) + 1) // 2)
+    assert victims, "there was nothing to delete"
+    for path in victims:
+        path.unlink()
+    return len(victims)
+
+
+def flip_bits(files: list[Path], chooser: random.Random) -> int:
+    """Turns a bit in each 64 bytes, so that no checksum overlooks it; returns how many files it changed."""
+    changed = 0
+    for path in files:
+        content = bytearray(path.read_bytes())
+        for at in range(0, len(content), 64):
+            content[min(at + chooser.randrange(64), len(content) - 1)] ^= 1 << chooser.randrange(8)
+        if content:
+            with path.open("r+b") as file:  # the same file: who has it open sees the change
+                file.write(content)
+            changed += 1
+    assert changed, "there was nothing to flip a bit of"
+    return changed

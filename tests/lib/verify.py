@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must be true of every run, whatever was done to it. One module for all runs.
+
+    I1  no loss: the echo of the input is the whole input
+    I2  no duplicates for a read_committed reader
+    I3  record for record: every result of a key is the fold of a prefix of its input, in order
+    I4  all of this holds for a reader DURING the faults, not only afterwards
+    I5  state rebuilt from the changelog is the fold of the input
+    I6  a closed window has exactly one, final, record
+    I7  no transaction stays open, and committed group offsets never go back
+
+A broken one is a `Violation`, which names it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Protocol
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+
+from lib.app import WINDOW_MS, AppProcess, Bench, Fold, History, Load
+from lib.wait import until
+from streamapp.errors import RunError
+from streamapp.kafka.admin import Admin
+from streamapp.kafka.config import KafkaConfig
+
+CATCH_UP_SECONDS = 120.0
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        self.invariant = invariant
+        super().__init__(f"{invariant}: {what}")
+
+
+# --- what one record says -----------------------------------------------------------------------------------
+
+
+class Check(Protocol):
+    """Sees the records of one topic, in order within each partition."""
+
+    def see(self, key: str, value: Any) -> None:
+        """Raises Violation."""
+
+    def missing(self) -> str | None:
+        """What has not been seen yet of all that must come; None when complete."""
+
+
+class EchoCheck:
+    """I1, I2, I3 of a stateless part: for each key the numbers 0, 1, 2, … with the values that were sent."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._next: dict[str, int] = {}
+        self.count = 0
+
+    def see(self, key: str, value: Any) -> None:
+        expected, seq = self._next.get(key, 0), value["seq"]
+        if seq < expected:
+            raise Violation("I2", f"record {seq} of {key} came again: {expected} is next")
+        if seq > expected:
+            raise Violation("I1", f"record {seq} of {key} came where {expected} is next: a gap")
+        if value["n"] != self._history.numbers[key][seq]:
+            raise Violation(
+                "I3", f"record {seq} of {key} is {value['n']}, not {self._history.numbers[key][seq]}"
+            )
+        self._next[key] = seq + 1
+        self.count += 1
+
+    def missing(self) -> str | None:
+        gaps = [(key, len(sent) - self._next.get(key, 0)) for key, sent in self._history.numbers.items()]
+        return _some([f"{count} records of {key}" for key, count in gaps if count])
+
+
+class TotalsCheck:
+    """I2, I3 of a keyed aggregate: each result is the fold of a longer prefix than the one before it."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._last: dict[str, int] = {}
+
+    def see(self, key: str, value: Any) -> None:
+        found = Fold(value["count"], value["total"], value["low"], value["high"])
+        prefixes = self._history.prefixes.get(key, [])
+        last = self._last.get(key, 0)
+        if found.count <= last:
+            raise Violation("I2", f"{key} was at {last} records and is at {found.count} again: {found}")
+        if found.count > len(prefixes):
+            raise Violation("I2", f"{key} has {len(prefixes)} records, and a result of {found.count}")
+        if found != prefixes[found.count - 1]:
+            raise Violation("I3", f"{key}: {found} is the fold of no prefix: {prefixes[found.count - 1]} is")
+        self._last[key] = found.count
+
+    def missing(self) -> str | None:
+        ends = [(key, self._last.get(key, 0), len(all_of)) for key, all_of in self._history.prefixes.items()]
+        return _some([f"{key} is at {seen} of {all_of}" for key, seen, all_of in ends if seen != all_of])
+
+
+class WindowsCheck:
+    """I6: one record for each closed window, which is the fold of all that is in the window."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._seen: set[tuple[str, int]] = set()
+
+    def see(self, key: str, value: Any) -> None:
+        parts = json.loads(key)
+        start = datetime.fromisoformat(parts["window_start"])
+        window = (parts["key"], int(start.timestamp() * 1000))
+        if window in self._seen:
+            raise Violation("I6", f"window {window} came again: {value}")
+        if window[1] + WINDOW_MS > self._history.last_tick:
+            raise Violation("I6", f"window {window} came before it was closed")
+        count, total = self._history.windows[window]
+        if (value["count"], value["total"]) != (count, total):
+            raise Violation("I6", f"window {window} is {value}, not count {count}, total {total}")
+        self._seen.add(window)
+
+    def missing(self) -> str | None:
+        return _some([f"window {window}" for window in self._history.closed_windows().keys() - self._seen])
+
+
+def _some(lines: list[str]) -> str | None:
+    return f"{len(lines)} missing, e.g. {', '.join(lines[:3])}" if lines else None
+
+
+def checks_of(topics: Mapping[str, str], history: History) -> dict[str, Check]:
+    """The checks of a bench's output topics, by topic."""
+    kinds: dict[str, Check] = {
+        "echo": EchoCheck(history),
+        "totals": TotalsCheck(history),
+        "windows": WindowsCheck(history),
+    }
+    return {topics[name]: check for name, check in kinds.items() if name in topics}
+
+
+# --- readers ------------------------------------------------------------------------------------------------
+
+
+def _consumer(kafka: KafkaConfig, topics: Iterable[str], isolation: str) -> Consumer:
+    settings = {
+        "group.id": "verify",
+        "isolation.level": isolation,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "fetch.wait.max.ms": 100,
+        "reconnect.backoff.max.ms": 500,
+    }
+    consumer = Consumer({**kafka.for_librdkafka(), **settings}, logger=None)
+    known = Admin(kafka).topics()
+    consumer.assign(
+        [
+            TopicPartition(topic, partition, OFFSET_BEGINNING)
+            for topic in topics
+            for partition in range(known[topic].partitions)
+        ]
+    )
+    return consumer
+
+
+def _see(checks: Mapping[str, Check], message: Message) -> None:
+    topic = message.topic() or ""
+    where = f"{topic}/{message.partition()} at {message.offset()}"
+    try:
+        checks[topic].see((message.key() or b"").decode(), json.loads(message.value() or b"null"))
+    except Violation as violation:
+        raise Violation(violation.invariant, f"{where}: {violation}") from None
+
+
+class LiveReader:
+    """I4: reads the outputs while the faults happen. The first violation ends it."""
+
+    def __init__(
+        self, kafka: KafkaConfig, checks: Mapping[str, Check], isolation: str = "read_committed"
+    ) -> None:
+        self._checks = checks
+        self._consumer = _consumer(kafka, checks, isolation)
+        self._stop = threading.Event()
+        self._problem: Exception | None = None
+        self.records = 0
+        self._thread = threading.Thread(target=self._run, name="live-reader", daemon=True)
+        self._thread.start()
+
+    def require_sound(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+
+    def missing(self) -> str | None:
+        """What has not come yet. Raises the violation, if there is one."""
+        self.require_sound()
+        lines = [f"{topic}: {gap}" for topic, check in self._checks.items() if (gap := check.missing())]
+        return "; ".join(lines) or None
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                for message in self._consumer.consume(5000, timeout=0.2):
+                    if message.error() is not None:  # a broker that is away: the client tries again
+                        continue
+                    _see(self._checks, message)
+                    self.records += 1
+        except Exception as error:
+            self._problem = error
+        finally:
+            self._consumer.close()
+
+
+class OffsetWatch:
+    """I7: the offsets of the application's consumer group never go back."""
+
+    def __init__(self, kafka: KafkaConfig, group: str) -> None:
+        self._admin = Admin(kafka)
+        self._group = group
+        self._stop = threading.Event()
+        self._problem: Violation | None = None
+        self.seen: dict[tuple[str, int], int] = {}
+        self._thread = threading.Thread(target=self._run, name="offset-watch", daemon=True)
+        self._thread.start()
+
+    def require_sound(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+
+    def look(self) -> None:
+        try:
+            offsets = self._admin.group_offsets(self._group)
+        except RunError:  # the broker is away, or the group is not there yet
+            return
+        for where, offset in offsets.items():
+            before = self.seen.get(where, -1)
+            if offset < before and self._problem is None:
+                self._problem = Violation(
+                    "I7", f"the group's offset of {where} went back from {before} to {offset}"
+                )
+            self.seen[where] = max(offset, before)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.3):
+            self.look()
+
+
+def verify_late(
+    kafka: KafkaConfig, topics: Mapping[str, str], history: History, isolation: str = "read_committed"
+) -> int:
+    """I1, I2, I3, I6 for a reader that comes afterwards; returns how many records it has seen."""
+    checks = checks_of(topics, history)
+    seen = 0
+    for topic, check in checks.items():
+        for message in committed(kafka, topic, isolation):
+            _see(checks, message)
+            seen += 1
+        gap = check.missing()
+        if gap:
+            raise Violation("I6" if topic == topics.get("windows") else "I1", f"{topic}: {gap}")
+    return seen
+
+
+def committed(kafka: KafkaConfig, topic: str, isolation: str = "read_committed") -> list[Message]:
+    """All there is now, partition by partition."""
+    ends = Admin(kafka).end_offsets(topic, committed_only=isolation == "read_committed")
+    consumer = _consumer(kafka, [topic], isolation)
+    found: list[Message] = []
+    try:
+        for partition, end in sorted(ends.items()):
+            here = TopicPartition(topic, partition, OFFSET_BEGINNING)
+            consumer.assign([here])
+            while end > 0 and consumer.position([here])[0].offset < end:
+                found += [
+                    message for message in consumer.consume(5000, timeout=0.5) if message.error() is None
+                ]
+        return found
+    finally:
+        consumer.close()
+
+
+# --- state, transactions ------------------------------------------------------------------------------------
+
+MARKER = b"\x00"
+
+
+def verify_changelog(kafka: KafkaConfig, topic: str, rows: int) -> None:
+    """I5, what can be seen without the engine: the changelog folds to one row for each key, and is marked."""
+    state: dict[tuple[int | None, bytes | None], bytes | None] = {}
+    for message in committed(kafka, topic):
+        state[message.partition(), message.key()] = message.value()
+    data = [where for where, value in state.items() if value is not None and where[1] != MARKER]
+    marked = {where[0] for where in state if where[1] == MARKER}
+    if len(data) != rows:
+        raise Violation("I5", f"{topic} folds to {len(data)} rows, not {rows}")
+    if marked != {where[0] for where in state}:
+        raise Violation("I5", f"{topic}: a partition has no marker (marked: {marked})")
+
+
+def verify_no_open_transactions(admin: Admin, topics: Iterable[str]) -> None:
+    """I7: a read_committed reader can read up to the end of every partition."""
+    for topic in topics:
+        stable, ends = admin.end_offsets(topic), admin.end_offsets(topic, committed_only=False)
+        if stable != ends:
+            raise Violation("I7", f"{topic} has an open transaction: stable up to {stable}, ends at {ends}")
+
+
+# --- everything ---------------------------------------------------------------------------------------------
+
+
+class Proof:
+    """Watches an application from before its first start, and says at the end whether all invariants held."""
+
+    def __init__(self, bench: Bench, load: Load, isolation: str = "read_committed") -> None:
+        self._bench, self._load, self._isolation = bench, load, isolation
+        self.live = LiveReader(bench.kafka, checks_of(bench.topics, load.history), isolation)
+        self.offsets = OffsetWatch(bench.kafka, bench.prefix)
+
+    def require_sound(self) -> None:
+        """Raises what was violated so far."""
+        self.live.require_sound()
+        self.offsets.require_sound()
+
+    def await_caught_up(self, app: AppProcess, seconds: float = CATCH_UP_SECONDS) -> None:
+        """Until the live reader has all results of all that was sent."""
+        gaps: list[str] = []
+
+        def complete() -> bool:
+            self.require_sound()
+            app.require_alive()
+            gaps[:] = [gap for gap in [self.live.missing()] if gap]
+            return not gaps
+
+        try:
+            until(complete, seconds, "all results", every=0.2)
+        except Violation:
+            raise
+        except AssertionError as error:
+            raise Violation(
+                "I1", f"{gaps[0] if gaps else ''}; {error}; the app said:\n{app.tail()}"
+            ) from None
+
+    def finish(self, app: AppProcess) -> None:
+        """Ends the load, waits for its results, asks one more record of every key, stops the app cleanly, and
+        verifies I1 to I7."""
+        if self._load.running:
+            self._load.stop()
+        self._load.close_windows()
+        self.await_caught_up(app)
+        self._load.send_each_key()  # I5: each result shows the state that was restored
+        self.await_caught_up(app)
+        self._await_offsets(app)
+        code = app.stop()
+        assert code == 0, f"a clean stop ended with {code}:\n{app.tail()}"
+        self.verify()
+
+    def verify(self) -> None:
+        """I1 to I7 of an application that is caught up and has ended."""
+        bench, history = self._bench, self._load.history
+        self.offsets.look()
+        self.require_sound()
+        seen = verify_late(bench.kafka, bench.topics, history, self._isolation)
+        if "totals" in bench.topics:
+            verify_changelog(bench.kafka, f"{bench.prefix}-totals-changelog", len(history.prefixes))
+        verify_no_open_transactions(bench.admin, bench.all_topics())
+        ends = bench.admin.end_offsets(bench.topics["numbers"]) if "numbers" in bench.topics else {}
+        behind = {p: (self.offsets.seen.get((bench.topics["numbers"], p)), end) for p, end in ends.items()
+                  if self.offsets.seen.get((bench.topics["numbers"], p), 0) != end}  # fmt: skip
+        if behind:
+            raise Violation("I7", f"the group's offsets are not at the end: {behind}")
+        print(f"verified I1 to I7: {history.records} records in, {seen} out")
+
+    def _await_offsets(self, app: AppProcess) -> None:
+        topic = self._bench.topics.get("numbers")
+        if topic is None:
+            return
+        ends = self._bench.admin.end_offsets(topic)
+
+        def there() -> bool:
+            self.require_sound()
+            app.require_alive()
+            return all(self.offsets.seen.get((topic, p), 0) >= end for p, end in ends.items())
+
+        until(there, 30, "the group's offsets at the end")
+
+    def __enter__(self) -> Proof:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._load.running:
+            self._load.stop()
+        self.live.close()
+        self.offsets.close()
