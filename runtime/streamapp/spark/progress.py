@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp.kafka.admin import Admin
-from streamapp.plan import Plan
+from streamapp.nodes import RepartitionSource, Stream
+from streamapp.plan import Plan, SubTopology
 
 Offsets = dict[tuple[str, int], int]
 
@@ -58,11 +60,15 @@ class Progress:
         return {**self._snapshot, "phase": self.phase, "error": self.error}
 
     def positions(self) -> Offsets:
-        """For each source partition the offset up to which EVERY sub-topology that reads it has committed."""
+        """For each source partition the offset up to which EVERY sub-topology that reads it has committed.
+
+        A partition is left out until each of them has told its own: an offset once shown must not go back.
+        """
         lowest: Offsets = {}
-        for query in self._queries.values():
-            for partition, offset in query.position.items():
-                lowest[partition] = min(offset, lowest.get(partition, offset))
+        for where in {where for query in self._queries.values() for where in query.position}:
+            readers = [self._queries[part.name] for part in self._plan.subtopologies if _reads(part, where[0])]
+            if all(where in query.position for query in readers):
+                lowest[where] = min(query.position[where] for query in readers)
         return lowest
 
     def _add(self, query: _Query, progress: dict[str, Any]) -> None:
@@ -129,6 +135,15 @@ class Progress:
             f"{topic}/{partition}": max(0, ends[topic].get(partition, offset) - offset)
             for (topic, partition), offset in sorted(positions.items())
         }
+
+
+def _reads(part: SubTopology, topic: str) -> bool:
+    return any(
+        topic in node.topics or (node.pattern is not None and re.fullmatch(node.pattern, topic) is not None)
+        if isinstance(node, Stream)
+        else isinstance(node, RepartitionSource) and node.topic == topic
+        for node in part.nodes
+    )
 
 
 def _offsets(text: Any) -> dict[str, dict[str, int]] | None:
