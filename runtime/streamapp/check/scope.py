@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from streamapp.errors import Problem, near_miss
 from streamapp.expressions import Expression, read_expression
+from streamapp.expressions.functions import WITHOUT_PARENTHESES
 from streamapp.nodes import Columns
 
 
@@ -109,7 +110,7 @@ def _check_columns(
     node: str, field: str, expression: Expression, names: tuple[str, ...]
 ) -> Iterator[Problem]:
     for name in dict.fromkeys(parts[0] for parts in expression.columns):
-        if not _known(name, names) and not name.startswith("__"):
+        if not _known(name, names) and not name.startswith("__") and name.lower() not in WITHOUT_PARENTHESES:
             yield _unknown_column(node, field, expression.text, name, names, f"unknown column `{name}`")
 
 

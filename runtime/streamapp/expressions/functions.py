@@ -154,6 +154,12 @@ SORTING = _words("array_sort sort_array")
 SORTABLE = _words("collect_list collect_set array_agg")
 """These are fine directly inside SORTING."""
 
+WITHOUT_PARENTHESES = _words("""
+    current_catalog current_database current_date current_schema current_time current_timestamp current_user
+    localtimestamp session_user user
+""")
+"""These are calls even without parentheses, where no column has the name."""
+
 NO_CALL = _words("""
     all and any array as between by case char date dec decimal distinct div else escape exists filter
     for from group ilike in interval is like map not numeric on or order over placing regexp rlike
