@@ -75,7 +75,7 @@ JOIN = """
 @pytest.mark.parametrize(
     ("join", "columns"),
     [
-        ("within: 5s", Columns(("user",), ("amount", "paid"), ("timestamp",))),
+        ("within: 5s", Columns(("user",), ("amount", "id", "paid"), ("timestamp",))),
         ("within: 5s, by: [user], select: {p: right.paid}", Columns(("user",), ("p",), ("timestamp",))),
         ("within: 5s, select: {timestamp: right.timestamp}", Columns(("user",), ("timestamp",), ())),
     ],

@@ -254,3 +254,9 @@ def test_no_two_queries_wait_for_each_other(plan: Compile) -> None:
             "in", "l", "c", "m-a-repartition-source", "m-b-repartition-source", "m", "out",
         ],
     }  # fmt: skip
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*.*.*.*.*b", "(.*)*b"])
+def test_patterns_that_take_for_ever_are_not_tried(plan: Compile, pattern: str) -> None:
+    plan(f"- {{name: in, stream: {{pattern: '{pattern}'}}}}\n- {{name: out, to: {{topic: {'a' * 240}}}}}")

@@ -88,6 +88,7 @@ def test_a_sorted_list_does_not_depend_on_the_order(text: str) -> None:
     assert read_expression(text).faults == ()
 
 
+@pytest.mark.timeout(5)
 @pytest.mark.parametrize(
     "text",
     [
@@ -101,6 +102,8 @@ def test_a_sorted_list_does_not_depend_on_the_order(text: str) -> None:
         "~" * 9000 + "1",
         "array(" * 2000,
         "x -> " * 2000 + "1",
+        "a and " * 3000 + "b",
+        "cast(a as " + "array<" * 190 + "int" + ">" * 190 + ")",
     ],
 )
 def test_deep_expressions_are_refused_and_do_no_harm(text: str) -> None:

@@ -166,9 +166,15 @@ def _check_pattern(source: Stream, internal: set[str]) -> Iterator[Problem]:
 
 
 def _matches(source: Stream, topic: str) -> bool:
-    if source.pattern is None:
+    if source.pattern is None or not _is_quick(source.pattern):
         return False
     try:
         return re.fullmatch(source.pattern, topic) is not None
     except re.error:
         return False
+
+
+def _is_quick(pattern: str) -> bool:
+    """False for patterns that may take for ever to match; the engine finds out about those when it runs."""
+    plain = re.sub(r"\\.", "", pattern)
+    return not re.search(r"\)[*+?{]", plain) and len(re.findall(r"[*+{]", plain)) <= 3

@@ -225,13 +225,10 @@ def _check_join(node: Join, topology: Topology) -> Iterator[Problem]:
 def _check_clashes(node: Join, left: Columns, right: Columns, by: tuple[str, ...]) -> Iterator[Problem]:
     if not (left.known and right.known):
         return
-    matched = {
-        theirs.lower() for ours, theirs in zip(by, right.key, strict=False) if ours.lower() == theirs.lower()
-    }
-    ours = {
-        name.lower() for name in (*left.value, *left.key, *by) if name not in ("key", "__key") or name in by
-    }
-    clashing = [name for name in (*right.value,) if name.lower() in ours and name.lower() not in matched]
+    # A pair of matched columns of one name is one column: both sides have the same in it.
+    same = {a.lower() for a, b in zip(by, right.key, strict=False) if a.lower() == b.lower()}
+    ours = {name.lower() for name in (*left.fields, *by)} - same
+    clashing = [name for name in right.fields if name.lower() in ours]
     if clashing:
         name, (first, second) = quote(clashing[0]), map(quote, node.aliases)
         example = f"{{{name}: {first}.{name}, {clashing[0]}_right: {second}.{name}}}"

@@ -46,6 +46,7 @@ _NO_EXPRESSION = (
     exp.Comment,
 )
 
+_NESTED_TYPES = ("array", "map", "struct")
 _QUERY = (exp.Query, exp.Table, exp.Values, exp.UDTF, exp.Describe, exp.Command, exp.DDL, exp.DML)
 
 
@@ -215,32 +216,33 @@ def _call_faults(calls: list[_Call]) -> Iterator[Fault]:
 
 
 def _columns(tree: exp.Expr) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
-    columns: dict[tuple[str, ...], None] = {}
-    bare: dict[tuple[str, ...], None] = {}
-    for column in tree.find_all(exp.Column):
-        if column.is_star:
+    """All columns, and those outside of aggregate functions. From the top, so that it takes linear time."""
+    columns: set[tuple[str, ...]] = set()
+    bare: set[tuple[str, ...]] = set()
+    waiting: list[tuple[exp.Expr, bool]] = [(tree, False)]
+    while waiting:
+        node, inside = waiting.pop()
+        if isinstance(node, exp.Column):
+            if not node.is_star:
+                parts = tuple(part.name for part in node.parts)
+                columns.add(parts)
+                if not inside:
+                    bare.add(parts)
             continue
-        parts = tuple(part.name for part in column.parts)
-        columns[parts] = None
-        if not _inside_aggregate(column):
-            bare[parts] = None
+        inside = inside or _aggregates(node)
+        waiting.extend((child, inside) for child in node.iter_expressions())
     # The parser's order of visiting is its own affair.
     return tuple(sorted(columns)), tuple(sorted(bare))
 
 
-def _inside_aggregate(node: exp.Expr) -> bool:
-    parent = node.parent
-    while parent is not None:
-        if isinstance(parent, exp.AggFunc | exp.Any | exp.WithinGroup):
-            return True
-        if isinstance(parent, exp.Filter) and node.find_ancestor(exp.Where) is not None:
-            return True
-        if isinstance(parent, exp.Anonymous) and parent.name.lower() in fn.AGGREGATE:
-            return True
-        if isinstance(parent, exp.Func) and any(name.lower() in fn.AGGREGATE for name in parent.sql_names()):
-            return True
-        parent = parent.parent
-    return False
+def _aggregates(node: exp.Expr) -> bool:
+    """True when everything below the node is about many records: `sum(…)`, and the condition of its `filter
+    (where …)`."""
+    if isinstance(node, exp.AggFunc | exp.Any | exp.WithinGroup | exp.Where):
+        return True
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in fn.AGGREGATE
+    return isinstance(node, exp.Func) and any(name.lower() in fn.AGGREGATE for name in node.sql_names())
 
 
 def _tree_faults(tree: exp.Expr) -> Iterator[Fault]:
@@ -288,8 +290,11 @@ def _nesting(tokens: list[Token]) -> int:
         TokenType.DASH,
     }
     closing = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
-    level = deepest = run = 0
-    for token in tokens:
+    level = deepest = run = types = 0
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        # Types are read by trying, which takes long when they are deep.
+        if token.token_type == TokenType.LT and before is not None and before.text.lower() in _NESTED_TYPES:
+            types += 4
         if token.token_type in opening:
             if token.token_type in (TokenType.NOT, TokenType.DASH):
                 run += 1
@@ -299,7 +304,7 @@ def _nesting(tokens: list[Token]) -> int:
             run = 0
             if token.token_type in closing:
                 level = max(0, level - 1)
-        deepest = max(deepest, level + run)
+        deepest = max(deepest, level + run, types)
     return deepest
 
 

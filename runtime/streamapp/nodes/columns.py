@@ -36,6 +36,11 @@ class Columns:
         """Everything that an expression may use."""
         return (*self.key, *self.value, *self.meta)
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns that came from values: without the record's own key, and without the rest of it."""
+        return (*(name for name in self.key if name not in ("key", HIDDEN_KEY)), *self.value)
+
     def find(self, name: str) -> str | None:
         """The column of that name as it is spelt here, or None."""
         lowered = name.lower()
@@ -63,10 +68,9 @@ class Columns:
         """The same columns under another key; the record's old key is no longer there."""
         keys = {name.lower() for name in names}
         # A former key column that came from the value is an ordinary column again.
-        freed = tuple(name for name in self.key if name not in ("key", HIDDEN_KEY))
         return Columns(
             key=names,
-            value=tuple(name for name in (*freed, *self.value) if name.lower() not in keys),
+            value=tuple(name for name in self.fields if name.lower() not in keys),
             meta=tuple(name for name in self.meta if name.lower() not in keys),
             known=self.known,
         )

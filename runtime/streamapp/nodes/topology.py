@@ -198,9 +198,7 @@ def _join_columns(node: Join, left: Columns, right: Columns) -> Columns:
     if node.select is not None:
         names = tuple(name for name, _ in node.select)
     else:
-        names = tuple(
-            dict.fromkeys((*(n for n in left.key if n not in ("key", "__key")), *left.value, *right.value))
-        )
+        names = tuple(dict.fromkeys((*left.fields, *right.fields)))
     keys = {name.lower() for name in key}
     value = tuple(name for name in names if name.lower() not in keys)
     meta = () if "timestamp" in {name.lower() for name in (*key, *value)} else ("timestamp",)
