@@ -228,7 +228,12 @@ class Load:
         self._thread: threading.Thread | None = None
         self._error: KafkaError | None = None
         # Longer than a broker is away in any test: what was begun always arrives, once and in order.
-        settings = {"enable.idempotence": True, "delivery.timeout.ms": 300_000, "linger.ms": 5, "log_level": 2}
+        settings = {
+            "enable.idempotence": True,
+            "delivery.timeout.ms": 300_000,
+            "linger.ms": 5,
+            "log_level": 2,
+        }
         self._producer = Producer({**kafka.for_librdkafka(), **settings, "partitioner": "murmur2_random"})
 
     @property

@@ -66,7 +66,7 @@ class Progress:
         """
         lowest: Offsets = {}
         for where in {where for query in self._queries.values() for where in query.position}:
-            readers = [self._queries[part.name] for part in self._plan.subtopologies if _reads(part, where[0])]
+            readers = [self._queries[p.name] for p in self._plan.subtopologies if _reads(p, where[0])]
             if all(where in query.position for query in readers):
                 lowest[where] = min(query.position[where] for query in readers)
         return lowest
