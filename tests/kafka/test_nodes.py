@@ -137,6 +137,20 @@ def test_a_table_row_that_stops_matching_is_deleted(app: Make) -> None:
     assert a.latest("out") == {"a": None, "b": {"total": 4}}
 
 
+def test_a_deletion_stays_one_and_the_key_can_be_used_after_select(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: long}}
+  - {name: sums, groupBy: [key], aggregate: {total: sum(value)}}
+  - {name: small, filter: total < 10}
+  - {name: shown, select: {double: total * 2}}
+  - {name: named, with: {who: upper(key)}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", ("a", "3"), ("b", "40"))
+    a.run()
+    assert a.latest("out") == {"a": {"double": 6, "who": "A"}, "b": None}
+
+
 def test_tumbling_windows_by_event_time(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: {format: json, schema: "at TIMESTAMP, n INT"}, timestamp: at}}

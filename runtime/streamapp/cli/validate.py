@@ -6,33 +6,52 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamapp.plan import Plan
 
 HELP = "check manifests and name every error"
 DESCRIPTION = """Checks each FILE as `run` would before it starts, with no Kafka needed, and prints every
-error with its node, the field, the value and what to write instead. `-` is stdin."""
+error with its node, the field, the value and what to write instead. Types are checked by Spark's own
+analyzer, which takes some seconds. `-` is stdin."""
 EXAMPLE = "  streamapp validate word-count.yaml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path)
+    parser.add_argument(
+        "--no-types", action="store_true", help="leave out the check of types, for which Spark has to start"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     from streamapp.cli.main import lines_of, say_error
     from streamapp.cli.manifests import load_plan
-    from streamapp.errors import StreamAppError
+    from streamapp.errors import ManifestError, StreamAppError
 
+    plans: dict[Path, Plan] = {}
+    problems: dict[Path, tuple[str, ...]] = {}
     worst = 0
     for file in options.files:
         try:
-            load_plan(file)
+            plans[file] = load_plan(file)
         except StreamAppError as error:
             if options.debug:
                 raise
-            sys.stdout.flush()
-            for line in lines_of(error):
-                say_error(line if line.startswith(str(file)) else f"{file}: {line}")
+            problems[file] = tuple(lines_of(error))
             worst = max(worst, error.exit_code)
-        else:
+    if plans and not options.no_types:
+        from streamapp.spark.analyze import type_problems
+
+        for file, found in zip(plans, type_problems(list(plans.values())), strict=True):
+            if found:
+                problems[file] = tuple(map(str, found))
+                worst = max(worst, ManifestError.exit_code)
+    for file in options.files:
+        for line in problems.get(file, ()):
+            sys.stdout.flush()
+            say_error(line if line.startswith(str(file)) else f"{file}: {line}")
+        if file not in problems:
             print(f"{file}: ok")
     return worst

@@ -61,8 +61,11 @@ class Flow:
         return list(dict.fromkeys(names))
 
     def scope(self) -> DataFrame:
-        """The frame with the record fields under the names that user expressions use."""
-        visible = {f: column(hidden(f)) for f in self.fields if f not in self.columns}
+        """The frame with the record fields and the key's columns under the names that user expressions use."""
+        shadowed = {name.lower() for name in self.columns}
+        visible = {field: column(hidden(field)) for field in self.fields}
+        visible |= {name: column(physical) for name, physical in self.key}
+        visible = {name: c for name, c in visible.items() if name.lower() not in shadowed}
         return self.frame.withColumns(visible) if visible else self.frame
 
     def mine(self, condition: Column) -> Column:
@@ -78,11 +81,13 @@ class Flow:
         return replace(self, frame=frame.select(*(column(name) for name in self.physical())))
 
     def with_values(self, values: dict[str, Column], *, keep: tuple[str, ...] = ()) -> Flow:
-        """Replaces the value columns, computed in the user's scope; a record with new values is no tombstone."""
-        scope = self.scope()
-        columns = (*(c for c in keep if c not in values), *values)
-        after = replace(self, columns=columns)
+        """Replaces the value columns, computed in the user's scope.
+
+        A stream's record with new values is no tombstone any more; a table's deletion stays one.
+        """
+        after = replace(self, columns=(*(c for c in keep if c not in values), *values))
         names = [name for name in after.physical() if name not in values and name != DELETED]
+        deleted = column(DELETED) if self.table else F.lit(False)
         computed = [self.only_mine(value).alias(name) for name, value in values.items()]
-        frame = scope.select(*(column(name) for name in names), F.lit(False).alias(DELETED), *computed)
+        frame = self.scope().select(*(column(name) for name in names), deleted.alias(DELETED), *computed)
         return after.tidy(frame)

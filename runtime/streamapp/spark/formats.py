@@ -84,6 +84,8 @@ def key_text(columns: list[tuple[str, Column]], types: dict[str, object]) -> Col
         ((name, value),) = columns
         if isinstance(types[name], TimestampType):
             return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").cast("binary")
+        if isinstance(types[name], StructType):  # a record's own key, read as json
+            return F.to_json(value, JSON_WRITE).cast("binary")
         return value.cast("string").cast("binary")
     absent = F.lit(True)
     for _, value in columns:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,8 @@ def open_session(
     }
     for key, value in options.items():
         builder = builder.config(key, value)
+    # PySpark logs each analysis error with its whole plan to stderr; what the user must know is in the error we raise.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     spark = builder.getOrCreate()
     formats.register_functions(spark)
     return spark

@@ -190,7 +190,8 @@ class Visitor:
         key = tuple((name, f"__key_{i}") for i, name in enumerate(node.columns))
         computed = {physical: flow.only_mine(column(name)) for name, physical in key}
         frame = flow.scope().withColumns(computed)
-        return replace(flow, key=key).tidy(frame)
+        fields = tuple(field for field in flow.fields if field != "key")  # the record's old key is gone
+        return replace(flow, key=key, fields=fields).tidy(frame)
 
     def visit_merge(self, node: n.Merge, *flows: Flow) -> Flow:
         first = flows[0]
