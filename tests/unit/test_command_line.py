@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from streamapp.cli.main import COMMANDS, main
 from streamapp.cli.state import find_bootstrap_servers, occupied, publish, running_here
+from streamapp.cli.stopping import lines_until_stopped, stop_on_signals
 from streamapp.errors import InputError, RunError
 
 
@@ -140,3 +144,34 @@ def test_a_state_folder_has_one_user() -> None:
         occupied(folder),
     ):
         pass
+
+
+@pytest.mark.parametrize("text", ["", "\n", "one", "one\n", "one\n\ntwo", "a" * 200_000 + "\nb\n"])
+def test_lines_come_as_they_are(text: str) -> None:
+    reader, writer = os.pipe()
+    feeder = threading.Thread(target=feed, args=(writer, text.encode()))
+    feeder.start()
+    with stop_on_signals() as stop:
+        assert list(lines_until_stopped(reader, stop)) == text.encode().splitlines(keepends=True)
+    feeder.join()
+    os.close(reader)
+
+
+def test_a_signal_ends_the_lines_though_more_may_come() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"one\nbegun")
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_on_signals() as stop:
+        lines = lines_until_stopped(reader, stop)
+        assert next(lines) == b"one\n"
+        signal.raise_signal(signal.SIGTERM)
+        assert list(lines) == []
+        assert stop.wait(60)
+    assert signal.getsignal(signal.SIGTERM) is before
+    os.close(reader)
+    os.close(writer)
+
+
+def feed(writer: int, content: bytes) -> None:
+    with open(writer, "wb") as out:
+        out.write(content)

@@ -8,6 +8,7 @@ import time
 
 from streamapp.cli.options import add_state_dir, port_number
 from streamapp.cli.state import default_state_dir, occupied, publish
+from streamapp.cli.stopping import stop_on_signals
 
 HELP = "run the embedded Kafka broker until Ctrl-C"
 DESCRIPTION = """Runs one real Kafka broker on this machine, reachable from this machine only, until Ctrl-C.
@@ -41,9 +42,8 @@ def run(options: argparse.Namespace) -> int:
                 "Ctrl-C stops it",
                 flush=True,
             )
-            try:
+            with stop_on_signals() as stop:
                 while broker.running:
-                    time.sleep(0.5)
-            except KeyboardInterrupt:
-                return 0
+                    if stop.wait(0.5):
+                        return 0
             raise RunError(f"the broker ended by itself; see {broker.data_dir / 'broker.log'}")

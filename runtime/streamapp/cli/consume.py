@@ -8,6 +8,7 @@ import contextlib
 import sys
 
 from streamapp.cli.options import add_running_kafka, positive, seconds
+from streamapp.cli.stopping import stop_on_signals
 
 HELP = "print a topic's committed records"
 DESCRIPTION = """Prints the value of each committed record of TOPIC, one per line (a tombstone as null), until
@@ -36,10 +37,12 @@ def run(options: argparse.Namespace) -> int:
 
     out = sys.stdout.buffer
     batches = consume(kafka_of(options), options.topic, options.from_beginning, options.max, options.timeout)
-    with contextlib.suppress(KeyboardInterrupt), contextlib.closing(batches):
+    with stop_on_signals() as stop, contextlib.closing(batches):
         for batch in batches:
             for message in batch:
                 out.write(line_of(message, options.json) + b"\n")
             if batch:
                 out.flush()
+            if stop.requested:
+                break
     return 0

@@ -54,8 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         return USAGE
     refuse_unknown_command(parser, given[0])
     options = parser.parse_args(given)
-    # SIGTERM ends a command as Ctrl-C does, cleaning up behind it.
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupts = _Interrupts()
     try:
         code: int = options.command.run(options)
         sys.stdout.flush()
@@ -73,12 +72,16 @@ def main(arguments: list[str] | None = None) -> int:
             say_error(line)
         return error.exit_code
     except Exception as error:
+        if interrupts.seen:  # a C library can make any error out of it
+            return INTERRUPTED
         if options.debug:
             traceback.print_exc()
             return FAILED
         words = " ".join(str(error).split())
         say_error(f"unexpected {type(error).__name__}: {words} (--debug shows the stack trace)")
         return FAILED
+    finally:
+        interrupts.give_back()
 
 
 def build_parser() -> Parser:
@@ -125,8 +128,26 @@ def say_error(line: str) -> None:
     print(f"error: {line}", file=sys.stderr)
 
 
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt
+class _Interrupts:
+    """SIGTERM ends a command as Ctrl-C does: by an exception, so that it cleans up behind it."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._previous = {
+            number: handler
+            for number in (signal.SIGINT, signal.SIGTERM)
+            if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+        }
+        for number in self._previous:
+            signal.signal(number, self._interrupt)
+
+    def give_back(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _interrupt(self, _: int, __: FrameType | None) -> None:
+        self.seen = True
+        raise KeyboardInterrupt
 
 
 def _version() -> str:

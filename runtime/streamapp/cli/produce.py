@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 
 from streamapp.cli.options import add_running_kafka, positive
+from streamapp.cli.stopping import lines_until_stopped, stop_on_signals
 
 HELP = "write lines from stdin to a topic"
 DESCRIPTION = """Writes each line of stdin to TOPIC as a record: the line is the value. With --json a line is
@@ -42,6 +42,6 @@ def run(options: argparse.Namespace) -> int:
             admin.create(
                 [TopicSpec(options.topic, node="produce", partitions=options.partitions or BROKER_DEFAULT)]
             )
-    with contextlib.suppress(KeyboardInterrupt):  # what was read by then has been written
-        produce(kafka, options.topic, sys.stdin.buffer, options.json)
+    with stop_on_signals() as stop:
+        produce(kafka, options.topic, lines_until_stopped(sys.stdin.fileno(), stop), options.json)
     return 0

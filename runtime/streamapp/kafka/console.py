@@ -110,7 +110,7 @@ def produce(kafka: KafkaConfig, topic: str, lines: Iterable[bytes], as_json: boo
                 break
             producer.poll(0)
     finally:
-        # What came before a bad line, or before Ctrl-C, is sent all the same.
+        # What came before a bad line is sent all the same.
         left = producer.flush(DELIVERY_SECONDS + 5)
     if rejected:
         raise _rejection(kafka, topic, troubles, *min(rejected, key=lambda each: each[0]))
