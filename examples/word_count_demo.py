@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make demo`: a word count on a real broker, killed with -9 on purpose, and continued from Kafka alone.
 
- 1. starts a broker and sends it a real text: the sources of Python's standard library
- 2. runs examples/word-count.yaml and shows the twenty most frequent words
- 3. kills the runtime with SIGKILL and deletes every local file of its state
- 4. starts it again, shows what was restored, and proves each count: every word is sent once more, and every count
-    must then be higher by exactly one
+1. starts a broker and sends it a real text: the sources of Python's standard library
+2. runs examples/word-count.yaml and shows the twenty most frequent words
+3. kills the runtime with SIGKILL and deletes every local file of its state
+4. starts it again, shows what was restored, and proves each count: every word is sent once more, and every count
+   must then be higher by exactly one
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def main() -> int:
         )
         after = read_counts(kafka)
         check(after, expected + Counter(expected.keys()), "one more than before the kill")
-        say(f"every one of the {len(after):,} counts is exactly one higher than before the kill: nothing lost, nothing doubled")
+        say(
+            f"every one of the {len(after):,} counts is exactly one higher than before the kill: "
+            "nothing lost, nothing doubled"
+        )
         second.stop()
     print("\nDone. Write your own: streamapp init, or copy examples/word-count.yaml.", flush=True)
     return 0
@@ -107,9 +110,13 @@ class Run:
     def wait_until_caught_up(self) -> None:
         while True:
             if self._process.poll() is not None:
-                raise SystemExit(f"the app ended with exit code {self._process.returncode}; see {STATE}/run.log")
+                raise SystemExit(
+                    f"the app ended with exit code {self._process.returncode}; see {STATE}/run.log"
+                )
             if time.monotonic() - self._started > DEADLINE_SECONDS:
-                raise SystemExit(f"the app did not catch up within {DEADLINE_SECONDS:.0f} s; see {STATE}/run.log")
+                raise SystemExit(
+                    f"the app did not catch up within {DEADLINE_SECONDS:.0f} s; see {STATE}/run.log"
+                )
             status = self.status()
             parts = status.get("subTopologies", {}).values()
             done = sum(part["recordsIn"] for part in parts)
@@ -167,7 +174,14 @@ def send(kafka: KafkaConfig, lines: list[str]) -> None:
 def read_counts(kafka: KafkaConfig) -> Counter[str]:
     """The last committed count of every word, from the output topic."""
     ends = Admin(kafka).end_offsets("word-counts")
-    consumer = Consumer({**kafka.for_librdkafka(), "group.id": "demo", "isolation.level": "read_committed", "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            **kafka.for_librdkafka(),
+            "group.id": "demo",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.assign([TopicPartition("word-counts", partition, OFFSET_BEGINNING) for partition in ends])
     counts: Counter[str] = Counter()
     open_partitions = {partition for partition, end in ends.items() if end > 0}
@@ -186,7 +200,9 @@ def read_counts(kafka: KafkaConfig) -> Counter[str]:
 def check(counts: Counter[str], expected: Counter[str], what: str) -> None:
     if counts != expected:
         wrong = [word for word in expected.keys() | counts.keys() if counts[word] != expected[word]]
-        raise SystemExit(f"{len(wrong)} counts are wrong, e.g. {wrong[0]!r}: {counts[wrong[0]]}, not {expected[wrong[0]]} ({what})")
+        raise SystemExit(
+            f"{len(wrong)} counts are wrong, e.g. {wrong[0]!r}: {counts[wrong[0]]}, not {expected[wrong[0]]} ({what})"
+        )
 
 
 def show_top(counts: Counter[str]) -> None:

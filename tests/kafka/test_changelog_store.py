@@ -9,9 +9,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from lib.probe import compile_probe, probe_class_path
 from pyspark.sql import SparkSession
 
+from lib.probe import compile_probe, probe_class_path
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
 from streamapp.spark.session import PREFIX, Place, open_session
@@ -44,12 +44,16 @@ class Stores:
             PREFIX + "maxParallelism": "1",
             PREFIX + "fingerprint": "aaaa",
         }
-        self.topics = [f"{app}-s-{name}-changelog" if name != "default" else f"{app}-s-changelog" for name in names]
+        self.topics = [
+            f"{app}-s-{name}-changelog" if name != "default" else f"{app}-s-changelog" for name in names
+        ]
         Admin(kafka).create([TopicSpec(t, "s", 1, {"cleanup.policy": "compact"}, True) for t in self.topics])
         self.crash()
 
     def task(self, version: int, script: str) -> list[str]:
-        return list(self._probe.run(self._spark._jsparkSession, self.settings, list(self._names), version, script))
+        return list(
+            self._probe.run(self._spark._jsparkSession, self.settings, list(self._names), version, script)
+        )
 
     def crash(self) -> None:
         """Every local file is gone."""
@@ -119,7 +123,9 @@ def test_a_committed_epoch_is_not_run_again(stores: Callable[..., Stores]) -> No
     s.task(0, "put:default:1:1 commit")
     s.task(1, "put:default:1:2 commit")
     s.crash()
-    assert s.task(1, "put:default:1:99 put:default:2:99 commit") == []  # the marker says 2: the script is not run
+    assert (
+        s.task(1, "put:default:1:99 put:default:2:99 commit") == []
+    )  # the marker says 2: the script is not run
     assert s.rebuilt(2) == ["default/default/1=2"]
 
 
@@ -147,11 +153,13 @@ def test_a_changed_number_of_partitions_is_refused(stores: Callable[..., Stores]
     s.task(0, "put:default:1:1 commit")
     s.settings[PREFIX + "maxParallelism"] = "2"
     s.crash()
-    with pytest.raises(Exception, match="has 1 partitions, spec.maxParallelism is 2"):
+    with pytest.raises(Exception, match=r"has 1 partitions, spec\.maxParallelism is 2"):
         s.task(1, "dump")
 
 
-def test_a_surviving_store_catches_up_from_its_local_base(stores: Callable[..., Stores], spark: SparkSession) -> None:
+def test_a_surviving_store_catches_up_from_its_local_base(
+    stores: Callable[..., Stores], spark: SparkSession
+) -> None:
     s = stores()
     many = " ".join(f"put:default:{k}:{k}" for k in range(500))
     s.task(0, f"{many} commit")

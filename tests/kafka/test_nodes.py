@@ -209,7 +209,11 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
   - {name: payments-by-id, keyBy: [id]}
   - name: paid
     from: by-id
-    join: {with: payments-by-id, within: 10 minutes, grace: 1 minute, select: {id: "`by-id`.id", open: "`by-id`.amount - `payments-by-id`.paid"}}
+    join:
+      with: payments-by-id
+      within: 10 minutes
+      grace: 1 minute
+      select: {id: "`by-id`.id", open: "`by-id`.amount - `payments-by-id`.paid"}
   - {name: out, to: {topic: $T-out}}
   - {name: totals, from: paid, groupBy: [id], aggregate: {n: count(*), open: sum(open)}}
   - {name: totals-out, to: {topic: $T-totals}}
@@ -217,8 +221,12 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
         inputs=("orders", "payments"),
     )
     a.send("orders", (None, {"id": "o1", "amount": 10}, NOON), (None, {"id": "o2", "amount": 20}, NOON))
-    a.send("payments", (None, {"id": "o1", "paid": 7}, NOON + 5 * 60_000), (None, {"id": "o2", "paid": 20}, NOON + HOUR),
-           (None, {"id": "o1", "paid": 1}, NOON - 60_000))  # fmt: skip
+    a.send(
+        "payments",
+        (None, {"id": "o1", "paid": 7}, NOON + 5 * 60_000),
+        (None, {"id": "o2", "paid": 20}, NOON + HOUR),
+        (None, {"id": "o1", "paid": 1}, NOON - 60_000),
+    )
     a.run()
     got = sorted((r.key, r.value["open"], r.timestamp) for r in a.received("out"))
     assert got == [("o1", 3, NOON + 5 * 60_000), ("o1", 9, NOON)]

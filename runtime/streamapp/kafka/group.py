@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from streamapp.kafka.client import Troubles, client_settings
 from streamapp.kafka.config import KafkaConfig
 
 REFRESH_SECONDS = 600.0
@@ -21,19 +22,23 @@ class GroupPosition:
     """Writes the offsets of one group."""
 
     def __init__(self, kafka: KafkaConfig, group: str) -> None:
-        settings = {**kafka.for_librdkafka(), "group.id": group, "enable.auto.commit": False}
-        self._consumer = Consumer(settings, logger=None)
+        settings = {"group.id": group, "enable.auto.commit": False}
+        self._consumer = Consumer(client_settings(kafka, Troubles(), **settings))
         self._written: dict[tuple[str, int], int] = {}
         self._written_at = 0.0
 
     def write(self, offsets: Mapping[tuple[str, int], int], now: float | None = None) -> bool:
-        """Writes what has changed, or everything when it was last written long ago; False when Kafka did not take it."""
+        """Writes what has changed, or everything when that was long ago; False when Kafka did not take it."""
         now = time.monotonic() if now is None else now
         stale = now - self._written_at > REFRESH_SECONDS
-        changed = {key: offset for key, offset in offsets.items() if stale or self._written.get(key) != offset}
+        changed = {
+            key: offset for key, offset in offsets.items() if stale or self._written.get(key) != offset
+        }
         if not changed:
             return True
-        positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in changed.items()]
+        positions = [
+            TopicPartition(topic, partition, offset) for (topic, partition), offset in changed.items()
+        ]
         try:
             self._consumer.commit(offsets=positions, asynchronous=False)
         except KafkaException:

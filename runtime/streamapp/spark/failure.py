@@ -21,8 +21,16 @@ _DATA_LOSS = re.compile(
 )
 _USER_CODE = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\] (.*?)(?: SQLSTATE|\n|$)", re.DOTALL)
 # Spark's error conditions that come from a user's expression meeting data it cannot take.
-_DATA_CONDITIONS = ("DIVIDE_BY_ZERO", "CAST_INVALID_INPUT", "ARITHMETIC_OVERFLOW", "INVALID_ARRAY_INDEX", "USER_RAISED_EXCEPTION",
-                    "NUMERIC_VALUE_OUT_OF_RANGE", "CAST_OVERFLOW", "ELEMENT_AT_BY_INDEX_ZERO", "CANNOT_PARSE_TIMESTAMP")  # fmt: skip
+_DATA_CONDITIONS = (
+    "ARITHMETIC_OVERFLOW",
+    "CANNOT_PARSE_TIMESTAMP",
+    "CAST_INVALID_INPUT",
+    "CAST_OVERFLOW",
+    "DIVIDE_BY_ZERO",
+    "INVALID_ARRAY_INDEX",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "USER_RAISED_EXCEPTION",
+)
 
 
 @dataclass(frozen=True)

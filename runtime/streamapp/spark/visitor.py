@@ -122,9 +122,9 @@ class Visitor:
     def _without_bad_records(self, node: n.Stream, raw: DataFrame, decoded: _Source) -> DataFrame:
         if self._on_bad_record != "Fail":
             return raw.observe(f"bad:{node.name}", F.count_if(decoded.bad).alias("bad")).filter(~decoded.bad)
-        wrong = F.when(decoded.bad_value, F.concat(
-            F.lit(f"the value cannot be read as {node.value.name}: "), _excerpt(column("value"))
-        )).otherwise(F.concat(F.lit(f"the key cannot be read as {node.key.name}: "), _excerpt(column("key"))))  # fmt: skip
+        wrong_value = F.concat(F.lit(f"the value cannot be read as {node.value.name}: "), _excerpt(column("value")))
+        wrong_key = F.concat(F.lit(f"the key cannot be read as {node.key.name}: "), _excerpt(column("key")))
+        wrong = F.when(decoded.bad_value, wrong_value).otherwise(wrong_key)
         place = (column("topic"), column("partition"), column("offset"))
         return raw.filter(_fail_where(decoded.bad, node.name, place, wrong))
 
