@@ -1,29 +1,145 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driver killed, and started again: exact results for a reader that looked on all the time (R2)."""
+"""Killed and started again: exact results for a reader that looked on all the time, and for one that came later."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lib.app import Bench
-from lib.faults import kill, kill_python_only, require_work
+from lib.app import ECHO, TOTALS, WINDOWS, Bench
+from lib.faults import (
+    FAILPOINTS,
+    await_halt,
+    bounce,
+    compact,
+    delete_half,
+    failpoints,
+    flip_bits,
+    kill,
+    kill_python_only,
+    local_files,
+    quick_broker,
+    require_work,
+    wipe,
+)
 from lib.verify import Proof
+from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
 
 
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with quick_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_kafka(own_broker: EmbeddedBroker) -> KafkaConfig:
+    return KafkaConfig(own_broker.bootstrap_servers)
+
+
+@pytest.mark.timeout(900)
 def test_driver_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
-    with Bench(kafka, tmp_path, "kills") as bench, Proof(bench, load := bench.load(seed=201)) as proof:
+    """R2."""
+    with (
+        Bench(kafka, tmp_path, "kills", TOTALS + ECHO + WINDOWS) as bench,
+        Proof(bench, load := bench.load(seed=201, rate=200)) as proof,
+    ):
         load.start()
         for fault in (kill, kill, kill_python_only):
             app = bench.start()
-            app.await_work(epochs=2)
+            app.await_work()
             require_work(bench, load)
             fault(app)
             proof.require_sound()
         app = bench.start()
         app.await_work()
         proof.finish(app)
+
+
+STATELESS_STEPS = (
+    "sink.rows-sent",
+    "transaction.before-markers",
+    "transaction.before-commit",
+    "transaction.after-commit",
+    "epoch.tasks-committed",
+)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("topology", "steps"), [(TOTALS, FAILPOINTS), (ECHO, STATELESS_STEPS)], ids=["state", "no-state"]
+)
+def test_driver_halted_at_every_step(kafka: KafkaConfig, tmp_path: Path, topology: str, steps: tuple[str, ...]) -> None:
+    """R3. One application all along: each start finds what the step before has left, and dies at the next."""
+    with (
+        Bench(kafka, tmp_path, "steps", topology) as bench,
+        Proof(bench, load := bench.load(seed=301, keys=50)) as proof,
+    ):
+        for step in steps:
+            load.send(200)
+            app = bench.start(env=failpoints(f"{step}=halt"))
+            await_halt(app, step)
+            require_work(bench, load)
+            proof.require_sound()
+        app = bench.start()
+        proof.finish(app)
+
+
+@pytest.mark.timeout(900)
+def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R6 and R7: every partition is at N+1, the commit log is at N, what N was is gone from the changelog; and the
+    local files are wiped, half deleted, or changed."""
+    chooser = random.Random(607)
+    with Bench(own_kafka, tmp_path, "compacted") as bench, Proof(bench, load := bench.load(seed=601)) as proof:
+        damages = (
+            wipe,
+            lambda state: delete_half(state, chooser),
+            lambda state: flip_bits(local_files(state), chooser),
+        )
+        for damage in damages:
+            load.send(1000)
+            app = bench.start(env=failpoints("epoch.tasks-committed=halt"))
+            await_halt(app, "epoch.tasks-committed")
+            before, now = compact(own_kafka, f"{bench.prefix}-totals-changelog", partitions=2)
+            assert now < before or damage is not wipe
+            compact(own_kafka, f"{bench.prefix}-metadata", partitions=1)
+            damage(tmp_path / "state")
+        app = bench.start()
+        proof.finish(app)
+
+
+@pytest.mark.timeout(900)
+def test_broker_bounced_under_load(own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R8."""
+    with (
+        Bench(own_kafka, tmp_path, "bounce") as bench,
+        Proof(bench, load := bench.load(seed=801, rate=300)) as proof,
+    ):
+        app = bench.start()
+        app.await_work()
+        load.start()
+        for hard in (True, False):
+            epochs = app.epochs()
+            app.await_epochs_beyond(epochs)
+            require_work(bench, load)
+            bounce(own_broker, hard)
+            proof.require_sound()
+        app.await_epochs_beyond(app.epochs())
+        proof.finish(app)
+
+
+@pytest.mark.timeout(600)
+def test_until_caught_up_is_exact(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """A bounded run ends by itself with everything done; a second one goes on where it ended."""
+    with Bench(kafka, tmp_path, "bounded") as bench, Proof(bench, load := bench.load(seed=101)) as proof:
+        for records in (5000, 3000):
+            load.send(records)
+            app = bench.start(arguments=["--until-caught-up"])
+            assert app.await_exit(120) == 0, app.tail()
+        proof.verify()

@@ -32,14 +32,18 @@ TICK_MS = 250
 """Event time between two records of the windowed input."""
 WINDOW_MS = 10_000
 
-TOPOLOGY = """
+TOTALS = """
   - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}
   - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
   - {name: totals-out, to: {topic: $T-totals}}
+"""
+"""A keyed aggregate: state."""
+
+ECHO = """
   - {name: raw, stream: {topic: $T-numbers, value: text}}
   - {name: echo-out, from: raw, to: {topic: $T-echo, value: text}}
 """
-"""A keyed aggregate (state) and an echo (no state) of the same input, in one application."""
+"""A copy of the same input: no state, only a position."""
 
 WINDOWS = """
   - {name: ticks, stream: {topic: $T-ticks, value: {format: json, schema: "n BIGINT"}}}
@@ -131,13 +135,21 @@ class AppProcess:
 
         until(busy, seconds, f"{epochs} epochs in every sub-topology; it said:\n{self.tail()}", every=0.1)
 
+    def await_epochs_beyond(self, epochs: Mapping[str, int], seconds: float = START_SECONDS) -> None:
+        """Until every sub-topology has committed a later epoch than these."""
+
+        def beyond() -> bool:
+            self.require_alive()
+            now = self.epochs()
+            return bool(now) and all(epoch > epochs.get(name, -1) for name, epoch in now.items())
+
+        until(beyond, seconds, f"epochs beyond {epochs}; it said:\n{self.tail()}", every=0.1)
+
     def await_exit(self, seconds: float = START_SECONDS) -> int:
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(
-                f"the app does not end within {seconds:g} s; it said:\n{self.tail()}"
-            ) from None
+            raise AssertionError(f"the app does not end within {seconds:g} s; it said:\n{self.tail()}") from None
 
     # --- ending ---------------------------------------------------------------------------------------------
 
@@ -298,9 +310,7 @@ class Load:
         content = json.dumps(value).encode()
         while True:
             try:
-                self._producer.produce(
-                    topic, content, key.encode(), on_delivery=self._delivered, timestamp=at
-                )
+                self._producer.produce(topic, content, key.encode(), on_delivery=self._delivered, timestamp=at)
                 break
             except BufferError:
                 self._producer.poll(0.1)
@@ -322,7 +332,7 @@ class Bench:
         kafka: KafkaConfig,
         folder: Path,
         name: str,
-        topology: str = TOPOLOGY + WINDOWS,
+        topology: str = TOTALS + ECHO,
         *,
         parallelism: int = 2,
         partitions: int = 4,
@@ -333,9 +343,7 @@ class Bench:
         self.prefix = unique_name(name.replace("_", "-").lower()[:40])
         self.admin = Admin(kafka)
         self.manifest = folder / f"{self.prefix}.yaml"
-        self.manifest.write_text(
-            manifest_text(self.prefix, topology, parallelism=parallelism, interval=interval)
-        )
+        self.manifest.write_text(manifest_text(self.prefix, topology, parallelism=parallelism, interval=interval))
         names = {"numbers": partitions, "totals": 2, "echo": partitions, "ticks": 1, "windows": 2}
         self.topics = {name: f"{self.prefix}-{name}" for name in names if f"$T-{name}" in topology}
         self.admin.create([TopicSpec(topic, "test", names[name]) for name, topic in self.topics.items()])

@@ -116,9 +116,7 @@ def new_topic(
 
 def write(kafka: KafkaConfig, topic: str, *pairs: Pair) -> None:
     """Write (key, value) records in order."""
-    producer = Producer(
-        {**kafka.for_librdkafka(), "enable.idempotence": True, "partitioner": "murmur2_random"}
-    )
+    producer = Producer({**kafka.for_librdkafka(), "enable.idempotence": True, "partitioner": "murmur2_random"})
     for key, value in pairs:
         producer.produce(topic, key=key, value=value)
         producer.poll(0)
@@ -130,9 +128,7 @@ def read(kafka: KafkaConfig, topic: str, count: int, seconds: float = 30.0) -> l
     found: list[Pair] = []
     for batch in consume(kafka, topic, from_beginning=True, maximum=count, idle_timeout=seconds):
         found += [(_text(message.key()), _text(message.value())) for message in batch]
-    assert len(found) == count, (
-        f"{topic} gave {len(found)} records in {seconds:g} s, not {count}: {found[:20]}"
-    )
+    assert len(found) == count, f"{topic} gave {len(found)} records in {seconds:g} s, not {count}: {found[:20]}"
     return found
 
 

@@ -168,6 +168,17 @@ def await_hit(app: AppProcess, name: str, seconds: float = 90.0) -> str:
 # --- brokers ------------------------------------------------------------------------------------------------
 
 
+def quick_broker(folder: Path) -> EmbeddedBroker:
+    """A broker of one's own that compacts at once and ends abandoned transactions on time."""
+    return EmbeddedBroker(
+        folder,
+        properties={
+            "log.cleaner.backoff.ms": "200",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+        },
+    )
+
+
 def bounce(broker: EmbeddedBroker, hard: bool) -> None:
     """Down by SIGKILL or SIGTERM, and up again on the same ports; another process than before."""
     before = psutil.Process(broker.pid)

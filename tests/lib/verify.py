@@ -68,9 +68,7 @@ class EchoCheck:
         if seq > expected:
             raise Violation("I1", f"record {seq} of {key} came where {expected} is next: a gap")
         if value["n"] != self._history.numbers[key][seq]:
-            raise Violation(
-                "I3", f"record {seq} of {key} is {value['n']}, not {self._history.numbers[key][seq]}"
-            )
+            raise Violation("I3", f"record {seq} of {key} is {value['n']}, not {self._history.numbers[key][seq]}")
         self._next[key] = seq + 1
         self.count += 1
 
@@ -177,9 +175,7 @@ def _see(checks: Mapping[str, Check], message: Message) -> None:
 class LiveReader:
     """I4: reads the outputs while the faults happen. The first violation ends it."""
 
-    def __init__(
-        self, kafka: KafkaConfig, checks: Mapping[str, Check], isolation: str = "read_committed"
-    ) -> None:
+    def __init__(self, kafka: KafkaConfig, checks: Mapping[str, Check], isolation: str = "read_committed") -> None:
         self._checks = checks
         self._consumer = _consumer(kafka, checks, isolation)
         self._stop = threading.Event()
@@ -240,9 +236,7 @@ class OffsetWatch:
         for where, offset in offsets.items():
             before = self.seen.get(where, -1)
             if offset < before and self._problem is None:
-                self._problem = Violation(
-                    "I7", f"the group's offset of {where} went back from {before} to {offset}"
-                )
+                self._problem = Violation("I7", f"the group's offset of {where} went back from {before} to {offset}")
             self.seen[where] = max(offset, before)
 
     def close(self) -> None:
@@ -280,9 +274,7 @@ def committed(kafka: KafkaConfig, topic: str, isolation: str = "read_committed")
             here = TopicPartition(topic, partition, OFFSET_BEGINNING)
             consumer.assign([here])
             while end > 0 and consumer.position([here])[0].offset < end:
-                found += [
-                    message for message in consumer.consume(5000, timeout=0.5) if message.error() is None
-                ]
+                found += [message for message in consumer.consume(5000, timeout=0.5) if message.error() is None]
         return found
     finally:
         consumer.close()
@@ -345,9 +337,7 @@ class Proof:
         except Violation:
             raise
         except AssertionError as error:
-            raise Violation(
-                "I1", f"{gaps[0] if gaps else ''}; {error}; the app said:\n{app.tail()}"
-            ) from None
+            raise Violation("I1", f"{gaps[0] if gaps else ''}; {error}; the app said:\n{app.tail()}") from None
 
     def finish(self, app: AppProcess) -> None:
         """Ends the load, waits for its results, asks one more record of every key, stops the app cleanly, and

@@ -36,7 +36,9 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, pacer: EpochPacer)
   override def getDefaultReadLimit: ReadLimit = ReadLimit.maxRows(pacer.limit)
 
   override def latestOffset(): Offset = kafka.latestOffset()
-  override def latestOffset(start: Offset, limit: ReadLimit): Offset = kafka.latestOffset(start, limit)
+  // Spark asks for the default limit once, when the query starts: the limit of the moment is the pacer's.
+  override def latestOffset(start: Offset, limit: ReadLimit): Offset =
+    kafka.latestOffset(start, ReadLimit.maxRows(pacer.limit))
   override def reportLatestOffset(): Offset = kafka.reportLatestOffset()
   override def initialOffset(): Offset = kafka.initialOffset()
   override def deserializeOffset(json: String): Offset = kafka.deserializeOffset(json)
