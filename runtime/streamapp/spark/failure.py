@@ -10,11 +10,12 @@ from streamapp.errors import InputError, RunError, StreamAppError
 
 # The JVM side's own exceptions: the class name in a stack trace, whether it is the user's input that is wrong.
 _KNOWN = {
-    "FencedException": False,
     "ForeignOwnerException": True,
     "IncompatibleStateException": True,
 }
 # The text of the expression also stands in plans that Spark prints: only the raised error counts.
+# Spark passes on its message without its class where it was thrown in a query's own thread.
+_TAKEN_OVER = re.compile(r"another runtime of application '[^']*' has taken over: this one stops")
 _BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] BAD_RECORD (node .*?)(?: SQLSTATE|\n|$)", re.DOTALL)
 _DATA_LOSS = re.compile(
     r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)"
@@ -49,6 +50,9 @@ def diagnose(subtopology: str, trace: str) -> Failure:
         return Failure(
             InputError(f"{line}; send it elsewhere with onBadRecord: {{deadLetter: TOPIC}}, or Drop"), False
         )
+    taken_over = _TAKEN_OVER.search(trace)
+    if taken_over:
+        return Failure(RunError(taken_over[0]), False)
     for name, users_fault in _KNOWN.items():
         found = re.search(rf"{name}: (.*)", trace)
         if found:

@@ -32,9 +32,11 @@ class Queries:
         self._kafka = kafka
         self._visitor = Visitor(self._read, plan.on_bad_record.kind)
         self._current = ""
+        self._headers_wanted = False
         self._frames: dict[str, DataFrame] = {}
         for part in plan.subtopologies:
             self._current = part.name
+            self._headers_wanted = reads_headers(part)
             self._frames[part.name] = assemble(part, self._visitor)
 
     def start(self, part: SubTopology, *, until_caught_up: bool) -> StreamingQuery:
@@ -70,7 +72,7 @@ class Queries:
             "kafka.isolation.level": "read_committed",
             "kafka.allow.auto.create.topics": "false",
             "subTopology": self._current,
-            "includeHeaders": "true",
+            "includeHeaders": str(self._headers_wanted).lower(),
             "groupIdPrefix": f"{self._plan.application_id}-{self._current}",
             "failOnDataLoss": str(self._plan.on_source_loss == "Fail").lower(),
         }
@@ -91,3 +93,8 @@ class Queries:
             return {"startingOffsets": start}
         # No record after the timestamp: nothing of the past is wanted.
         return {"startingTimestamp": start, "startingOffsetsByTimestampStrategy": "latest"}
+
+
+def reads_headers(part: SubTopology) -> bool:
+    """Whether anything in the part may look at record headers; making them columns costs time for every record."""
+    return any(isinstance(node, n.DeadLetter) or "headers" in repr(node).lower() for node in part.nodes)

@@ -63,17 +63,18 @@ class Visitor:
     def visit_stream(self, node: n.Stream) -> Flow:
         raw = self._read(node)
         decoded = self._decode(node)
+        present = tuple(name for name in SOURCE_FIELDS if name in raw.columns)  # headers only where they are used
         if node.value.can_be_malformed or node.key.can_be_malformed:
             raw = self._without_bad_records(node, raw, decoded)
         fields = {
             DELETED: column("value").isNull(),
             hidden("key"): decoded.key,
-            **{hidden(name): column(name) for name in SOURCE_FIELDS if name != "key"},
+            **{hidden(name): column(name) for name in present if name != "key"},
         }
         frame = raw.select(
             *(c.alias(k) for k, c in fields.items()), *(c.alias(k) for k, c in decoded.values.items())
         )
-        flow = Flow(frame, tuple(decoded.values), SOURCE_FIELDS, (("key", hidden("key")),))
+        flow = Flow(frame, tuple(decoded.values), present, (("key", hidden("key")),))
         return flow if node.timestamp is None else self._extracted_time(node, flow, node.timestamp)
 
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:

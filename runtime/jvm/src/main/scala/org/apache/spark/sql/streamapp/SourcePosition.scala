@@ -5,6 +5,9 @@ import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.ConcurrentHashMap
 
+import scala.jdk.CollectionConverters._
+
+import org.apache.kafka.clients.admin.Admin
 import org.apache.kafka.clients.producer.ProducerRecord
 import org.apache.kafka.common.TopicPartition
 import org.apache.kafka.common.utils.Utils.{murmur2, toPositive}
@@ -20,24 +23,27 @@ final class SourcePosition private (conf: RuntimeConf, val source: TopicPartitio
     extends TransactionParticipant {
   import SourcePosition.Nothing
 
-  val transactionId: String = s"${conf.subTopology}/${source.topic}/${source.partition}"
+  val transactionId: String = SourcePosition.transactionId(conf, source)
   private val key = transactionId.getBytes(UTF_8)
   private val home = new TopicPartition(conf.positionTopic, toPositive(murmur2(key)) % partitions)
 
   // What this process read or committed last.
   private var known: Option[Long] = None
+  private var knownBy = ""
 
   /**
    * Takes the transaction for this task attempt and decides whether the range is still to be done.
    *
+   * @param run of the query; a new one has fenced all (see [[SourcePosition.settle]]), and trusts nothing
    * @throws IllegalStateException when the position is neither at the range's start nor at its end
    */
-  def begin(transaction: TaskTransaction, epoch: Long, from: Long, until: Long): Unit = {
+  def begin(transaction: TaskTransaction, epoch: Long, from: Long, until: Long, run: String): Unit = {
     transaction.begin(epoch)
     // What is known in this process is good only if nobody else can have committed since.
-    val remembered = known.filter(position => transaction.live && (position == from || position == until))
+    val remembered = known.filter(position => knownBy == run && transaction.live && (position == from || position == until))
     val position = remembered.getOrElse(readFenced(transaction))
     known = Some(position)
+    knownBy = run
     if (position == until) transaction.markAlreadyDone()
     else if (position != Nothing && position != from) {
       throw new IllegalStateException(
@@ -49,7 +55,8 @@ final class SourcePosition private (conf: RuntimeConf, val source: TopicPartitio
   private def readFenced(transaction: TaskTransaction): Long = {
     transaction.fence()
     var position = Nothing
-    TopicReader.readToEnd(conf, home, None) { record =>
+    // Others have positions in the same partition: ours may be committed behind one of theirs that is still open.
+    TopicReader.readToEnd(conf, home, None, throughOpen = true) { record =>
       if (java.util.Arrays.equals(record.key, key)) position = ByteBuffer.wrap(record.value).getLong
     }
     position
@@ -65,6 +72,19 @@ final class SourcePosition private (conf: RuntimeConf, val source: TopicPartitio
 object SourcePosition {
   /** Nothing was ever committed. */
   private val Nothing = -1L
+
+  /**
+   * Ends what a former run has left open under these ids, before any task reads its position. A task could wait for
+   * that itself, but all running tasks could be waiting for one that is not running yet.
+   */
+  def settle(conf: RuntimeConf, sources: Iterable[TopicPartition]): Unit = if (conf.exactlyOnce) {
+    val admin = Admin.create(conf.client())
+    try admin.fenceProducers(sources.map(source => s"${conf.applicationId}/${transactionId(conf, source)}").toList.asJava).all().get()
+    finally admin.close()
+  }
+
+  private def transactionId(conf: RuntimeConf, source: TopicPartition): String =
+    s"${conf.subTopology}/${source.topic}/${source.partition}"
 
   private val positions = new ConcurrentHashMap[String, SourcePosition]()
 

@@ -21,11 +21,13 @@ object TopicReader {
    * transactions leave gaps, so the last offsets of a partition often hold no record at all.
    *
    * @param from first offset, or none for the log start
+   * @param throughOpen the end is that of all that was written when the read starts: transactions of others that are
+   *                    open there are waited for, as committed records may lie behind them
    * @param onProgress called after each poll with (position - start, end - start), in offsets
    * @return the end offset reached
    */
   def readToEnd(conf: RuntimeConf, partition: TopicPartition, from: Option[Long],
-      onProgress: (Long, Long) => Unit = (_, _) => ())(onRecord: Record => Unit): Long = {
+      onProgress: (Long, Long) => Unit = (_, _) => (), throughOpen: Boolean = false)(onRecord: Record => Unit): Long = {
     val consumer = new KafkaConsumer(conf.client(
       ConsumerConfig.ISOLATION_LEVEL_CONFIG -> "read_committed",
       ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG -> "false",
@@ -38,11 +40,13 @@ object TopicReader {
       ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG -> "50",
       ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG -> "false"),
       new ByteArrayDeserializer, new ByteArrayDeserializer)
+    // The broker ends an open transaction that nobody else ends, at its timeout.
+    val stallTimeoutMs = if (throughOpen) StallTimeoutMs + conf.transactionTimeoutMs else StallTimeoutMs
     try {
       val assignment = Collections.singletonList(partition)
       consumer.assign(assignment)
       val logStart: Long = consumer.beginningOffsets(assignment).get(partition)
-      val end: Long = consumer.endOffsets(assignment).get(partition)
+      val end: Long = if (throughOpen) writtenEnd(conf, partition) else consumer.endOffsets(assignment).get(partition)
       val start = from.filter(_ >= logStart).getOrElse(logStart)
       if (start < end) {
         consumer.seek(partition, start)
@@ -55,9 +59,9 @@ object TopicReader {
           if (now > position) {
             position = now
             lastMove = System.nanoTime()
-          } else if ((System.nanoTime() - lastMove) / 1000000 > StallTimeoutMs) {
+          } else if ((System.nanoTime() - lastMove) / 1000000 > stallTimeoutMs) {
             throw new IllegalStateException(
-              s"reading $partition made no progress for ${StallTimeoutMs / 1000} s at offset $position of $end")
+              s"reading $partition made no progress for ${stallTimeoutMs / 1000} s at offset $position of $end")
           }
           onProgress(math.min(position, end) - start, end - start)
         }
@@ -70,5 +74,11 @@ object TopicReader {
   def logStart(conf: RuntimeConf, partition: TopicPartition): Long = {
     val consumer = new KafkaConsumer(conf.client(), new ByteArrayDeserializer, new ByteArrayDeserializer)
     try consumer.beginningOffsets(Collections.singletonList(partition)).get(partition) finally consumer.close()
+  }
+
+  private def writtenEnd(conf: RuntimeConf, partition: TopicPartition): Long = {
+    val consumer = new KafkaConsumer(conf.client(ConsumerConfig.ISOLATION_LEVEL_CONFIG -> "read_uncommitted"),
+      new ByteArrayDeserializer, new ByteArrayDeserializer)
+    try consumer.endOffsets(Collections.singletonList(partition)).get(partition) finally consumer.close()
   }
 }

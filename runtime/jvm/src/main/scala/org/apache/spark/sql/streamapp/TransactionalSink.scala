@@ -2,6 +2,7 @@
 package org.apache.spark.sql.streamapp
 
 import java.nio.charset.StandardCharsets.UTF_8
+import java.util.UUID
 
 import org.apache.kafka.clients.producer.ProducerRecord
 import org.apache.kafka.common.header.Header
@@ -34,6 +35,10 @@ class TransactionalSinkProvider extends StreamSinkProvider {
 
 class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions: Int) extends Sink {
 
+  // One sink for each start of a query. The first epoch may be one that a former run has left half done.
+  private val queryRun = UUID.randomUUID().toString
+  private var settled = false
+
   override def addBatch(epoch: Long, data: DataFrame): Unit = {
     val started = System.nanoTime()
     // The planned rows, not a new Dataset: planning again would read the sources and the stores a second time.
@@ -64,11 +69,16 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     val conf = this.conf
     val partitions = this.positionPartitions
     val ranges = SourceRanges.of(rows)
+    val queryRun = this.queryRun
+    if (!settled) {
+      SourcePosition.settle(conf, ranges.map(_.source))
+      settled = true
+    }
     run(rows) { (context, records) =>
       val range = ranges(context.partitionId())
       val position = SourcePosition.of(conf, range.source, partitions)
       val transaction = TaskTransaction.of(conf, position.transactionId)
-      position.begin(transaction, epoch, range.from, range.until)
+      position.begin(transaction, epoch, range.from, range.until, queryRun)
       TransactionalSink.write(conf, transaction, records, epoch) {
         position.mark(transaction, range.until)
       }
