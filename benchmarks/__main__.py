@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks side by side: `python -m benchmarks [word-count] [latency] [restore] [memory] [--quick]`.
+
+All systems work on one embedded broker, one after the other, round after round. Results are printed, and written into
+docs/benchmarks.md unless the run was a quick or a partial one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+from benchmarks import latency, memory, report, restore, systems, word_count
+from benchmarks.kafka_edge import Kafka
+from benchmarks.systems import KAFKA_STREAMS, OURS, STOCK_SPARK, Starter
+from streamapp.kafka.broker import EmbeddedBroker
+
+AGAINST = ("/ Kafka Streams", "/ stock Spark")
+Result = TypeVar("Result")
+Measure = Callable[[str, Starter, str], Result]
+
+
+class Bench:
+    """One session on one broker."""
+
+    def __init__(self, options: argparse.Namespace, kafka: Kafka, scratch: Path) -> None:
+        self._options = options
+        self._kafka = kafka
+        self._scratch = scratch
+        self._quick: bool = options.quick
+
+    def word_count(self) -> str:
+        load = word_count.Load(lines=self._options.lines or (100_000 if self._quick else 1_200_000))
+        found = self._rounds(
+            "word-count", systems.SYSTEMS,
+            lambda name, start, run: word_count.measure(self._kafka, name, start, load, run, self._scratch),
+        )  # fmt: skip
+        rate = {name: [one.lines_per_second for one in rounds] for name, rounds in found.items()}
+        rows = [
+            (
+                name, *(f"{one:,.0f}" for one in rate[name]), f"{median(rate[name]):,.0f}",
+                *(_ratio(rate, name, other) for other in (KAFKA_STREAMS, STOCK_SPARK)),
+                f"{median(one.cpu_seconds for one in rounds) / load.lines * 1e6:.1f}",
+                f"{median(one.records_out for one in rounds):,.0f}",
+            )
+            for name, rounds in found.items()
+        ]  # fmt: skip
+        head = ("lines/s", *self._numbers, "median", *AGAINST, "CPU s / 1M lines", "records out")
+        return f"{load.lines:,} lines of 5 words.\n\n" + report.table(head, rows)
+
+    def latency(self) -> str:
+        load = latency.Load(seconds=10, warm_up_seconds=10) if self._quick else latency.Load()
+        starters: dict[str, Starter] = {
+            f"{OURS}, epochInterval 0ms": partial(systems.ours, epoch_interval="0ms"),
+            f"{OURS}, epochInterval 100ms": systems.ours,
+            KAFKA_STREAMS: systems.kafka_streams,
+        }
+        found = self._rounds(
+            "latency", starters,
+            lambda name, start, run: latency.measure(self._kafka, name, start, load, run, self._scratch),
+        )  # fmt: skip
+        rows = [
+            (
+                name, *(f"{one.p50_ms:.0f} / {one.p99_ms:.0f}" for one in rounds),
+                f"{median(one.p50_ms for one in rounds):.0f} / {median(one.p99_ms for one in rounds):.0f}",
+            )
+            for name, rounds in found.items()
+        ]  # fmt: skip
+        text = f"{load.per_second:,} records/s for {load.seconds} s after {load.warm_up_seconds} s of warm-up.\n\n"
+        return text + report.table(("p50 / p99 in ms", *self._numbers, "median"), rows)
+
+    def restore(self) -> str:
+        keys = self._options.keys or (100_000 if self._quick else 1_000_000)
+        starters = {name: systems.SYSTEMS[name] for name in (OURS, KAFKA_STREAMS)}
+        found = self._rounds(
+            "restore", starters,
+            lambda name, start, run: restore.measure(self._kafka, name, start, keys, run, self._scratch),
+        )  # fmt: skip
+        rows = [
+            (
+                name, *(f"{one.seconds:.1f}" for one in rounds), f"{median(one.seconds for one in rounds):.1f}",
+                f"{median(one.start_to_output_seconds for one in rounds):.1f}",
+            )
+            for name, rounds in found.items()
+        ]  # fmt: skip
+        head = ("seconds", *self._numbers, "median", "process start to new output")
+        return f"{keys:,} keys.\n\n" + report.table(head, rows)
+
+    def memory(self) -> str:
+        keys = self._options.keys or (300_000 if self._quick else 10_000_000)
+        self._options.rounds = 1
+        found = self._rounds(
+            "memory", systems.SYSTEMS,
+            lambda name, start, run: memory.measure(self._kafka, name, start, keys, run, self._scratch),
+        )  # fmt: skip
+        rows = [
+            (name, f"{rounds[0].peak_mb:,.0f}", f"{keys / rounds[0].seconds:,.0f}") for name, rounds in found.items()
+        ]
+        head = ("JVM", "peak resident MB", "keys/s, start included")
+        return f"{keys:,} keys, each heap at most {systems.HEAP}.\n\n" + report.table(head, rows)
+
+    @property
+    def _numbers(self) -> tuple[str, ...]:
+        return tuple(f"round {number + 1}" for number in range(self._options.rounds))
+
+    def _rounds(self, what: str, starters: dict[str, Starter], measure: Measure[Result]) -> dict[str, list[Result]]:
+        wanted = {name: start for name, start in starters.items() if self._options.only.lower() in name.lower()}
+        found: dict[str, list[Result]] = {name: [] for name in wanted}
+        for number in range(1, self._options.rounds + 1):
+            for name, start in wanted.items():
+                result = measure(name, start, f"{what}-{number}")
+                print(f"  {what}, round {number}, {name}: {result}", flush=True)
+                found[name].append(result)
+        return found
+
+
+def _ratio(rate: dict[str, list[float]], name: str, other: str) -> str:
+    """How many times as fast as another, in the median over the rounds: neighbours in time are compared."""
+    if other not in rate:
+        return "-"
+    return f"{median(mine / theirs for mine, theirs in zip(rate[name], rate[other], strict=True)):.2f}"
+
+
+BENCHMARKS: dict[str, Callable[[Bench], str]] = {
+    "word-count": Bench.word_count,
+    "latency": Bench.latency,
+    "restore": Bench.restore,
+    "memory": Bench.memory,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("what", nargs="*", help=f"of {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="a small load, one round: does it run?")
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--lines", type=int, default=0, help="of word-count")
+    parser.add_argument("--keys", type=int, default=0, help="of restore and memory")
+    parser.add_argument("--only", default="", help="systems whose name has this in it")
+    options = parser.parse_args()
+    for what in options.what:
+        if what not in BENCHMARKS:
+            parser.error(f"no benchmark {what!r}; there are {', '.join(BENCHMARKS)}")
+    full = not (options.quick or options.rounds or options.lines or options.keys or options.only)
+    options.rounds = options.rounds or (1 if options.quick else 3)
+    systems.build_kafka_streams()
+    about = report.machine()
+    print(about)
+    with tempfile.TemporaryDirectory(prefix="streamapp-bench-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder)
+        with EmbeddedBroker(scratch / "broker", heap="1g") as broker:
+            bench = Bench(options, Kafka(broker.bootstrap_servers), scratch)
+            for what in options.what or BENCHMARKS:
+                text = BENCHMARKS[what](bench)
+                print(f"\n{what}: {text}\n", flush=True)
+                if full:
+                    report.write(what, f"{about}\n\n{text}")
+
+
+main()
