@@ -80,7 +80,7 @@ def main() -> int:
             "nothing lost, nothing doubled"
         )
         second.stop()
-    print("\nDone. Write your own: streamapp init, or copy examples/word-count.yaml.", flush=True)
+    print("\nDone. To write your own, start from examples/word-count.yaml and docs/manifest.md.", flush=True)
     return 0
 
 

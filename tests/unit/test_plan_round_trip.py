@@ -50,7 +50,7 @@ def test_settings_reach_the_plan(plan: Callable[..., Plan]) -> None:
         run: untilCaughtUp
         startFrom: '2024-01-31T00:00:00Z'
         onBadRecord: Drop
-        onSourceLoss: Latest
+        onSourceLoss: Earliest
         replicas: 4
         kafka:
           bootstrapServers: kafka:9093
@@ -68,7 +68,7 @@ def test_settings_reach_the_plan(plan: Callable[..., Plan]) -> None:
     assert (made.start_from, made.on_bad_record.kind, made.on_source_loss) == (
         "1706659200000",
         "Drop",
-        "Latest",
+        "Earliest",
     )
     assert made.replicas == 4
     assert made.kafka == KafkaSettings(

@@ -243,7 +243,10 @@ class Spec(Model):
     ] = "Fail"
     on_source_loss: Annotated[
         str,
-        _word("Fail", "Earliest", "Latest"),
+        BeforeValidator(
+            lambda value: one_of(value, ("Fail", "Earliest"), not_yet=("Latest",)),
+            json_schema_input_type=Literal["Fail", "Earliest"],
+        ),
         Field(description="What to do when records are gone before they were read."),
     ] = "Fail"
     standby_replicas: Annotated[

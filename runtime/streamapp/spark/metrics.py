@@ -31,6 +31,11 @@ TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
         ("subtopology", "step"),
         "Duration of the last epoch, by step",
     ),
+    "streamapp_event_time_delay_seconds": (
+        GAUGE,
+        ("subtopology",),
+        "How far the latest event time seen is behind the clock",
+    ),
     "streamapp_consumer_lag": (GAUGE, ("topic", "partition"), "Committed records not yet processed"),
     "streamapp_store_rows": (GAUGE, ("store",), "Rows of a store, as RocksDB estimates them"),
     "streamapp_store_bytes": (GAUGE, ("store",), "Bytes of a store on local disk and in memory"),
@@ -75,6 +80,8 @@ def _samples(status: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], 
         yield "streamapp_epochs", (part,), totals["epochs"]
         for node, count in totals["badRecords"].items():
             yield "streamapp_bad_records", (part, node), count
+        if totals["eventTimeDelaySeconds"] is not None:
+            yield "streamapp_event_time_delay_seconds", (part,), totals["eventTimeDelaySeconds"]
         for step, millis in totals["epochMs"].items():
             yield "streamapp_epoch_duration_seconds", (part, step), millis / 1000
     for partition, lag in status.get("lag", {}).items():

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ class _Query:
     rate: float = 0.0
     duration_ms: dict[str, int] = field(default_factory=dict)
     watermark: str | None = None
+    latest_event: str | None = None
     position: Offsets = field(default_factory=dict)
 
 
@@ -41,6 +43,7 @@ class Progress:
         self._plan = plan
         self._admin = admin
         self._queries = {part.name: _Query() for part in plan.subtopologies}
+        self._first: Offsets | None = None
         self._started = time.time()
         self._snapshot: dict[str, Any] = {"name": plan.name, "phase": "Starting"}
         self.phase = "Starting"
@@ -50,9 +53,7 @@ class Progress:
         """Reads everything once."""
         for name, query in queries.items():
             for progress in query.recentProgress:
-                self._add(
-                    self._queries[name], json.loads(progress.json) if hasattr(progress, "json") else progress
-                )
+                self._add(self._queries[name], json.loads(progress.json))
         self._publish()
 
     def snapshot(self) -> dict[str, Any]:
@@ -87,7 +88,9 @@ class Progress:
         query.records_in += progress["numInputRows"]
         query.rate = progress.get("processedRowsPerSecond", 0.0) or 0.0
         query.duration_ms = progress["durationMs"]
-        query.watermark = progress.get("eventTime", {}).get("watermark")
+        event_time = progress.get("eventTime", {})
+        query.watermark = event_time.get("watermark")
+        query.latest_event = event_time.get("max", query.latest_event)
         query.late += sum(op.get("numRowsDroppedByWatermark", 0) for op in progress.get("stateOperators", []))
         for name, metrics in progress.get("observedMetrics", {}).items():
             node = name.split(":", 1)[-1]
@@ -113,6 +116,7 @@ class Progress:
                 "lateRecords": query.late,
                 "badRecords": query.bad,
                 "watermark": query.watermark,
+                "eventTimeDelaySeconds": _seconds_since(query.latest_event),
             }
         lag = self._lag()
         self._snapshot = {
@@ -127,14 +131,26 @@ class Progress:
         }
 
     def _lag(self) -> dict[str, int]:
+        """Committed records that are still to be read, per source partition."""
         positions = self.positions()
-        ends: dict[str, dict[int, int]] = {}
-        for topic in {topic for topic, _ in positions}:
-            ends[topic] = self._admin.end_offsets(topic)
-        return {
-            f"{topic}/{partition}": max(0, ends[topic].get(partition, offset) - offset)
-            for (topic, partition), offset in sorted(positions.items())
-        }
+        topics = {*self._plan.source_topics, *(topic for topic, _ in positions)}
+        if self._first is None:
+            self._first = self._first_positions(topics)
+        lag: dict[str, int] = {}
+        for topic in sorted(topics):
+            for partition, end in sorted(self._admin.end_offsets(topic).items()):
+                position = positions.get((topic, partition), self._first.get((topic, partition), 0))
+                lag[f"{topic}/{partition}"] = max(0, end - position)
+        return lag
+
+    def _first_positions(self, topics: set[str]) -> Offsets:
+        """Where the app stands before its first epoch here: where its group was, else where it starts from."""
+        first: Offsets = {}
+        for topic in topics:
+            earliest = self._plan.start_from == "earliest"
+            offsets = self._admin.start_offsets(topic) if earliest else self._admin.end_offsets(topic)
+            first |= {(topic, partition): offset for partition, offset in offsets.items()}
+        return first | self._admin.group_offsets(self._plan.application_id)
 
 
 def _reads(part: SubTopology, topic: str) -> bool:
@@ -144,6 +160,13 @@ def _reads(part: SubTopology, topic: str) -> bool:
         else isinstance(node, RepartitionSource) and node.topic == topic
         for node in part.nodes
     )
+
+
+def _seconds_since(iso: str | None) -> float | None:
+    """How far the latest event time seen is behind the clock; none where no node uses event time."""
+    if iso is None:
+        return None
+    return round((datetime.now(UTC) - datetime.fromisoformat(iso)).total_seconds(), 1)
 
 
 def _offsets(text: Any) -> dict[str, dict[str, int]] | None:
