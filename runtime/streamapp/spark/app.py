@@ -25,7 +25,7 @@ from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark import metrics
-from streamapp.spark.failure import Failure, diagnose
+from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
 from streamapp.spark.session import PREFIX, Place, executor_processes, open_session
@@ -33,6 +33,7 @@ from streamapp.spark.session import PREFIX, Place, executor_processes, open_sess
 # A stop lets the epoch under way end: together with the rest it must stay below ten seconds.
 DRAIN_SECONDS = 7.0
 COLLECT_SECONDS = 1.0
+PURGE_SECONDS = 10.0
 RESTARTS = 10
 LONGEST_BACKOFF_SECONDS = 30.0
 
@@ -117,12 +118,16 @@ class _App:
         self._stop = threading.Event()
         self._queries = Queries(spark, plan, kafka)
         self._running: dict[str, StreamingQuery] = {}
-        self._progress = Progress(spark, plan, Admin(kafka))
+        self._admin = Admin(kafka)
+        self._progress = Progress(spark, plan, self._admin)
         self._group = GroupPosition(kafka, plan.application_id)
         self._server = StatusServer(
             self._progress.snapshot, metrics.registry(self._progress.snapshot), options.port
         )
         self._restarts: dict[str, int] = {}
+        self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}
+        self._purged: dict[tuple[str, int], int] = {}
+        self._purged_at = time.monotonic()
 
     def run(self, on_started: Callable[[str], None]) -> int:
         previous = {
@@ -180,7 +185,7 @@ class _App:
                 continue
             error = query.exception()
             if error is not None:
-                self._restart(part, diagnose(part.name, str(error)))
+                self._restart(part, diagnose(part.name, trace_of(error)))
 
     def _look(self) -> None:
         try:
@@ -193,7 +198,19 @@ class _App:
         self._progress.phase = "Restoring" if restoring else "Running"
         self._progress.error = None
         self._group.write(self._progress.positions())
+        self._purge()
         self._on_progress(self._progress.snapshot())
+
+    def _purge(self) -> None:
+        """Deletes what every reader of an internal hop has committed: those topics have no retention of their own."""
+        if not self._hops or time.monotonic() - self._purged_at < PURGE_SECONDS:
+            return
+        self._purged_at = time.monotonic()
+        positions = self._progress.positions().items()
+        done = {at: offset for at, offset in positions if at[0] in self._hops and offset > self._purged.get(at, 0)}
+        if done:
+            self._admin.purge(done)
+            self._purged |= done
 
     def _restart(self, part: SubTopology, failure: Failure) -> None:
         epoch = self._progress.snapshot().get("subTopologies", {}).get(part.name, {}).get("epoch", -1)

@@ -12,6 +12,7 @@ from streamapp.errors import InputError, RunError, StreamAppError
 _KNOWN = {
     "ForeignOwnerException": True,
     "IncompatibleStateException": True,
+    "PositionMismatchException": False,
 }
 # The text of the expression also stands in plans that Spark prints: only the raised error counts.
 # Spark passes on its message without its class where it was thrown in a query's own thread.
@@ -42,6 +43,18 @@ class Failure:
     retriable: bool
 
 
+def trace_of(error: BaseException) -> str:
+    """All that is known of a query's exception: its own words, and the JVM's stack traces with their causes.
+
+    Spark's words alone name only the step that failed ("An error occurred during loading state").
+    """
+    parts, current = [str(error)], error
+    while (cause := getattr(current, "_cause", None)) is not None and len(parts) < 10:
+        parts += [str(cause), str(getattr(cause, "_stackTrace", None) or "")]
+        current = cause
+    return "\n".join(parts)
+
+
 def diagnose(subtopology: str, trace: str) -> Failure:
     """Reads the text of a query's exception, stack traces and all."""
     bad = _BAD_RECORD.search(trace)
@@ -66,7 +79,7 @@ def diagnose(subtopology: str, trace: str) -> Failure:
     if _DATA_LOSS.search(trace):
         return Failure(RunError(
             f"sub-topology '{subtopology}': records between the committed position and the topic's start are gone "
-            "(retention passed, or the topic was deleted); set onSourceLoss: Earliest or Latest to go on without them"
+            "(retention passed, or the topic was deleted); set onSourceLoss: Earliest to go on without them"
         ), False)  # fmt: skip
     for condition, text in _USER_CODE.findall(trace):
         if condition.split(".")[0] in _DATA_CONDITIONS:

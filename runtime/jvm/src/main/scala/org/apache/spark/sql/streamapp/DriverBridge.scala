@@ -8,7 +8,8 @@ import scala.jdk.CollectionConverters._
 /** What the driver's Python side calls; everything else happens at Spark's plug-in points. */
 object DriverBridge {
 
-  /** A run begins: opens the application's metadata topic as `owner` ("namespace/name/uid"), fences an older driver. */
+  /** A run begins: opens the application's metadata topic as `owner` ("namespace/name/uid", or "local/name"),
+   * and fences an older driver. */
   def begin(settings: JMap[String, String], owner: String): Unit = {
     EpochPacer.clear()
     EpochReports.clear()

@@ -18,6 +18,9 @@ import org.apache.spark.SparkEnv
 /** Another runtime of the same application has taken over. */
 final class FencedException(message: String, cause: Throwable) extends RuntimeException(message, cause)
 
+/** What is committed and what the epoch log says do not belong together: trying again cannot help. */
+final class PositionMismatchException(message: String) extends RuntimeException(message)
+
 /** The applicationId belongs to somebody else. */
 final class ForeignOwnerException(message: String) extends RuntimeException(message)
 
@@ -39,6 +42,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   private val incarnation = UUID.randomUUID().toString
   private var end = 0L
   private var producer: KafkaProducer[String, Array[Byte]] = _
+  private var confirmedAt = System.nanoTime() - ConfirmedForNs - 1
 
   locally {
     // The owner is looked at before anything is fenced: a stranger must not even disturb the rightful owner.
@@ -100,6 +104,17 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     }
   }
 
+  /**
+   * Makes sure that no other driver has taken over, by writing. What was confirmed within the last second is believed.
+   * @throws FencedException when another driver has opened the topic since
+   */
+  def confirm(): Unit = synchronized {
+    if (System.nanoTime() - confirmedAt > ConfirmedForNs) {
+      put(Seq(DriverKey -> incarnation.getBytes(UTF_8)))
+      confirmedAt = System.nanoTime()
+    }
+  }
+
   // Our own transaction is settled by the new producer; a newer driver is recognised by its name on the topic, which
   // is looked at first so that it is not fenced by us.
   private def reopen(): Unit = {
@@ -139,11 +154,13 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
 }
 
 object MetadataTopic {
-  /** Holds "namespace/name/uid" of the application's owner; no path of Spark's starts like this. */
+  /** Holds the application's owner: "namespace/name/uid", or "local/name" on a laptop. No path of Spark's starts like this. */
   val OwnerKey = "owner"
 
   /** Which driver opened the topic last. */
   private val DriverKey = "driver"
+
+  private val ConfirmedForNs = 1000000000L
 
   private val opened = new ConcurrentHashMap[String, MetadataTopic]()
 
@@ -155,6 +172,14 @@ object MetadataTopic {
     opened.computeIfAbsent(conf.applicationId, _ => new MetadataTopic(conf, owner))
 
   def close(applicationId: String): Unit = Option(opened.remove(applicationId)).foreach(_.close())
+
+  /**
+   * What keeps an executor from fencing on behalf of this driver: another one has taken over. None when all is well,
+   * or when this process has opened no metadata and so cannot know.
+   */
+  def objection(applicationId: String): Option[String] = Option(opened.get(applicationId)).flatMap { topic =>
+    try { topic.confirm(); None } catch { case fenced: FencedException => Some(fenced.getMessage) }
+  }
 
   /** The metadata this driver has opened; on an executor, writing the driver's files is an error. */
   def current(applicationId: String): MetadataTopic = {

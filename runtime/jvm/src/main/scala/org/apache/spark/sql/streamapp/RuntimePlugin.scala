@@ -6,16 +6,19 @@ import java.util.{Collections, Map => JMap}
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 
+/** May an executor make its own the transactional ids of the application? Answered by null, or the reason why not. */
+final case class MayFence(applicationId: String)
+
 /** Spark's plug-in point for what executors tell the driver outside of a task's result (`spark.plugins`). */
 class RuntimePlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new DriverPlugin {
     override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = Collections.emptyMap()
     override def receive(message: Any): AnyRef = {
       message match {
-        case state: RestoreState => Restores.note(state)
+        case state: RestoreState => Restores.note(state); null
+        case MayFence(applicationId) => MetadataTopic.objection(applicationId).orNull
         case other => throw new IllegalArgumentException(s"unknown message ${other.getClass.getName}")
       }
-      null
     }
   }
 
@@ -28,6 +31,15 @@ object RuntimePlugin {
   @volatile private var context: PluginContext = _
 
   def executorId: String = if (context == null) "driver" else context.executorID()
+
+  /**
+   * To be called before a task fences: tasks of a driver that was taken over must not fence those of its successor.
+   * @throws FencedException when another driver has taken over
+   */
+  def requireDriver(applicationId: String): Unit =
+    if (context != null) Option(context.ask(MayFence(applicationId))).foreach { reason =>
+      throw new FencedException(reason.toString, null)
+    }
 
   def tellDriver(message: AnyRef): Unit = if (context != null) context.send(message)
 }

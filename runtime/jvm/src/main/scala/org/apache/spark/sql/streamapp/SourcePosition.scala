@@ -46,7 +46,7 @@ final class SourcePosition private (conf: RuntimeConf, val source: TopicPartitio
     knownBy = run
     if (position == until) transaction.markAlreadyDone()
     else if (position != Nothing && position != from) {
-      throw new IllegalStateException(
+      throw new PositionMismatchException(
         s"sub-topology '${conf.subTopology}': $source is committed up to offset $position, " +
           s"but epoch $epoch covers [$from, $until): the position on ${home.topic} and the epoch log disagree")
     }
@@ -75,12 +75,13 @@ object SourcePosition {
 
   /**
    * Ends what a former run has left open under these ids, before any task reads its position. A task could wait for
-   * that itself, but all running tasks could be waiting for one that is not running yet.
+   * that itself, but all running tasks could be waiting for one that is not running yet. Called on the driver.
    */
   def settle(conf: RuntimeConf, sources: Iterable[TopicPartition]): Unit = if (conf.exactlyOnce) {
+    MetadataTopic.current(conf.applicationId).confirm()
+    val ids = sources.map(source => s"${conf.applicationId}/${transactionId(conf, source)}")
     val admin = Admin.create(conf.client())
-    try admin.fenceProducers(sources.map(source => s"${conf.applicationId}/${transactionId(conf, source)}").toList.asJava).all().get()
-    finally admin.close()
+    try admin.fenceProducers(ids.toList.asJava).all().get() finally admin.close()
   }
 
   private def transactionId(conf: RuntimeConf, source: TopicPartition): String =

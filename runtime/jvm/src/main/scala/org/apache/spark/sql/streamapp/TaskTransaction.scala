@@ -25,7 +25,7 @@ trait TransactionParticipant {
  * A transaction is owned by one task attempt at a time. Every call checks that the calling attempt is the owner,
  * so that an attempt which Spark has already given up (a zombie) cannot add records to its successor's work.
  * Across processes Kafka fences: [[fence]] bumps the epoch of the transactional id, which aborts what an earlier
- * holder left open and makes its later calls fail.
+ * holder left open and makes its later calls fail. The driver is asked first whether it is still the application's.
  *
  * With `at-least-once` the same calls are made without a transaction: outputs and deltas are flushed before the
  * markers are sent, so a crash can repeat records but never lose one.
@@ -80,6 +80,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     checkOwner()
     if (fencedBy != owner && !open) {
       discard()
+      if (conf.exactlyOnce) RuntimePlugin.requireDriver(conf.applicationId)
       producer = newProducer()
       if (conf.exactlyOnce) producer.initTransactions()
       fencedBy = owner
