@@ -126,13 +126,24 @@ def continue_signal(process: psutil.Process) -> None:
 def stopped(app: AppProcess) -> Iterator[None]:
     """The whole app stands still, as on a laptop that sleeps or a machine that swaps."""
     processes = family(app)
-    for process in processes:
-        stop_signal(process)
+    app.signal_group(signal.SIGSTOP)
+    until(
+        lambda: all(_status(p) in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, None) for p in processes),
+        30,
+        "the whole app stands still",
+    )
+    assert _status(processes[0]) == psutil.STATUS_STOPPED
     try:
         yield
     finally:
-        for process in processes:
-            continue_signal(process)
+        app.signal_group(signal.SIGCONT)
+
+
+def _status(process: psutil.Process) -> str | None:
+    try:
+        return str(process.status())
+    except psutil.NoSuchProcess:
+        return None
 
 
 # --- failpoints ---------------------------------------------------------------------------------------------

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two runtimes of one application at once, and a runtime that slept too long: only one of them is heard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lib.app import ECHO, TOTALS, Bench, manifest_text
+from lib.faults import await_hit, failpoints, quick_broker, stopped
+from lib.verify import Proof
+from lib.wait import until
+from streamapp.kafka.broker import EmbeddedBroker
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+TAKEN_OVER = "another runtime of application '{}' has taken over: this one stops"
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with quick_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_kafka(own_broker: EmbeddedBroker) -> KafkaConfig:
+    return KafkaConfig(own_broker.bootstrap_servers)
+
+
+def open_transactions(bench: Bench) -> list[str]:
+    """Topics in which a read_committed reader cannot read up to the end."""
+    return [
+        topic
+        for topic in bench.all_topics()
+        if bench.admin.end_offsets(topic) != bench.admin.end_offsets(topic, committed_only=False)
+    ]
+
+
+@pytest.mark.timeout(600)
+def test_the_older_of_two_runtimes_stops(kafka: KafkaConfig, tmp_path: Path) -> None:
+    with Bench(kafka, tmp_path, "two") as bench, Proof(bench, load := bench.load(seed=501, rate=200)) as proof:
+        load.start()
+        older = bench.start("older")
+        older.await_work()
+        newer = bench.start("newer")
+        assert older.await_exit(90) == 3, older.tail()
+        assert TAKEN_OVER.format(bench.prefix) in older.said
+        newer.await_work()
+        proof.finish(newer)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("topology", [TOTALS, ECHO], ids=["state", "no-state"])
+def test_a_zombie_commits_after_the_winner(kafka: KafkaConfig, tmp_path: Path, topology: str) -> None:
+    """R5. An attempt has sent everything and is about to commit; it sleeps, and its successor does the same work and
+    more; then it wakes up and commits. Only the winner is heard, and the zombie does not disturb it."""
+    with Bench(kafka, tmp_path, "zombie", topology) as bench, Proof(bench, load := bench.load(seed=502)) as proof:
+        load.send(500)
+        zombie = bench.start("zombie", env=failpoints("transaction.before-commit@1=pause:1000"))
+        zombie.await_work()
+        load.send(500)
+        await_hit(zombie, "transaction.before-commit")
+        with stopped(zombie):
+            assert open_transactions(bench), "the zombie had nothing to commit"
+            winner = bench.start("winner")
+            winner.await_work()
+            proof.await_caught_up(winner)
+            load.send(500)
+            proof.await_caught_up(winner)
+        assert zombie.await_exit(60) == 3, zombie.tail()
+        assert TAKEN_OVER.format(bench.prefix) in zombie.said
+        proof.finish(winner)
+
+
+@pytest.mark.timeout(600)
+def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R4. The broker gives up a transaction whose owner stands still. When the owner goes on it must not believe that
+    it has committed, and it must do the work again by itself."""
+    settings = tmp_path / "conf"
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text("spark.streamapp.transactionTimeoutMs 5000\n")
+    with Bench(own_kafka, tmp_path, "asleep") as bench, Proof(bench, load := bench.load(seed=401)) as proof:
+        load.send(500)
+        env = failpoints("transaction.before-commit@1=pause:1000") | {"SPARK_CONF_DIR": str(settings)}
+        app = bench.start(env=env)
+        app.await_work()
+        load.send(500)
+        await_hit(app, "transaction.before-commit")
+        with stopped(app):
+            assert open_transactions(bench), "there was nothing under way"
+            until(lambda: not open_transactions(bench), 60, "the broker gave the transaction up", every=0.5)
+        proof.finish(app)
+
+
+def test_an_application_id_has_one_owner(kafka: KafkaConfig, tmp_path: Path) -> None:
+    with Bench(kafka, tmp_path, "owner", ECHO) as bench, Proof(bench, load := bench.load(seed=503)) as proof:
+        load.send(100)
+        app = bench.start()
+        app.await_work()
+        bench.manifest.write_text(manifest_text(bench.prefix, ECHO, name="somebody-else"))
+        stranger = bench.start("stranger")
+        assert stranger.await_exit() == 1, stranger.tail()
+        assert f"applicationId '{bench.prefix}' belongs to 'local/{bench.prefix}'" in stranger.said
+        load.send(100)
+        proof.finish(app)  # undisturbed
