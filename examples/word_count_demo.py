@@ -70,8 +70,8 @@ def main() -> int:
         second.wait_until_caught_up()
         restore = second.status()["restore"]["word-counts"]
         say(
-            f"restored {restore['done']:,} changelog records in {restore['partitions']} partitions, the slowest in "
-            f"{restore['millis'] / 1000:.1f} s ({restore['recordsPerSecond']:,} records/s)"
+            f"restored {restore['done']:,} changelog offsets in {restore['partitions']} partitions, the slowest in "
+            f"{restore['millis'] / 1000:.1f} s ({restore['recordsPerSecond']:,}/s)"
         )
         after = read_counts(kafka)
         check(after, expected + Counter(expected.keys()), "one more than before the kill")

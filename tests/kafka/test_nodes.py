@@ -299,6 +299,21 @@ def test_dead_letters_keep_the_record_and_say_where_it_was(app: Make) -> None:
     assert "json" in headers["streamapp.error"]
 
 
+def test_records_without_event_time_go_to_the_dead_letters_too(app: Make) -> None:
+    a = app(
+        """
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "at TIMESTAMP"}, timestamp: at}}
+  - {name: out, to: {topic: $T-out}}
+""",
+        "  onBadRecord: {deadLetter: $T-dead}",
+    )
+    a.send("in", ("a", {"at": "2024-01-01T12:00:00Z"}), ("b", {"at": None}), ("c", "no json"))
+    a.run()
+    assert [(r.key, r.timestamp) for r in a.received("out")] == [("a", NOON)]
+    errors = {r.key: dict(r.headers)["streamapp.error"] for r in a.received("dead")}
+    assert errors == {"b": "the timestamp expression gives null", "c": "the value cannot be read as json"}
+
+
 def test_an_expression_that_meets_impossible_data_names_the_error(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: integer}}

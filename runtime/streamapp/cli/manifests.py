@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from streamapp.errors import InputError
 
 if TYPE_CHECKING:
+    from streamapp.kafka.config import KafkaConfig
     from streamapp.manifest import Manifest
     from streamapp.plan import Plan
 
@@ -34,3 +35,23 @@ def load_plan(file: Path) -> Plan:
     from streamapp.compile import compile_manifest
 
     return compile_manifest(load_manifest(file))
+
+
+def kafka_of_manifest(manifest: Manifest) -> KafkaConfig:
+    """Where the manifest says Kafka is.
+
+    Raises:
+        InputError: when it asks for TLS or SASL: those are taken from a settings file so far, and going on without
+            them would mean talking in the clear.
+    """
+    from streamapp.kafka.config import KafkaConfig
+
+    settings = manifest.spec.kafka
+    assert settings is not None
+    for name, value in (("tls", settings.tls), ("sasl", settings.sasl)):
+        if value is not None:
+            raise InputError(
+                f"spec.kafka.{name} is not read by this command yet; put bootstrap.servers and the settings into "
+                "a file of Kafka client properties and name it with --kafka-config FILE"
+            )
+    return KafkaConfig(settings.bootstrap_servers)

@@ -93,13 +93,14 @@ def _kafka(
     options: argparse.Namespace, manifest: Manifest, state_dir: Path
 ) -> Iterator[tuple[KafkaConfig, bool]]:
     """Where Kafka is: the command line says, else the manifest; else it is embedded (True)."""
+    from streamapp.cli.manifests import kafka_of_manifest
     from streamapp.kafka.broker import EmbeddedBroker
     from streamapp.kafka.config import KafkaConfig
 
     if is_kafka_named(options):
         yield KafkaConfig.load(options.bootstrap_servers, options.kafka_config), False
     elif manifest.spec.kafka is not None:
-        yield KafkaConfig(manifest.spec.kafka.bootstrap_servers), False
+        yield kafka_of_manifest(manifest), False
     else:
         with EmbeddedBroker(state_dir / "broker", heap=options.heap) as broker:
             _say(f"embedded Kafka broker at {broker.bootstrap_servers}, data in {broker.data_dir}")

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp.cli.manifests import load_manifest
+    from streamapp.cli.manifests import kafka_of_manifest, load_manifest
     from streamapp.cli.options import kafka_of
     from streamapp.cli.state import running_here
     from streamapp.compile import compile_manifest
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     manifest = load_manifest(options.file)
     specs = topics_of(compile_manifest(manifest))
     if not is_kafka_named(options) and manifest.spec.kafka is not None:
-        kafka: KafkaConfig | None = KafkaConfig(manifest.spec.kafka.bootstrap_servers)
+        kafka: KafkaConfig | None = kafka_of_manifest(manifest)
     elif options.create or is_kafka_named(options) or running_here(options.state_dir):
         kafka = kafka_of(options)
     else:

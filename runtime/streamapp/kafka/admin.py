@@ -147,6 +147,13 @@ class Admin:
                     raise
         self._await_visible({spec.name for spec in wanted})
 
+    def purge(self, before: Mapping[tuple[str, int], int]) -> None:
+        """Delete the records of each (topic, partition) that lie before its offset."""
+        ends = [TopicPartition(topic, partition, offset) for (topic, partition), offset in before.items()]
+        futures = self._client.delete_records(ends, request_timeout=ANSWER_SECONDS)
+        for partition, future in futures.items():
+            self._answer(f"purge topic {partition.topic!r}", future)
+
     def delete(self, names: Iterable[str]) -> None:
         """Delete these topics; one that is not there is no error."""
         wanted = list(names)

@@ -14,7 +14,7 @@ COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
 
 # name -> (kind, labels after `name`, meaning)
 TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
-    "streamapp_up": (GAUGE, (), "1 while the app is running"),
+    "streamapp_up": (GAUGE, (), "1 in phase Running, 0 while it starts, restores or restarts"),
     "streamapp_records_in": (COUNTER, ("subtopology",), "Records read from source topics"),
     "streamapp_records_out": (COUNTER, ("subtopology",), "Records written to topics"),
     "streamapp_bytes_out": (
@@ -23,7 +23,7 @@ TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
         "Bytes of keys and values written, changelogs included",
     ),
     "streamapp_changelog_records": (COUNTER, ("subtopology",), "Records written to changelog topics"),
-    "streamapp_late_records": (COUNTER, ("subtopology",), "Records dropped because their window was closed"),
+    "streamapp_late_records": (COUNTER, ("subtopology",), "Results of closed windows that late records would have changed, and were dropped"),
     "streamapp_bad_records": (COUNTER, ("subtopology", "node"), "Records that could not be read as declared"),
     "streamapp_epochs": (COUNTER, ("subtopology",), "Epochs committed since the start"),
     "streamapp_epoch_duration_seconds": (
@@ -39,8 +39,8 @@ TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
     "streamapp_consumer_lag": (GAUGE, ("topic", "partition"), "Committed records not yet processed"),
     "streamapp_store_rows": (GAUGE, ("store",), "Rows of a store, as RocksDB estimates them"),
     "streamapp_store_bytes": (GAUGE, ("store",), "Bytes of a store on local disk and in memory"),
-    "streamapp_restore_done": (GAUGE, ("store",), "Changelog records read by the last restore"),
-    "streamapp_restore_total": (GAUGE, ("store",), "Changelog records the last restore has to read"),
+    "streamapp_restore_done": (GAUGE, ("store",), "Changelog offsets passed by the last restore"),
+    "streamapp_restore_total": (GAUGE, ("store",), "Changelog offsets the last restore has to pass"),
     "streamapp_restore_remaining_seconds": (GAUGE, ("store",), "Expected time until the restore ends"),
 }
 

@@ -34,9 +34,10 @@ class Queries:
         self._current = ""
         self._headers_wanted = False
         self._frames: dict[str, DataFrame] = {}
+        mentions_headers = any(_mentions_headers(part) for part in plan.subtopologies)
         for part in plan.subtopologies:
             self._current = part.name
-            self._headers_wanted = reads_headers(part)
+            self._headers_wanted = mentions_headers or any(isinstance(node, n.DeadLetter) for node in part.nodes)
             self._frames[part.name] = assemble(part, self._visitor)
 
     def start(self, part: SubTopology, *, until_caught_up: bool) -> StreamingQuery:
@@ -95,6 +96,6 @@ class Queries:
         return {"startingTimestamp": start, "startingOffsetsByTimestampStrategy": "latest"}
 
 
-def reads_headers(part: SubTopology) -> bool:
-    """Whether anything in the part may look at record headers; making them columns costs time for every record."""
-    return any(isinstance(node, n.DeadLetter) or "headers" in repr(node).lower() for node in part.nodes)
+def _mentions_headers(part: SubTopology) -> bool:
+    """Whether any expression may look at record headers; making them columns costs time for every record."""
+    return any("headers" in repr(node).lower() for node in part.nodes)

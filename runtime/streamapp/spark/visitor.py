@@ -63,18 +63,9 @@ class Visitor:
     def visit_stream(self, node: n.Stream) -> Flow:
         raw = self._read(node)
         decoded = self._decode(node)
-        present = tuple(name for name in SOURCE_FIELDS if name in raw.columns)  # headers only where they are used
         if node.value.can_be_malformed or node.key.can_be_malformed:
             raw = self._without_bad_records(node, raw, decoded)
-        fields = {
-            DELETED: column("value").isNull(),
-            hidden("key"): decoded.key,
-            **{hidden(name): column(name) for name in present if name != "key"},
-        }
-        frame = raw.select(
-            *(c.alias(k) for k, c in fields.items()), *(c.alias(k) for k, c in decoded.values.items())
-        )
-        flow = Flow(frame, tuple(decoded.values), present, (("key", hidden("key")),))
+        flow = self._columns_of(raw, decoded)
         return flow if node.timestamp is None else self._extracted_time(node, flow, node.timestamp)
 
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
@@ -101,12 +92,35 @@ class Visitor:
         return replace(source, frame=frame)
 
     def bad_records(self, node: n.Stream) -> Flow:
-        """The raw rows of a source that it cannot decode, and why not in `__error`."""
+        """The raw rows that a source drops, and why, in `__error`."""
         decoded = self._decode(node)
-        reason = F.when(decoded.bad_value, F.lit(f"the value cannot be read as {node.value.name}")).otherwise(
-            F.lit(f"the key cannot be read as {node.key.name}")
+        raw = self._read(node)
+        reason = F.when(decoded.bad_value, F.lit(f"the value cannot be read as {node.value.name}")).when(
+            decoded.bad_key, F.lit(f"the key cannot be read as {node.key.name}")
         )
-        return Flow(self._read(node).filter(decoded.bad).withColumn("__error", reason), (), (), ())
+        bad = decoded.bad
+        if node.timestamp is not None and node.timestamp != "processing":
+            rows = formats.struct_of(raw.columns).alias("__raw")
+            flow = self._columns_of(raw.withColumns({"__raw": rows, "__bad": bad, "__error": reason}), decoded,
+                                    ("__raw", "__bad", "__error"))  # fmt: skip
+            lost = F.expr(node.timestamp).cast("timestamp").isNull()
+            frame = flow.scope().filter(column("__bad") | lost)
+            error = F.coalesce(column("__error"), F.lit("the timestamp expression gives null"))
+            raw = frame.select(*(F.col("__raw")[name].alias(name) for name in raw.columns), error.alias("__error"))
+            return Flow(raw, (), (), ())
+        return Flow(raw.filter(bad).withColumn("__error", reason), (), (), ())
+
+    def _columns_of(self, raw: DataFrame, decoded: _Source, carried: tuple[str, ...] = ()) -> Flow:
+        """Raw Kafka rows as a flow: the value's columns and the record's fields."""
+        present = tuple(name for name in SOURCE_FIELDS if name in raw.columns)  # headers only where they are used
+        fields = {
+            DELETED: column("value").isNull(),
+            hidden("key"): decoded.key,
+            **{hidden(name): column(name) for name in present if name != "key"},
+        }
+        columns = [*fields.items(), *decoded.values.items()]
+        frame = raw.select(*(column(c) for c in carried), *(c.alias(name) for name, c in columns))
+        return Flow(frame, tuple(decoded.values), present, (("key", hidden("key")),), carried=carried)
 
     def _decode(self, node: n.Stream) -> _Source:
         value = formats.decode(column("value"), node.value, "value")

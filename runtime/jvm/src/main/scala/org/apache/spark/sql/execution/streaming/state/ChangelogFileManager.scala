@@ -15,7 +15,7 @@ import org.apache.kafka.common.TopicPartition
 import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, Snapshot}
 
 import org.apache.spark.io.CompressionCodec
-import org.apache.spark.sql.streamapp.{Failpoint, RestoreProgress, RuntimeConf, TaskTransaction, TransactionParticipant}
+import org.apache.spark.sql.streamapp.{Failpoint, PositionMismatchException, RestoreProgress, RuntimeConf, TaskTransaction, TransactionParticipant}
 
 /**
  * Stands where Spark keeps a store's files, and keeps them on a changelog topic instead.
@@ -78,7 +78,7 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
     marker.foreach(requireSameTopology)
     if (held == version) confirmedVersion = version
     else if (held == version + 1) transaction.markAlreadyDone() // this epoch is committed with all its effects
-    else throw new IllegalStateException(
+    else throw new PositionMismatchException(
       s"changelog $changelog holds version $held, the epoch log asks for $version: the two do not belong together " +
         "(was one of the topics restored or deleted alone?)")
     base.copyTo(localDir)
@@ -97,7 +97,7 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
     if (runtime.fingerprint.nonEmpty && marker.fingerprint != runtime.fingerprint) {
       throw new IncompatibleStateException(
         s"store '${runtime.store}': changelog ${changelog.topic} was written by topology ${marker.fingerprint}, " +
-          s"this one is ${runtime.fingerprint}: the state cannot be used (rename the store, or reset it)")
+          s"this one is ${runtime.fingerprint}: the state cannot be used: give the node another `store`, which begins empty, or undo the change")
     }
     if (marker.partitions != runtime.maxParallelism) {
       throw new IncompatibleStateException(

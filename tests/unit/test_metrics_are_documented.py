@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of metrics in the manual and the one in the code are the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from streamapp.spark.metrics import TABLE, registry
+
+STATUS = {
+    "name": "app",
+    "phase": "Running",
+    "subTopologies": {
+        "part": {
+            "recordsIn": 3, "recordsOut": 2, "bytesOut": 10, "changelogRecords": 1, "lateRecords": 4, "epochs": 5,
+            "badRecords": {"in": 6}, "epochMs": {"addBatch": 250}, "eventTimeDelaySeconds": 1.5,
+        }
+    },
+    "lag": {"topic/with-slashes/3": 7},
+    "stores": {"s": {"rows": 8, "bytes": 9}},
+    "restore": {"s": {"done": 1, "total": 2, "etaSeconds": 0.5}},
+}  # fmt: skip
+
+
+def test_every_metric_stands_in_the_manual(root: Path) -> None:
+    documented = set(re.findall(r"^\| `(streamapp_[a-z_]+)`", (root / "docs" / "operating.md").read_text(), re.MULTILINE))
+    assert documented == set(TABLE)
+
+
+def test_every_metric_has_a_value_when_the_status_has_one() -> None:
+    own = registry(lambda: STATUS)
+    samples = {metric.name: metric.samples for metric in own.collect()}
+    assert samples.keys() == TABLE.keys()
+    assert all(samples.values())
+    assert own.get_sample_value(
+        "streamapp_consumer_lag", {"name": "app", "topic": "topic/with-slashes", "partition": "3"}
+    ) == 7  # fmt: skip
+    assert own.get_sample_value(
+        "streamapp_epoch_duration_seconds", {"name": "app", "subtopology": "part", "step": "addBatch"}
+    ) == 0.25  # fmt: skip
