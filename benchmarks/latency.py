@@ -40,6 +40,8 @@ class Latency:
     p99_ms: float
     max_ms: float
     records: int
+    cpu_seconds: float
+    """Processor time of the system's own processes for each second of the load."""
 
 
 def measure(kafka: Kafka, name: str, start: Starter, load: Load, run: str, scratch: Path) -> Latency:
@@ -52,6 +54,7 @@ def measure(kafka: Kafka, name: str, start: Starter, load: Load, run: str, scrat
     try:
         _Sender(kafka, job.input, reader, load).run(running)
         reader.await_all(60, running)
+        used = running.cpu_seconds() - reader.cpu_before
     finally:
         running.stop()
         reader.close()
@@ -59,7 +62,7 @@ def measure(kafka: Kafka, name: str, start: Starter, load: Load, run: str, scrat
     shutil.rmtree(job.dir, ignore_errors=True)
     millis = np.array(reader.latencies) * 1000
     p50, p99 = np.percentile(millis, [50, 99])
-    return Latency(float(p50), float(p99), float(millis.max()), len(millis))
+    return Latency(float(p50), float(p99), float(millis.max()), len(millis), used / load.seconds)
 
 
 class _Reader:
@@ -75,6 +78,7 @@ class _Reader:
         self._stopping = threading.Event()
         self.first = threading.Event()
         self.counted_from = float("inf")
+        self.cpu_before = 0.0
         self.outstanding = 0
         self.latencies: list[float] = []
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -135,6 +139,7 @@ class _Sender:
             running.check()
             self._send()
         self._send_for(self._load.warm_up_seconds)
+        self._reader.cpu_before = running.cpu_seconds()
         self._reader.counted_from = time.monotonic()
         self._send_for(self._load.seconds)
         self._producer.flush(30)

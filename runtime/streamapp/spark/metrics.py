@@ -23,7 +23,11 @@ TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
         "Bytes of keys and values written, changelogs included",
     ),
     "streamapp_changelog_records": (COUNTER, ("subtopology",), "Records written to changelog topics"),
-    "streamapp_late_records": (COUNTER, ("subtopology",), "Results of closed windows that late records would have changed, and were dropped"),
+    "streamapp_late_records": (
+        COUNTER,
+        ("subtopology",),
+        "Late changes to closed windows, dropped",
+    ),
     "streamapp_bad_records": (COUNTER, ("subtopology", "node"), "Records that could not be read as declared"),
     "streamapp_epochs": (COUNTER, ("subtopology",), "Epochs committed since the start"),
     "streamapp_epoch_duration_seconds": (
@@ -54,8 +58,7 @@ class AppMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         status = self._status()
         families = {
-            name: kind(name, help_text, labels=("name", *labels))
-            for name, (kind, labels, help_text) in TABLE.items()
+            name: kind(name, help_text, labels=("name", *labels)) for name, (kind, labels, help_text) in TABLE.items()
         }
         for name, labels, value in _samples(status):
             families[name].add_metric((status["name"], *labels), value)

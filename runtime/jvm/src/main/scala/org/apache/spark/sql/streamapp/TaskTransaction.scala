@@ -124,7 +124,8 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       if (!open) openTransaction()
       Failpoint.hit("transaction.before-markers", epoch, partition)
       if (!conf.exactlyOnce) producer.flush()
-      marks.values.foreach(mark => producer.send(mark.record, mark))
+      if (Mutation.MarkerOutside) sendMarkersOutside()
+      else marks.values.foreach(mark => producer.send(mark.record, mark))
       if (FlushForFailpoint) producer.flush()
       Failpoint.hit("transaction.before-commit", epoch, partition)
       if (conf.exactlyOnce) producer.commitTransaction() else producer.flush()
@@ -191,6 +192,11 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       if (error != null) failure.onCompletion(metadata, error) else nextOffset = metadata.offset + 1
   }
 
+  private def sendMarkersOutside(): Unit = {
+    val outside = new KafkaProducer(conf.client(), new ByteArraySerializer, new ByteArraySerializer)
+    try marks.values.foreach(mark => outside.send(mark.record, mark)) finally outside.close()
+  }
+
   private def newProducer(): KafkaProducer[Array[Byte], Array[Byte]] = {
     val properties = conf.client(
       ProducerConfig.ACKS_CONFIG -> "all",
@@ -201,7 +207,8 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       ProducerConfig.COMPRESSION_TYPE_CONFIG -> "lz4",
       ProducerConfig.CLIENT_ID_CONFIG -> s"${conf.applicationId}/$id")
     if (conf.exactlyOnce) {
-      properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, s"${conf.applicationId}/$id")
+      val mutated = if (Mutation.NoFence) s"/${java.util.UUID.randomUUID()}" else ""
+      properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, s"${conf.applicationId}/$id$mutated")
       properties.put(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, conf.transactionTimeoutMs.toString)
     }
     new KafkaProducer(properties, new ByteArraySerializer, new ByteArraySerializer)
