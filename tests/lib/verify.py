@@ -322,6 +322,20 @@ class Proof:
         self.live.require_sound()
         self.offsets.require_sound()
 
+    def await_violation(self, invariants: str, seconds: float = 60.0) -> None:
+        """For a run in which something is wrong on purpose: until it is noticed, by one of these invariants."""
+
+        def noticed() -> Violation | None:
+            try:
+                self.require_sound()
+            except Violation as violation:
+                return violation
+            return None
+
+        violation = until(noticed, seconds, f"a violation of {invariants}")
+        assert violation is not None
+        assert violation.invariant in invariants.split(), f"noticed something else: {violation}"
+
     def await_caught_up(self, app: AppProcess, seconds: float = CATCH_UP_SECONDS) -> None:
         """Until the live reader has all results of all that was sent."""
         gaps: list[str] = []

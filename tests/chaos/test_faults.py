@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The long forms: many kills, and random mixes of faults. The seed is printed; CHAOS_SEED repeats a run."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lib.app import ECHO, TOTALS, WINDOWS, AppProcess, Bench, Load
+from lib.faults import (
+    FAILPOINTS,
+    await_halt,
+    bounce,
+    compact,
+    failpoints,
+    kill,
+    kill_executor,
+    kill_python_only,
+    quick_broker,
+    require_work,
+    stopped,
+    wipe,
+)
+from lib.verify import Proof
+from lib.wait import until
+from streamapp.kafka.broker import EmbeddedBroker
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.chaos
+
+KILLS = 20
+ROUNDS = 12
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with quick_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_kafka(own_broker: EmbeddedBroker) -> KafkaConfig:
+    return KafkaConfig(own_broker.bootstrap_servers)
+
+
+def seed() -> int:
+    chosen = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
+    print(f"CHAOS_SEED={chosen}")
+    return chosen
+
+
+def test_driver_killed_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R2. Killed at a random number of epochs after each start; none means during the restore."""
+    chooser = random.Random(chosen := seed())
+    with (
+        Bench(own_kafka, tmp_path, "kills", TOTALS + ECHO + WINDOWS) as bench,
+        Proof(bench, load := bench.load(chosen, rate=300)) as proof,
+    ):
+        load.start()
+        for _ in range(KILLS):
+            app = bench.start()
+            epochs = chooser.randrange(4)
+            if epochs:
+                app.await_work(epochs)
+            else:
+                until(app.status, 90, "the app is up")
+            require_work(bench, load)
+            chooser.choice((kill, kill, kill_python_only))(app)
+            proof.require_sound()
+        app = bench.start()
+        app.await_work()
+        proof.finish(app)
+
+
+def test_executors_killed_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R1. The driver lives on and goes on by itself."""
+    chooser = random.Random(chosen := seed())
+    with (
+        Bench(own_kafka, tmp_path, "executors") as bench,
+        Proof(bench, load := bench.load(chosen, rate=300)) as proof,
+    ):
+        app = bench.start(arguments=["--replicas", "2"])
+        app.await_work()
+        load.start()
+        for _ in range(KILLS):
+            before = app.epochs()
+            require_work(bench, load)
+            kill_executor(app, chooser)
+            if chooser.random() < 0.7:  # else another one at once
+                app.await_epochs_beyond(before)
+            proof.require_sound()
+        app.await_epochs_beyond(app.epochs())
+        proof.finish(app)
+
+
+@pytest.mark.parametrize("run", range(3))
+def test_a_random_mix(own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_path: Path, run: int) -> None:
+    """R20. Faults in random order and number, none among them."""
+    chooser = random.Random(chosen := seed() + run)
+    with (
+        Bench(own_kafka, tmp_path, "mix", TOTALS + ECHO + WINDOWS) as bench,
+        Proof(bench, load := bench.load(chosen, rate=200)) as proof,
+    ):
+        mix = Mix(own_broker, own_kafka, bench, load, tmp_path, chooser)
+        load.start()
+        for _ in range(ROUNDS):
+            fault = chooser.choice(mix.faults)
+            print(f"fault: {fault.__name__}")
+            fault()
+            proof.require_sound()
+        app = mix.alive()
+        app.await_work()
+        proof.finish(app)
+
+
+class Mix:
+    """The faults of one application; each leaves it alive or dead, and the next one starts it when it needs it."""
+
+    def __init__(
+        self,
+        broker: EmbeddedBroker,
+        kafka: KafkaConfig,
+        bench: Bench,
+        load: Load,
+        folder: Path,
+        chooser: random.Random,
+    ) -> None:
+        self._broker, self._kafka, self._bench, self._load = broker, kafka, bench, load
+        self._folder, self._chooser = folder, chooser
+        self._app: AppProcess | None = None
+        self.faults: list[Callable[[], None]] = [
+            self.nothing,
+            self.kill,
+            self.kill_and_wipe,
+            self.halt,
+            self.sleep,
+            self.bounce,
+            self.compact,
+            self.stop,
+        ]
+
+    def alive(self) -> AppProcess:
+        if self._app is None or self._app.exit_code is not None:
+            self._app = self._bench.start()
+        return self._app
+
+    def nothing(self) -> None:
+        app = self.alive()
+        app.await_work()
+        app.await_epochs_beyond(app.epochs())
+
+    def kill(self) -> None:
+        self.alive().await_work()
+        require_work(self._bench, self._load)
+        kill(self.alive())
+
+    def kill_and_wipe(self) -> None:
+        self.kill()
+        wipe(self._folder / "state")
+
+    def halt(self) -> None:
+        if self._app is not None:
+            self._app.end()
+        step = self._chooser.choice(FAILPOINTS)
+        self._app = self._bench.start(env=failpoints(f"{step}=halt"))
+        await_halt(self._app, step)
+
+    def sleep(self) -> None:
+        app = self.alive()
+        app.await_work()
+        before = self._load.history.records
+        with stopped(app):
+            until(lambda: self._load.history.records > before + 1000, 60, "the load goes on")
+        app.await_epochs_beyond(app.epochs())
+
+    def bounce(self) -> None:
+        app = self.alive()
+        app.await_work()
+        bounce(self._broker, hard=self._chooser.random() < 0.5)
+        app.await_epochs_beyond(app.epochs())
+
+    def compact(self) -> None:
+        self.alive().await_work()
+        kill(self.alive())
+        for store in ("totals", "windows"):
+            compact(self._kafka, f"{self._bench.prefix}-{store}-changelog", partitions=2)
+        compact(self._kafka, f"{self._bench.prefix}-metadata", partitions=1)
+
+    def stop(self) -> None:
+        app = self.alive()
+        app.await_work()
+        assert app.stop() == 0
