@@ -42,6 +42,7 @@ class Gate:
                 "bootstrap.servers": kafka.bootstrap,
                 "transactional.id": f"gate-{topic}-{time.monotonic_ns()}",
                 "transaction.timeout.ms": 900_000,
+                "log_level": 2,
                 "linger.ms": 20,
                 "batch.size": 256 << 10,
                 "compression.type": "lz4",
@@ -97,6 +98,7 @@ class Watch:
             {
                 "bootstrap.servers": kafka.bootstrap,
                 "group.id": f"watch-{topic}",
+                "log_level": 2,
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": False,

@@ -69,7 +69,7 @@ class _Reader:
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self._consumer = Consumer(
             {"bootstrap.servers": kafka.bootstrap, "group.id": f"watch-{topic}", "enable.auto.commit": False,
-             "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+             "isolation.level": "read_committed", "auto.offset.reset": "earliest", "log_level": 2}
         )  # fmt: skip
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         self._waiting: dict[bytes, deque[float]] = {}
@@ -126,7 +126,7 @@ class _Reader:
 
 class _Sender:
     def __init__(self, kafka: Kafka, topic: str, reader: _Reader, load: Load) -> None:
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "acks": "all"})
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "acks": "all", "log_level": 2})
         self._topic = topic
         self._reader = reader
         self._load = load
