@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -96,18 +96,18 @@ def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Pat
     """R6 and R7: every partition is at N+1, the commit log is at N, what N was is gone from the changelog; and the
     local files are wiped, half deleted, or changed."""
     chooser = random.Random(607)
-    with Bench(own_kafka, tmp_path, "compacted") as bench, Proof(bench, load := bench.load(seed=601)) as proof:
-        damages = (
+    with Bench(own_kafka, tmp_path, "compacted", TOTALS) as bench, Proof(bench, load := bench.load(seed=601)) as proof:
+        damages: tuple[Callable[[Path], int], ...] = (
             wipe,
             lambda state: delete_half(state, chooser),
             lambda state: flip_bits(local_files(state), chooser),
         )
-        for damage in damages:
+        for round_, damage in enumerate(damages):
             load.send(1000)
             app = bench.start(env=failpoints("epoch.tasks-committed=halt"))
             await_halt(app, "epoch.tasks-committed")
             before, now = compact(own_kafka, f"{bench.prefix}-totals-changelog", partitions=2)
-            assert now < before or damage is not wipe
+            assert now < before or round_ == 0, "nothing was compacted"
             compact(own_kafka, f"{bench.prefix}-metadata", partitions=1)
             damage(tmp_path / "state")
         app = bench.start()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,11 @@ class App:
         ensure_topics(Admin(self.kafka), topics_of(self.plan), create_all=True)
         options = Options(state_dir=self._folder / self.prefix, until_caught_up=True)
         run_app(self.plan, self.kafka, options, on_progress=lambda status: self.statuses.append(dict(status)))
+
+    def run_until_told(self, on_progress: Callable[[Mapping[str, Any]], None]) -> None:
+        """Until a SIGTERM, which `on_progress` can send to this process."""
+        ensure_topics(Admin(self.kafka), topics_of(self.plan), create_all=True)
+        run_app(self.plan, self.kafka, Options(state_dir=self._folder / self.prefix), on_progress=on_progress)
 
     def received(self, topic: str) -> list[Record]:
         """All committed records of a topic, partition by partition."""

@@ -21,11 +21,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
 from lib.app import WINDOW_MS, AppProcess, Bench, Fold, History, Load
 from lib.wait import until
-from streamapp.errors import RunError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 
@@ -150,6 +149,7 @@ def _consumer(kafka: KafkaConfig, topics: Iterable[str], isolation: str) -> Cons
         "auto.offset.reset": "error",
         "fetch.wait.max.ms": 100,
         "reconnect.backoff.max.ms": 500,
+        "log_level": 2,
     }
     consumer = Consumer({**kafka.for_librdkafka(), **settings}, logger=None)
     known = Admin(kafka).topics()
@@ -215,10 +215,15 @@ class LiveReader:
 class OffsetWatch:
     """I7: the offsets of the application's consumer group never go back."""
 
-    def __init__(self, kafka: KafkaConfig, group: str) -> None:
-        self._admin = Admin(kafka)
-        self._group = group
+    def __init__(self, kafka: KafkaConfig, group: str, topics: Iterable[str]) -> None:
+        # No admin client: librdkafka's aborts the process when a broker goes away during this very question.
+        self._consumer = Consumer(
+            {**kafka.for_librdkafka(), "group.id": group, "enable.auto.commit": False, "log_level": 2}
+        )
+        known = Admin(kafka).topics()
+        self._partitions = [TopicPartition(t, p) for t in topics for p in range(known[t].partitions)]
         self._stop = threading.Event()
+        self._lock = threading.Lock()
         self._problem: Violation | None = None
         self.seen: dict[tuple[str, int], int] = {}
         self._thread = threading.Thread(target=self._run, name="offset-watch", daemon=True)
@@ -229,10 +234,14 @@ class OffsetWatch:
             raise self._problem
 
     def look(self) -> None:
-        try:
-            offsets = self._admin.group_offsets(self._group)
-        except RunError:  # the broker is away, or the group is not there yet
-            return
+        with self._lock:
+            try:
+                found = self._consumer.committed(self._partitions, timeout=5)
+            except KafkaException:  # the broker is away
+                return
+            self._note({(p.topic, p.partition): p.offset for p in found if p.offset >= 0 and p.error is None})
+
+    def _note(self, offsets: Mapping[tuple[str, int], int]) -> None:
         for where, offset in offsets.items():
             before = self.seen.get(where, -1)
             if offset < before and self._problem is None:
@@ -242,6 +251,7 @@ class OffsetWatch:
     def close(self) -> None:
         self._stop.set()
         self._thread.join(60)
+        self._consumer.close()
 
     def _run(self) -> None:
         while not self._stop.wait(0.3):
@@ -315,7 +325,8 @@ class Proof:
     def __init__(self, bench: Bench, load: Load, isolation: str = "read_committed") -> None:
         self._bench, self._load, self._isolation = bench, load, isolation
         self.live = LiveReader(bench.kafka, checks_of(bench.topics, load.history), isolation)
-        self.offsets = OffsetWatch(bench.kafka, bench.prefix)
+        inputs = [topic for name, topic in bench.topics.items() if name in ("numbers", "ticks")]
+        self.offsets = OffsetWatch(bench.kafka, bench.prefix, inputs)
 
     def require_sound(self) -> None:
         """Raises what was violated so far."""
