@@ -31,7 +31,8 @@ def test_a_position_behind_somebody_elses_open_transaction(kafka: KafkaConfig, t
         app = bench.start(env=failpoints("epoch.tasks-committed@1=halt"))
         app.await_work()
         proof.await_caught_up(app)
-        sibling = Producer({**kafka.for_librdkafka(), "transactional.id": f"{bench.prefix}/another"})
+        settings = {"transactional.id": f"{bench.prefix}/another", "transaction.timeout.ms": 300_000}
+        sibling = Producer({**kafka.for_librdkafka(), **settings})
         sibling.init_transactions(30)
         sibling.begin_transaction()
         sibling.produce(f"{bench.prefix}-position", bytes(8), b"another", partition=0)

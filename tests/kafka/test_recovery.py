@@ -104,7 +104,7 @@ def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Pat
         )
         for round_, damage in enumerate(damages):
             load.send(1000)
-            app = bench.start(env=failpoints("epoch.tasks-committed=halt"))
+            app = bench.start(env=failpoints(f"epoch.tasks-committed@{round_}=halt"))
             await_halt(app, "epoch.tasks-committed")
             before, now = compact(own_kafka, f"{bench.prefix}-totals-changelog", partitions=2)
             assert now < before or round_ == 0, "nothing was compacted"
