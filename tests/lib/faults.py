@@ -59,6 +59,15 @@ def lag(bench: Bench) -> int:
     return sum(end - done.get((topic, p), 0) for p, end in bench.admin.end_offsets(topic).items())
 
 
+def last_epoch(bench: Bench) -> int:
+    """The last epoch in any of the application's offset logs; -1 for none."""
+    topic = f"{bench.prefix}-metadata"
+    if topic not in bench.admin.topics():
+        return -1
+    keys = [(message.key() or b"").decode() for message in committed(bench.kafka, topic)]
+    return max((int(found[1]) for key in keys if (found := re.search(r"/offsets/(\d+)$", key))), default=-1)
+
+
 def require_work(bench: Bench, load: Load) -> None:
     """A fault that comes when all is done proves nothing."""
     assert load.running or lag(bench) > 0, "there was no work left when the fault came"
