@@ -27,7 +27,7 @@ def test_a_position_behind_somebody_elses_open_transaction(kafka: KafkaConfig, t
         Bench(kafka, tmp_path, "sibling", ECHO, parallelism=1) as bench,
         Proof(bench, load := bench.load(seed=701)) as proof,
     ):
-        load.send(1)
+        load.send(500)
         app = bench.start(env=failpoints("epoch.tasks-committed@1=halt"))
         app.await_work()
         proof.await_caught_up(app)
