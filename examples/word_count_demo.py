@@ -70,7 +70,7 @@ def main() -> int:
         second.wait_until_caught_up()
         restore = second.status()["restore"]["word-counts"]
         say(
-            f"restored {restore['done']:,} changelog offsets in {restore['partitions']} partitions, the slowest in "
+            f"restored {restore['done']:,} changelog offsets in {restore['partitions']} partitions in "
             f"{restore['millis'] / 1000:.1f} s ({restore['recordsPerSecond']:,}/s)"
         )
         after = read_counts(kafka)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from lib.probe import compile_probe, probe_class_path
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
-from streamapp.spark.session import PREFIX, Place, open_session
+from streamapp.spark.session import PREFIX, Place, end_jvm, open_session
 
 pytestmark = pytest.mark.kafka
 
@@ -22,10 +22,12 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[SparkSession]:
     classes = compile_probe(root / "tests" / "jvm", tmp_path_factory.mktemp("probe"))
+    end_jvm()  # another test's JVM has not got the probe on its class path
     place = Place(master="local[2]", work_dir=tmp_path_factory.mktemp("work"), memory="1g")
     session = open_session("probe", place, 1, {}, class_path=probe_class_path(classes))
     yield session
     session.stop()
+    end_jvm()
 
 
 class Stores:

@@ -62,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
                 _say(f"created topic {spec.name}")
 
         from streamapp.spark.app import Options, run_app
+        from streamapp.spark.session import end_jvm
 
         _say(f"starting {plan.name} ...")
         line = ProgressLine(sys.stderr)
@@ -86,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
             )
         finally:
             line.end()
+            end_jvm()
 
 
 @contextlib.contextmanager

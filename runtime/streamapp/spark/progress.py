@@ -177,7 +177,9 @@ def _offsets(text: Any) -> dict[str, dict[str, int]] | None:
 def _restore(partitions: list[dict[str, Any]]) -> dict[str, Any]:
     """Done, total, rate (changelog offsets per second) and the seconds still needed, per store."""
     stores: dict[str, Any] = {}
+    ends: dict[str, list[tuple[int, int]]] = {}
     for part in partitions:
+        ends.setdefault(part["store"], []).append((part["startedMs"], part["startedMs"] + part["millis"]))
         store = stores.setdefault(
             part["store"],
             {"partitions": 0, "restoring": 0, "done": 0, "total": 0, "millis": 0, "etaSeconds": 0.0},
@@ -186,8 +188,9 @@ def _restore(partitions: list[dict[str, Any]]) -> dict[str, Any]:
         store["restoring"] += not part["finished"]
         store["done"] += part["done"]
         store["total"] += part["total"]
-        store["millis"] = max(store["millis"], part["millis"])
-    for store in stores.values():
+    for name, store in stores.items():
+        # Partitions are restored a few at a time: what counts is from the first one's start to the last one's end.
+        store["millis"] = max(end for _, end in ends[name]) - min(start for start, _ in ends[name])
         rate = store["done"] / store["millis"] * 1000 if store["millis"] else 0.0
         store["recordsPerSecond"] = round(rate)
         store["etaSeconds"] = round((store["total"] - store["done"]) / rate, 1) if rate else 0.0

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streamapp.spark import formats
@@ -38,6 +42,8 @@ FIXED_SETTINGS: dict[str, str] = {
     "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stopTimeout": "10s",
+    # Aggregation maps of many short tasks: the default page would be tens of megabytes for each.
+    "spark.buffer.pageSize": "4m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -135,3 +141,20 @@ def _log_config(work_dir: Path) -> Path:
         "appender.file.strategy.max = 3\n"
     )
     return path
+
+
+def end_jvm(seconds: float = 10.0) -> None:
+    """Ends the JVM of this process and waits: until then it still holds, and deletes, files of the state folder."""
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    with suppress(OSError):
+        process.stdin.close()  # which PySpark's JVM takes as its end
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()

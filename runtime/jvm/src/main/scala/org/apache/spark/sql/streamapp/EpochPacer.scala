@@ -6,10 +6,13 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
 
 /**
- * Sizes epochs by the time they take, not by the lag: behind a backlog, an epoch gets as many records as are expected
- * to fit `targetMs`. So memory stays bounded, a stop or a scaling step is never far away, and nothing needs tuning.
+ * Sizes epochs by the time they take, not by the lag: behind a backlog an epoch takes about `targetMs`. So memory stays
+ * bounded, a stop or a scaling step is never far away, and nothing needs tuning.
  *
- * The expected rate is the measured one, smoothed; an epoch never grows by more than a factor of three at once.
+ * A step controller, not a model of the rate: an epoch has a fixed part and a part that grows with its keys rather than
+ * its records, so that "records per second" says little about an epoch of another size. What ends well before the
+ * target may be twice as large next time; what takes much longer is cut in proportion. The first epoch of a process,
+ * which compiles and connects, does not count.
  */
 final class EpochPacer {
   import EpochPacer._
@@ -17,7 +20,7 @@ final class EpochPacer {
   @volatile private var targetMs = DefaultTargetMs
   @volatile private var limitRecords = FirstLimit
   @volatile private var draining = false
-  private var rate = 0.0 // records per ms
+  private var warm = false
   private val input = mutable.Map[AnyRef, Long]()
   private var startedNs = 0L
 
@@ -42,18 +45,24 @@ final class EpochPacer {
     }
   }
 
-  private[streamapp] def observe(records: Long, millis: Long): Unit =
-    if (records >= limitRecords / 2) { // a smaller one says nothing about how fast large epochs run
-      val measured = records.toDouble / math.max(millis, 1L)
-      rate = if (rate == 0.0) measured else 0.5 * rate + 0.5 * measured
-      val wanted = (rate * targetMs).toLong
-      limitRecords = math.max(Smallest, math.min(math.min(wanted, limitRecords * 3), Largest))
+  private[streamapp] def observe(records: Long, millis: Long): Unit = {
+    val full = records >= limitRecords / 2 // a smaller one says nothing about how large ones run
+    if (full && warm) {
+      val wanted =
+        if (millis < targetMs * RoomBelow) limitRecords * 2
+        else if (millis > targetMs * RoomAbove) limitRecords * targetMs / millis
+        else limitRecords
+      limitRecords = math.max(Smallest, math.min(wanted, Largest))
     }
+    warm = true
+  }
 }
 
 object EpochPacer {
   private val DefaultTargetMs = 3000L
-  private val FirstLimit = 50000L
+  private val RoomBelow = 0.75
+  private val RoomAbove = 1.6
+  private val FirstLimit = 200000L
   private val Smallest = 1000L
   private val Largest = 5000000L
 

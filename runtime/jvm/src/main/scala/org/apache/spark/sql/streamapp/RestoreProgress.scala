@@ -9,16 +9,17 @@ import org.apache.kafka.common.TopicPartition
 
 /** How far the restore of one store partition has come, in changelog offsets. */
 final case class RestoreState(store: String, partition: Int, executor: String, done: Long, total: Long,
-    millis: Long, finished: Boolean) extends Serializable {
+    startedMs: Long, millis: Long, finished: Boolean) extends Serializable {
   /** Names need no escapes; the rate is in changelog offsets per second. */
   def json: String =
     s"""{"store":"$store","partition":$partition,"executor":"$executor","done":$done,"total":$total,""" +
-      s""""millis":$millis,"finished":$finished}"""
+      s""""startedMs":$startedMs,"millis":$millis,"finished":$finished}"""
 }
 
 /** Tells the driver about a running restore, twice a second at most. */
 final class RestoreProgress private (store: String, partition: Int) {
   private val started = System.nanoTime()
+  private val startedMs = System.currentTimeMillis()
   private var toldAt = 0L
   private var last = (0L, 0L)
 
@@ -35,7 +36,7 @@ final class RestoreProgress private (store: String, partition: Int) {
 
   private def tell(finished: Boolean): Unit = {
     val (done, total) = last
-    RuntimePlugin.tellDriver(RestoreState(store, partition, RuntimePlugin.executorId, done, total,
+    RuntimePlugin.tellDriver(RestoreState(store, partition, RuntimePlugin.executorId, done, total, startedMs,
       (System.nanoTime() - started) / 1000000, finished))
   }
 }

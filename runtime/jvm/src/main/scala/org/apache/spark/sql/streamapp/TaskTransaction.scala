@@ -104,7 +104,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   def mark(participant: TransactionParticipant, version: Long, marker: ProducerRecord[Array[Byte], Array[Byte]]): Unit =
     synchronized {
       checkOwner()
-      marks.put(participant, new Mark(version, marker))
+      marks.put(participant, new Mark(version, marker, failure))
     }
 
   def markedVersions: Iterable[Long] = marks.values.map(_.version)
@@ -186,7 +186,8 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       if (error != null) compareAndSet(null, error)
   }
 
-  private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]]) extends Callback {
+  private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]],
+      failure: SendFailure) extends Callback {
     @volatile var nextOffset: Long = -1L
     override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
       if (error != null) failure.onCompletion(metadata, error) else nextOffset = metadata.offset + 1

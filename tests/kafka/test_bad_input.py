@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inputs that are wrong, empty, too large, or change under a running app."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from lib.inprocess import App
+from streamapp.cli.main import main
+from streamapp.errors import InputError, ManifestError, StreamAppError
+from streamapp.kafka.admin import Admin
+from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.ports import free_ports
+
+pytestmark = pytest.mark.kafka
+
+ECHO = """
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: out, to: {topic: $T-out, value: text}}
+"""
+Make = Callable[[str], App]
+
+
+@pytest.fixture
+def app(kafka: KafkaConfig, tmp_path: Path) -> Make:
+    def make(topology: str) -> App:
+        made = App(kafka, tmp_path, topology)
+        made.create("in")
+        return made
+
+    return make
+
+
+def test_an_empty_topic_gives_an_empty_result(app: Make) -> None:
+    a = app(ECHO)
+    a.run()
+    assert a.received("out") == []
+
+
+def test_a_record_larger_than_the_topic_takes_is_named(app: Make) -> None:
+    # Random enough not to be made small by compression: one part each of many hashes.
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - name: huge
+    select: {v: "array_join(transform(sequence(1, 20000), i -> sha2(concat(value, cast(i as string)), 512)), '')"}
+  - {name: out, to: {topic: $T-out, value: text}}
+""")
+    a.send("in", ("a", "x"))
+    with pytest.raises(InputError, match=r"max\.message\.bytes"):
+        a.run()
+
+
+def test_a_type_error_is_found_before_anything_runs(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: long}}
+  - {name: wrong, select: {v: value + array(1)}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    with pytest.raises(ManifestError, match=r"node 'wrong': .*data type mismatch"):
+        a.run()
+
+
+def test_partitions_raised_under_way_are_picked_up(app: Make) -> None:
+    a = app(ECHO)
+    a.send("in", ("a", "before"))
+    raised = False
+
+    def watch(status: Mapping[str, Any]) -> None:
+        nonlocal raised
+        values = {record.value for record in a.received("out")}
+        if not raised and "before" in values:
+            client = AdminClient({**a.kafka.for_librdkafka()})
+            client.create_partitions([NewPartitions(a.topic("in"), 2)])[a.topic("in")].result(30)
+            a.send("in", ("b", "after"), partition=1)
+            raised = True
+        if "after" in values:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    a.run_until_told(watch)
+    assert sorted(record.value for record in a.received("out")) == ["after", "before"]
+
+
+def test_a_topic_deleted_under_way_ends_the_app_with_the_reason(app: Make) -> None:
+    a = app(ECHO)
+    a.send("in", ("a", "before"))
+    deleted = False
+
+    def watch(status: Mapping[str, Any]) -> None:
+        nonlocal deleted
+        if not deleted and a.received("out"):
+            Admin(a.kafka).delete([a.topic("in")])
+            deleted = True
+
+    with pytest.raises(StreamAppError, match=r"onSourceLoss|does not exist|Unknown|gone"):
+        a.run_until_told(watch)
+
+
+def test_missing_topics_and_unreachable_brokers_are_told_by_the_command(
+    kafka: KafkaConfig, root: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    manifest = tmp_path / "app.yaml"
+    text = (root / "examples" / "word-count.yaml").read_text().replace("text-lines", "nowhere-lines")
+    manifest.write_text(text.replace("name: word-count", "name: nowhere-count"))
+    (free_port,) = free_ports(1)
+    state = ["--state-dir", str(tmp_path / "state")]
+    assert main(["run", str(manifest), "--bootstrap-servers", kafka.bootstrap_servers, *state]) == 1
+    assert "nowhere-lines" in capfd.readouterr().err
+    assert main(["run", str(manifest), "--bootstrap-servers", f"127.0.0.1:{free_port}", *state]) == 3
+    assert f"127.0.0.1:{free_port}" in capfd.readouterr().err
