@@ -237,26 +237,3 @@ class _App:
             query.stop()
         if self._running:
             self._group.write(self._progress.positions())
-
-
-def status_line(status: Mapping[str, Any]) -> str:
-    """One line for a terminal: how fast, how far, how far behind, how much state."""
-    parts = status.get("subTopologies", {}).values()
-    restoring = [f"{name} {r['done']}/{r['total']} (ETA {r['etaSeconds']} s)"
-                 for name, r in status.get("restore", {}).items() if r["restoring"]]  # fmt: skip
-    stores = ", ".join(
-        f"{name} ~{size['rows']} rows, {size['bytes'] / 1e6:.1f} MB"
-        for name, size in status.get("stores", {}).items()
-    )
-    text = (
-        f"{status['phase']}: {sum(p['recordsPerSecond'] for p in parts):,.0f} records/s, "
-        f"epoch {max((p['epoch'] for p in parts), default=-1)}, in {sum(p['recordsIn'] for p in parts):,}, "
-        f"out {sum(p['recordsOut'] for p in parts):,}, lag {status.get('totalLag', 0):,}"
-    )
-    if stores:
-        text += f", state {stores}"
-    if restoring:
-        text += f", restoring {'; '.join(restoring)}"
-    if status.get("error"):
-        text += f" [{status['error']}]"
-    return text

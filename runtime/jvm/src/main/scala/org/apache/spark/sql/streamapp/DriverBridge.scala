@@ -20,16 +20,6 @@ object DriverBridge {
   /** The run has ended; a later one in this process opens everything anew. */
   def end(applicationId: String): Unit = MetadataTopic.close(applicationId)
 
-  /** A driver file as text, or null. */
-  def readMetadata(applicationId: String, path: String): String =
-    MetadataTopic.current(applicationId).get(path).map(file => new String(file.bytes, "UTF-8")).orNull
-
-  def writeMetadata(applicationId: String, path: String, text: String): Unit =
-    MetadataTopic.current(applicationId).put(Seq(path -> text.getBytes("UTF-8")))
-
-  /** The time that an epoch behind a backlog should take, in ms. */
-  def targetEpoch(subTopology: String, millis: Long): Unit = EpochPacer.of(subTopology).target(millis)
-
   /** No further epoch is cut; the one under way runs to its end. */
   def drain(subTopology: String): Unit = EpochPacer.of(subTopology).drain()
 

@@ -6,7 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
 
 /**
- * Sizes epochs by the time they take, not by the lag: behind a backlog an epoch takes about `targetMs`. So memory stays
+ * Sizes epochs by the time they take, not by the lag: behind a backlog an epoch takes about three seconds. So memory stays
  * bounded, a stop or a scaling step is never far away, and nothing needs tuning.
  *
  * A step controller, not a model of the rate: an epoch has a fixed part and a part that grows with its keys rather than
@@ -17,7 +17,6 @@ import scala.collection.mutable
 final class EpochPacer {
   import EpochPacer._
 
-  @volatile private var targetMs = DefaultTargetMs
   @volatile private var limitRecords = FirstLimit
   @volatile private var draining = false
   private var warm = false
@@ -28,8 +27,6 @@ final class EpochPacer {
   def limit: Long = if (draining) 0L else limitRecords
 
   def drain(): Unit = draining = true
-
-  def target(millis: Long): Unit = targetMs = millis
 
   /** A source is about to read so many records in the epoch that starts now. */
   def planned(source: AnyRef, records: Long): Unit = synchronized {
@@ -49,8 +46,8 @@ final class EpochPacer {
     val full = records >= limitRecords / 2 // a smaller one says nothing about how large ones run
     if (full && warm) {
       val wanted =
-        if (millis < targetMs * RoomBelow) limitRecords * 2
-        else if (millis > targetMs * RoomAbove) limitRecords * targetMs / millis
+        if (millis < TargetMs * RoomBelow) limitRecords * 2
+        else if (millis > TargetMs * RoomAbove) limitRecords * TargetMs / millis
         else limitRecords
       limitRecords = math.max(Smallest, math.min(wanted, Largest))
     }
@@ -59,7 +56,7 @@ final class EpochPacer {
 }
 
 object EpochPacer {
-  private val DefaultTargetMs = 3000L
+  private val TargetMs = 3000L
   private val RoomBelow = 0.75
   private val RoomAbove = 1.6
   private val FirstLimit = 200000L
