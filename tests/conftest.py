@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lib.broker import new_topic
+from lib.faults import quick_broker
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
@@ -23,6 +24,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 @pytest.fixture(scope="session")
 def kafka(broker: EmbeddedBroker) -> KafkaConfig:
     return KafkaConfig(broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A broker of the test file's own, for faults; it gives up dead producers soon."""
+    with quick_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_kafka(own_broker: EmbeddedBroker) -> KafkaConfig:
+    return KafkaConfig(own_broker.bootstrap_servers)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,6 @@ from lib.faults import (
     kill,
     kill_executor,
     kill_python_only,
-    quick_broker,
     require_work,
     stopped,
     wipe,
@@ -34,17 +33,6 @@ pytestmark = pytest.mark.chaos
 
 KILLS = 20
 ROUNDS = 12
-
-
-@pytest.fixture(scope="module")
-def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with quick_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def own_kafka(own_broker: EmbeddedBroker) -> KafkaConfig:
-    return KafkaConfig(own_broker.bootstrap_servers)
 
 
 def seed() -> int:

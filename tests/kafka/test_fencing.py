@@ -3,32 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lib.app import ECHO, TOTALS, Bench, manifest_text
-from lib.faults import await_hit, failpoints, quick_broker, stopped
+from lib.faults import await_hit, failpoints, stopped
 from lib.verify import Proof
 from lib.wait import until
-from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
 
 TAKEN_OVER = "another runtime of application '{}' has taken over: this one stops"
-
-
-@pytest.fixture(scope="module")
-def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with quick_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def own_kafka(own_broker: EmbeddedBroker) -> KafkaConfig:
-    return KafkaConfig(own_broker.bootstrap_servers)
 
 
 def open_transactions(bench: Bench) -> list[str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from lib.faults import (
     kill_python_only,
     last_epoch,
     local_files,
-    quick_broker,
     require_work,
     wipe,
 )
@@ -31,17 +30,6 @@ from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(scope="module")
-def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with quick_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
-@pytest.fixture
-def own_kafka(own_broker: EmbeddedBroker) -> KafkaConfig:
-    return KafkaConfig(own_broker.bootstrap_servers)
 
 
 @pytest.mark.timeout(900)
