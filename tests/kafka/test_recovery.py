@@ -82,7 +82,8 @@ def test_driver_halted_at_every_step(kafka: KafkaConfig, tmp_path: Path, topolog
         proof.finish(app)
 
 
-# Needs several epochs before the crash; epochs now grow so fast that the short load fits one, so it runs with the long forms.
+# Needs several epochs before the crash, and epochs now grow so fast that the short load fits one:
+# it runs with the long forms.
 @pytest.mark.chaos
 @pytest.mark.timeout(900)
 def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Path) -> None:
