@@ -82,9 +82,6 @@ def test_driver_halted_at_every_step(kafka: KafkaConfig, tmp_path: Path, topolog
         proof.finish(app)
 
 
-# Needs several epochs before the crash, and epochs now grow so fast that the short load fits one:
-# it runs with the long forms.
-@pytest.mark.chaos
 @pytest.mark.timeout(900)
 def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Path) -> None:
     """R6 and R7: every partition is at N+1, the commit log is at N, what N was is gone from the changelog; and the

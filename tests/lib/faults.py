@@ -245,6 +245,9 @@ def compact(kafka: KafkaConfig, topic: str, partitions: int, seconds: float = 60
         return unique == all_of
 
     until(compacted, seconds, f"{topic} compacted", every=0.5)
+    # From here on the cleaner waits again: else it would go on by itself, and the next call would find nothing to do.
+    alter(kafka, topic, segment_ms="604800000", min_cleanable_dirty_ratio="1.0",
+          max_compaction_lag_ms="9223372036854775807", min_compaction_lag_ms="604800000")  # fmt: skip
     return before[1], _unique_and_all(kafka, topic)[1]
 
 
