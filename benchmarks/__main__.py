@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -55,11 +54,7 @@ class Bench:
 
     def latency(self) -> str:
         load = latency.Load(seconds=10, warm_up_seconds=10) if self._quick else latency.Load()
-        starters: dict[str, Starter] = {
-            f"{OURS}, epochInterval 0ms": partial(systems.ours, epoch_interval="0ms"),
-            f"{OURS}, epochInterval 100ms": systems.ours,
-            KAFKA_STREAMS: systems.kafka_streams,
-        }
+        starters = {name: systems.SYSTEMS[name] for name in (OURS, KAFKA_STREAMS)}
         found = self._rounds(
             "latency", starters,
             lambda name, start, run: latency.measure(self._kafka, name, start, load, run, self._scratch),

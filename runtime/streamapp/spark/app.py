@@ -28,7 +28,7 @@ from streamapp.spark import metrics
 from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
-from streamapp.spark.session import PREFIX, Place, executor_processes, open_session
+from streamapp.spark.session import PREFIX, Place, executor_processes, open_session, this_process
 
 # A stop lets the epoch under way end: together with the rest it must stay below ten seconds.
 DRAIN_SECONDS = 7.0
@@ -71,7 +71,7 @@ def run_app(
     # Local state is never trusted across a restart: an unclean stop leaves changes that were never committed.
     shutil.rmtree(work_dir, ignore_errors=True)
     spark = open_session(
-        plan.name, _place(options, work_dir), plan.max_parallelism, _settings(plan, kafka, options)
+        plan.name, _place(plan, options, work_dir), plan.max_parallelism, _settings(plan, kafka, options)
     )
     try:
         _open_metadata(spark, plan, kafka, options)
@@ -82,10 +82,10 @@ def run_app(
             spark.stop()
 
 
-def _place(options: Options, work_dir: Path) -> Place:
+def _place(plan: Plan, options: Options, work_dir: Path) -> Place:
     if options.replicas > 1:
         return executor_processes(options.replicas, work_dir)
-    return Place(work_dir=work_dir)
+    return this_process(plan.max_parallelism, work_dir)
 
 
 def _settings(plan: Plan, kafka: KafkaConfig, options: Options) -> dict[str, str]:

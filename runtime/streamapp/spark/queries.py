@@ -31,12 +31,12 @@ class Queries:
         self._plan = plan
         self._kafka = kafka
         self._visitor = Visitor(self._read, plan.on_bad_record.kind)
-        self._current = ""
+        self._current: SubTopology | None = None
         self._headers_wanted = False
         self._frames: dict[str, DataFrame] = {}
         mentions_headers = any(_mentions_headers(part) for part in plan.subtopologies)
         for part in plan.subtopologies:
-            self._current = part.name
+            self._current = part
             self._headers_wanted = mentions_headers or any(isinstance(node, n.DeadLetter) for node in part.nodes)
             self._frames[part.name] = assemble(part, self._visitor)
 
@@ -56,7 +56,8 @@ class Queries:
         )  # fmt: skip
         if until_caught_up:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._plan.epoch_interval_ms} milliseconds").start()
+        # The source keeps the interval.
+        return writer.trigger(processingTime="0 milliseconds").start()
 
     def _settings(self, part: SubTopology) -> dict[str, str]:
         store = next((s for s in self._plan.stores if s.subtopology == part.name), None)
@@ -68,13 +69,19 @@ class Queries:
 
     def _read(self, node: n.Node) -> DataFrame:
         """The raw records of a source node, read committed."""
+        part = self._current
+        assert part is not None
         options = {f"kafka.{key}": value for key, value in self._kafka.for_java().items()}
         options |= {
             "kafka.isolation.level": "read_committed",
             "kafka.allow.auto.create.topics": "false",
-            "subTopology": self._current,
+            # What an epoch reads is there: a fetch that waits for more would only hold up the requests behind it.
+            "kafka.fetch.max.wait.ms": "1",
+            "subTopology": part.name,
+            "epochIntervalMs": str(self._plan.epoch_interval_ms),
+            "mayCombine": str(part.stateful is not None).lower(),
             "includeHeaders": str(self._headers_wanted).lower(),
-            "groupIdPrefix": f"{self._plan.application_id}-{self._current}",
+            "groupIdPrefix": f"{self._plan.application_id}-{part.name}",
             "failOnDataLoss": str(self._plan.on_source_loss == "Fail").lower(),
         }
         if isinstance(node, n.RepartitionSource):

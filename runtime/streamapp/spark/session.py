@@ -20,6 +20,8 @@ from streamapp.spark import formats
 JARS = Path(__file__).parents[1] / "jars"
 PREFIX = "spark.streamapp."
 _EXECUTOR_MIB = 1024
+_TASKS_PER_PROCESSOR = 4
+_EXECUTOR_SLOTS = 4
 
 _STATE = "spark.sql.streaming.stateStore."
 FIXED_SETTINGS: dict[str, str] = {
@@ -53,10 +55,21 @@ FIXED_SETTINGS: dict[str, str] = {
 class Place:
     """Where the processing runs and what it may use there."""
 
-    master: str = "local[*,4]"  # plain local[*] gives a task one attempt, and a fenced task would end the app
+    master: str
     work_dir: Path = Path(".")
     memory: str = "2g"
     executor_memory: str = "1g"
+
+
+def this_process(partitions: int, work_dir: Path) -> Place:
+    """A place in this process alone.
+
+    A task of a small epoch mostly waits for Kafka's acknowledgements: several for each processor wait at the same time.
+    """
+    processors = os.cpu_count() or 1
+    slots = max(processors, min(partitions, _TASKS_PER_PROCESSOR * processors))
+    # Plain local[N] gives a task one attempt, and a fenced task would end the app.
+    return Place(f"local[{slots},4]", work_dir)
 
 
 def executor_processes(count: int, work_dir: Path) -> Place:
@@ -71,7 +84,8 @@ def executor_processes(count: int, work_dir: Path) -> Place:
         if not (home / name).exists():
             (home / name).symlink_to(installed / name)
     os.environ["SPARK_HOME"] = str(home)
-    return Place(f"local-cluster[{count},2,{_EXECUTOR_MIB}]", work_dir, executor_memory=f"{_EXECUTOR_MIB}m")
+    master = f"local-cluster[{count},{_EXECUTOR_SLOTS},{_EXECUTOR_MIB}]"
+    return Place(master, work_dir, executor_memory=f"{_EXECUTOR_MIB}m")
 
 
 def runtime_class_path() -> str:

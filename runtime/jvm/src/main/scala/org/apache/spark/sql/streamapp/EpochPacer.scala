@@ -20,6 +20,7 @@ final class EpochPacer {
   @volatile private var limitRecords = FirstLimit
   @volatile private var draining = false
   private var warm = false
+  private val expected = mutable.Map[AnyRef, Long]()
   private val input = mutable.Map[AnyRef, Long]()
   private var startedNs = 0L
 
@@ -28,10 +29,17 @@ final class EpochPacer {
 
   def drain(): Unit = draining = true
 
+  /** A source will have so many records for the next epoch; returns what all sources have told so far. */
+  def expect(source: AnyRef, records: Long): Long = synchronized {
+    expected(source) = records
+    expected.values.sum
+  }
+
   /** A source is about to read so many records in the epoch that starts now. */
   def planned(source: AnyRef, records: Long): Unit = synchronized {
     if (input.isEmpty) startedNs = System.nanoTime()
     input(source) = records
+    expected.clear()
   }
 
   /** The epoch is committed: learn from it. */

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.internal.SQLConf
+
+/**
+ * Epochs of few records run on Spark's interpreted expressions. Generating code costs the driver and each task
+ * milliseconds for every epoch, whatever its size, and pays only from some thousand records on; the results are the same.
+ */
+object EpochStyle {
+  private val Few = 10000L
+
+  /** Sets the style of the epoch that is about to be planned in this session, for so many records. */
+  def choose(session: SparkSession, records: Long): Unit = {
+    val few = records < Few
+    session.conf.set(SQLConf.WHOLESTAGE_CODEGEN_ENABLED.key, !few)
+    session.conf.set(SQLConf.CODEGEN_FACTORY_MODE.key, if (few) "NO_CODEGEN" else "FALLBACK")
+  }
+}
