@@ -64,19 +64,20 @@ def test_a_zombie_commits_after_the_winner(kafka: KafkaConfig, tmp_path: Path, t
 
 
 @pytest.mark.timeout(600)
-def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", ["transaction.before-commit", "metadata.before-commit.offsets"])
+def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path: Path, step: str) -> None:
     """R4. The broker gives up a transaction whose owner stands still. When the owner goes on it must not believe that
-    it has committed, and it must do the work again by itself."""
+    it has committed, nor that another runtime has taken over; and it must do the work again by itself."""
     settings = tmp_path / "conf"
     settings.mkdir()
     (settings / "spark-defaults.conf").write_text("spark.streamapp.transactionTimeoutMs 5000\n")
     with Bench(own_kafka, tmp_path, "asleep") as bench, Proof(bench, load := bench.load(seed=401)) as proof:
         load.send(500)
-        env = failpoints("transaction.before-commit@1=pause:1000") | {"SPARK_CONF_DIR": str(settings)}
+        env = failpoints(f"{step}@1=pause:1000") | {"SPARK_CONF_DIR": str(settings)}
         app = bench.start(env=env)
         app.await_work()
         load.send(500)
-        await_hit(app, "transaction.before-commit")
+        await_hit(app, step)
         with stopped(app):
             assert open_transactions(bench), "there was nothing under way"
             until(lambda: not open_transactions(bench), 60, "the broker gave the transaction up", every=0.5)

@@ -33,6 +33,7 @@ HALTED = 137
 
 FAILPOINTS = (
     "metadata.before-write.offsets",
+    "metadata.before-commit.offsets",
     "metadata.after-write.offsets",
     "epoch.planned",
     "store.before-restore",
@@ -44,6 +45,7 @@ FAILPOINTS = (
     "transaction.after-commit",
     "epoch.tasks-committed",
     "metadata.before-write.commits",
+    "metadata.before-commit.commits",
     "metadata.after-write.commits",
 )
 """Every step of an epoch, in order."""

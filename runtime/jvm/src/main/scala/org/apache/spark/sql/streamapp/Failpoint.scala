@@ -37,8 +37,17 @@ object Failpoint {
       case other => throw new IllegalArgumentException(s"STREAMAPP_FAILPOINTS: cannot read '$other'")
     }
 
+  /** Whether any is set. Records are then flushed to the broker before a commit: a crash there is the interesting one. */
+  val Active: Boolean = armed.nonEmpty
+
   def hit(name: String, epoch: Long = -1, partition: Int = -1): Unit =
     if (armed.nonEmpty) armed.foreach(point => if (point.name == name) point.hit(epoch, partition))
+
+  /** For a file of the driver: "/app/part/offsets/7" is NAME.offsets at epoch 7. */
+  def hitAt(name: String, path: String): Unit = {
+    val parts = path.split('/')
+    if (parts.length > 1) hit(s"$name.${parts(parts.length - 2)}", parts.last.toLongOption.getOrElse(-1L))
+  }
 }
 
 /** The exception a test asked for. */

@@ -10,13 +10,13 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.kafka.clients.producer.{KafkaProducer, ProducerConfig, ProducerRecord}
 import org.apache.kafka.common.TopicPartition
-import org.apache.kafka.common.errors.{InvalidProducerEpochException, ProducerFencedException}
+import org.apache.kafka.common.errors.{InvalidPidMappingException, InvalidProducerEpochException, InvalidTxnStateException, ProducerFencedException, UnknownProducerIdException}
 import org.apache.kafka.common.serialization.{ByteArraySerializer, StringSerializer}
 
 import org.apache.spark.SparkEnv
 
 /** Another runtime of the same application has taken over. */
-final class FencedException(message: String, cause: Throwable) extends RuntimeException(message, cause)
+final class FencedException(message: String) extends RuntimeException(message)
 
 /** What is committed and what the epoch log says do not belong together: trying again cannot help. */
 final class PositionMismatchException(message: String) extends RuntimeException(message)
@@ -32,6 +32,10 @@ final case class MetadataFile(bytes: Array[Byte], modified: Long)
  *
  * One instance per driver. It holds all files in memory (Spark keeps about a hundred small ones per query) and is the
  * only writer: opening it fences the driver before it, whose next write fails with [[FencedException]].
+ *
+ * Being fenced alone says little: the broker does the same to a driver that stood still for longer than the
+ * transaction timeout. So a driver writes its name before it fences: the last name on the topic is the driver's, and
+ * who was fenced looks there.
  */
 final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   import MetadataTopic._
@@ -40,6 +44,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   private val partition = new TopicPartition(topic, 0)
   private val files = new TreeMap[String, MetadataFile]()
   private val incarnation = UUID.randomUUID().toString
+  /** Everything before this offset is in `files`. */
   private var end = 0L
   private var producer: KafkaProducer[String, Array[Byte]] = _
   private var confirmedAt = System.nanoTime() - ConfirmedForNs - 1
@@ -48,11 +53,20 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     // The owner is looked at before anything is fenced: a stranger must not even disturb the rightful owner.
     end = readFrom(None)
     requireOwner()
-    producer = newProducer()
-    end = readFrom(Some(end)) // what the former driver had under way is settled now
-    requireOwner()
-    put(Seq(DriverKey -> incarnation.getBytes(UTF_8)) ++
-      (if (files.containsKey(OwnerKey)) Nil else Seq(OwnerKey -> owner.getBytes(UTF_8))))
+    announce()
+    try {
+      takeOver()
+      requireOwner()
+      if (!files.containsKey(OwnerKey)) put(Seq(OwnerKey -> owner.getBytes(UTF_8)))
+    } catch { case error: Throwable => closeProducer(); throw error }
+  }
+
+  // Outside of a transaction, as opening one would fence.
+  private def announce(): Unit = {
+    val outside = new KafkaProducer(conf.client(ProducerConfig.ACKS_CONFIG -> "all"),
+      new StringSerializer, new ByteArraySerializer)
+    try outside.send(new ProducerRecord(topic, 0, DriverKey, incarnation.getBytes(UTF_8))).get()
+    finally outside.close()
   }
 
   private def requireOwner(): Unit = Option(files.get(OwnerKey)).map(file => new String(file.bytes, UTF_8)).foreach {
@@ -75,7 +89,8 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
       ProducerConfig.LINGER_MS_CONFIG -> "0",
       ProducerConfig.TRANSACTION_TIMEOUT_CONFIG -> conf.transactionTimeoutMs.toString)
     val producer = new KafkaProducer(properties, new StringSerializer, new ByteArraySerializer)
-    producer.initTransactions()
+    try producer.initTransactions()
+    catch { case error: Throwable => producer.close(Duration.ZERO); throw error }
     producer
   }
 
@@ -85,24 +100,32 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
    * @throws FencedException when another driver has opened the topic since
    */
   def put(changes: Seq[(String, Array[Byte])]): Unit = synchronized {
-    try {
-      if (producer == null) reopen()
-      producer.beginTransaction()
-      val sent = changes.map { case (path, bytes) => producer.send(new ProducerRecord(topic, 0, path, bytes)) }
-      producer.commitTransaction()
-      end = sent.map(_.get().offset).max + 1
-    } catch {
-      case error @ (_: ProducerFencedException | _: InvalidProducerEpochException) =>
-        throw fencedError(error)
-      case error: Throwable =>
-        closeProducer()
-        throw error
-    }
+    try write(changes)
+    catch { case error if isDisowned(error) => write(changes) } // reopens; writing the same again changes nothing
     val now = System.currentTimeMillis()
     changes.foreach { case (path, bytes) =>
       if (bytes == null) files.remove(path) else files.put(path, MetadataFile(bytes, now))
     }
   }
+
+  private def write(changes: Seq[(String, Array[Byte])]): Unit =
+    try {
+      if (producer == null) reopen()
+      producer.beginTransaction()
+      val sent = changes.map { case (path, bytes) => producer.send(new ProducerRecord(topic, 0, path, bytes)) }
+      if (Failpoint.Active) {
+        producer.flush()
+        changes.foreach { case (path, _) => Failpoint.hitAt("metadata.before-commit", path) }
+      }
+      producer.commitTransaction()
+      // Behind our records lies the transaction's marker. Is there more, somebody else has written: it is still to be read.
+      val last = sent.map(_.get().offset).max
+      if (last == end + changes.size - 1) end = last + 2
+    } catch {
+      case error: Throwable =>
+        closeProducer()
+        throw error
+    }
 
   /**
    * Makes sure that no other driver has taken over, by writing. What was confirmed within the last second is believed.
@@ -110,31 +133,35 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
    */
   def confirm(): Unit = synchronized {
     if (System.nanoTime() - confirmedAt > ConfirmedForNs) {
-      put(Seq(DriverKey -> incarnation.getBytes(UTF_8)))
+      put(Seq(ConfirmedKey -> incarnation.getBytes(UTF_8)))
       confirmedAt = System.nanoTime()
     }
   }
 
-  // Our own transaction is settled by the new producer; a newer driver is recognised by its name on the topic, which
-  // is looked at first so that it is not fenced by us.
+  // A newer driver is looked for first, so that it is not fenced by us.
   private def reopen(): Unit = {
     end = readFrom(Some(end))
     requireCurrent()
+    takeOver()
+  }
+
+  // What was under way, ours or a former driver's, is settled by the new producer.
+  private def takeOver(): Unit = {
     producer = newProducer()
     end = readFrom(Some(end))
     requireCurrent()
   }
 
   private def requireCurrent(): Unit =
-    if (!Option(files.get(DriverKey)).exists(file => new String(file.bytes, UTF_8) == incarnation)) throw fencedError(null)
+    if (!files.containsKey(DriverKey) || new String(files.get(DriverKey).bytes, UTF_8) != incarnation) {
+      throw new FencedException(
+        s"another runtime of application '${conf.applicationId}' has taken over: this one stops")
+    }
 
   private def closeProducer(): Unit = if (producer != null) {
     producer.close(Duration.ZERO)
     producer = null
   }
-
-  private def fencedError(cause: Throwable) = new FencedException(
-    s"another runtime of application '${conf.applicationId}' has taken over: this one stops", cause)
 
   def get(path: String): Option[MetadataFile] = synchronized(Option(files.get(path)))
 
@@ -157,10 +184,20 @@ object MetadataTopic {
   /** Holds the application's owner: "namespace/name/uid", or "local/name" on a laptop. No path of Spark's starts like this. */
   val OwnerKey = "owner"
 
-  /** Which driver opened the topic last. */
+  /** Which driver opened the topic last: written once by each. */
   private val DriverKey = "driver"
 
+  /** Which driver has last made sure that it is the one: never the last word, as two may be at it at once. */
+  private val ConfirmedKey = "confirmed"
+
   private val ConfirmedForNs = 1000000000L
+
+  /** The producer is no longer the one of its transactional id, which has several causes (see [[MetadataTopic]]). */
+  private def isDisowned(error: Throwable): Boolean = Iterator.iterate(error)(_.getCause).takeWhile(_ != null).exists {
+    case _: ProducerFencedException | _: InvalidProducerEpochException | _: InvalidTxnStateException |
+        _: InvalidPidMappingException | _: UnknownProducerIdException => true
+    case _ => false
+  }
 
   private val opened = new ConcurrentHashMap[String, MetadataTopic]()
 

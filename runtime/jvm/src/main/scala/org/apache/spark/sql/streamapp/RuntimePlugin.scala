@@ -38,7 +38,7 @@ object RuntimePlugin {
    */
   def requireDriver(applicationId: String): Unit =
     if (context != null) Option(context.ask(MayFence(applicationId))).foreach { reason =>
-      throw new FencedException(reason.toString, null)
+      throw new FencedException(reason.toString)
     }
 
   def tellDriver(message: AnyRef): Unit = if (context != null) context.send(message)

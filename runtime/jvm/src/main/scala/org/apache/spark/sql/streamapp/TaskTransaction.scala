@@ -126,7 +126,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       if (!conf.exactlyOnce) producer.flush()
       if (Mutation.MarkerOutside) sendMarkersOutside()
       else marks.values.foreach(mark => producer.send(mark.record, mark))
-      if (FlushForFailpoint) producer.flush()
+      if (Failpoint.Active) producer.flush()
       Failpoint.hit("transaction.before-commit", epoch, partition)
       if (conf.exactlyOnce) producer.commitTransaction() else producer.flush()
       open = false
@@ -220,8 +220,6 @@ object TaskTransaction {
   private val NoAttempt = -1L
   // One producer per partition and sub-topology: small, so that many fit; also the largest record we can send.
   private val MaxRequestBytes = 8 << 20
-  // A crash between "records on the broker" and "committed" is the interesting one: make the records arrive.
-  private val FlushForFailpoint = sys.env.contains("STREAMAPP_FAILPOINTS")
 
   private val transactions = new ConcurrentHashMap[String, TaskTransaction]()
 

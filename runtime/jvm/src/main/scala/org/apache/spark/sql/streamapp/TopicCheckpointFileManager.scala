@@ -29,17 +29,13 @@ class TopicCheckpointFileManager(root: Path, hadoopConf: Configuration) extends 
       override def close(): Unit = if (!ended) {
         ended = true
         refuseExisting()
-        Failpoint.hit("metadata.before-write." + kind(path), number(path))
+        Failpoint.hitAt("metadata.before-write", key(path))
         topic.put(Seq(key(path) -> buffer.toByteArray))
-        Failpoint.hit("metadata.after-write." + kind(path), number(path))
+        Failpoint.hitAt("metadata.after-write", key(path))
       }
       override def cancel(): Unit = ended = true
     }
   }
-
-  // "/app/sub/offsets/7": the log's name and the epoch, for failpoints
-  private def kind(path: Path): String = path.getParent.getName
-  private def number(path: Path): Long = path.getName.toLongOption.getOrElse(-1L)
 
   override def open(path: Path): FSDataInputStream = {
     val file = topic.get(key(path)).getOrElse(throw new FileNotFoundException(path.toString))
