@@ -18,6 +18,7 @@ import org.apache.spark.util.SerializableConfiguration
  * lines what takes a special query otherwise. A script is a list of steps separated by spaces:
  *
  *   put:STORE:KEY:N  merge:STORE:KEY:N  remove:STORE:KEY  range:STORE:FROM:TO  put-in:STORE:FAMILY:KEY:N
+ *   get:STORE:KEY  scan:STORE (which read, and no more)   close-former (the stores of the run before, see `restart`)
  *   commit (stores, then the transaction)   store-commit (stores only)   fail (the task throws)
  */
 object StoreProbe {
@@ -32,6 +33,13 @@ object StoreProbe {
 
   /** A process's set of stores: kept between tasks like Spark's own, or new (as after a crash). */
   private var providers = Map.empty[String, ChangelogStateStoreProvider]
+
+  /** The query is started again in the same process: it has new stores, and Spark closes the old ones some time later. */
+  def restart(): Unit = synchronized {
+    former = providers
+    providers = Map.empty
+  }
+  private var former = Map.empty[String, ChangelogStateStoreProvider]
 
   def forget(): Unit = synchronized {
     providers.values.foreach(_.close())
@@ -80,6 +88,9 @@ object StoreProbe {
             opened(s).createColFamilyIfAbsent(family, keySchema, valueSchema, keySpec,
               useMultipleValuesPerKey = true)
             opened(s).put(keyRow(k), valueRow(n.toLong), family)
+          case Array("get", s, k) => opened(s).get(keyRow(k), StateStore.DEFAULT_COL_FAMILY_NAME)
+          case Array("scan", s) => opened(s).iterator().foreach(_ => ())
+          case Array("close-former") => former.values.foreach(_.close())
           case Array("store-commit") => opened.values.foreach(_.commit()); committed = true
           case Array("commit") => opened.values.foreach(_.commit()); committed = true; transaction.commit()
           case Array("fail") => throw new IllegalStateException("the script says fail")

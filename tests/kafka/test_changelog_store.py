@@ -4,6 +4,7 @@ what was committed, whatever the operations were, and nothing else."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,6 +12,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
+from lib.faults import flip_bits
 from lib.probe import compile_probe, probe_class_path
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
@@ -60,6 +62,10 @@ class Stores:
     def crash(self) -> None:
         """Every local file is gone."""
         self._probe.forget()
+
+    def restart(self) -> None:
+        """The query starts again in the same process."""
+        self._probe.restart()
 
     def rebuilt(self, version: int) -> list[str]:
         self.crash()
@@ -159,17 +165,78 @@ def test_a_changed_number_of_partitions_is_refused(stores: Callable[..., Stores]
         s.task(1, "dump")
 
 
-def test_a_surviving_store_catches_up_from_its_local_base(
-    stores: Callable[..., Stores], spark: SparkSession
-) -> None:
-    s = stores()
+def with_base(s: Stores) -> Stores:
+    """The stores at version 1 with 500 rows, restored from the topic, which leaves a local base."""
     many = " ".join(f"put:default:{k}:{k}" for k in range(500))
     s.task(0, f"{many} commit")
     s.crash()
-    assert len(s.task(1, "dump")) == 500  # a whole restore, which leaves a base
+    with pytest.raises(Exception, match="the script says fail"):
+        s.task(1, "fail")  # and reads nothing, so that nothing is in RocksDB's cache
+    return s
+
+
+def test_a_surviving_store_catches_up_from_its_local_base(
+    stores: Callable[..., Stores], spark: SparkSession
+) -> None:
+    s = with_base(stores())
     with pytest.raises(Exception, match="the script says fail"):
         s.task(1, "put:default:1:2 fail")
     s.task(1, "put:default:1:3 commit")
     read = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.restores()  # type: ignore[union-attr]
     assert '"total":0' in read  # the last restore had nothing left to read
     assert "default/default/1=3" in s.rebuilt(2)
+
+
+def test_stores_of_a_former_run_leave_the_transaction_of_the_next_alone(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:1 commit")
+    s.restart()
+    s.task(1, "put:default:1:2 close-former put:default:2:2 commit")
+    assert s.task(2, "dump") == s.rebuilt(2) == ["default/default/1=2", "default/default/2=2"]
+
+
+@pytest.fixture
+def work_dir(spark: SparkSession) -> Path:
+    return Path(spark.conf.get("spark.local.dir") or "")
+
+
+@pytest.mark.parametrize("read", ["get:default:7", "scan:default"])
+def test_damaged_files_are_replaced_from_the_topic(stores: Callable[..., Stores], work_dir: Path, read: str) -> None:
+    s = with_base(stores())
+    tables = list(work_dir.rglob("base/*.sst"))
+    assert tables, "there was nothing to damage"
+    for path in tables:
+        with path.open("r+b") as file:  # in the first block of rows: what is read when a table is opened stays whole
+            content = file.read(101)
+            file.seek(100)
+            file.write(bytes([content[100] ^ 1]))
+    with pytest.raises(Exception, match=r"damaged|block checksum mismatch"):
+        s.task(1, f"put:default:1:2 {read} commit")
+    s.task(1, f"put:default:1:3 {read} commit")
+    assert len(s.task(2, "dump")) == 500
+    assert "default/default/1=3" in s.rebuilt(2)
+
+
+def _lose(files: list[Path]) -> None:
+    for path in files:
+        path.unlink()
+
+
+def _flip(files: list[Path]) -> None:
+    flip_bits(files, random.Random(701))
+
+
+@pytest.mark.parametrize(
+    ("damage", "files"), [(_lose, "*"), (_lose, "*.sst"), (_lose, "CURRENT"), (_flip, "*.sst"), (_flip, "*")]
+)
+def test_a_base_that_cannot_be_opened_is_replaced_from_the_topic(
+    stores: Callable[..., Stores], work_dir: Path, damage: Callable[[list[Path]], None], files: str
+) -> None:
+    s = with_base(stores())
+    victims = list(work_dir.rglob(f"base/{files}"))
+    assert victims, "there was nothing to damage"
+    damage(victims)
+    s.task(1, "put:default:1:3 commit")
+    rows = s.task(2, "dump")
+    assert len(rows) == 500
+    assert rows == s.rebuilt(2)

@@ -38,7 +38,7 @@ final class SourcePosition private (conf: RuntimeConf, val source: TopicPartitio
    * @throws IllegalStateException when the position is neither at the range's start nor at its end
    */
   def begin(transaction: TaskTransaction, epoch: Long, from: Long, until: Long, run: String): Unit = {
-    transaction.begin(epoch)
+    transaction.begin(epoch, this)
     // What is known in this process is good only if nobody else can have committed since.
     val remembered = known.filter(position => knownBy == run && transaction.live && (position == from || position == until))
     val position = remembered.getOrElse(readFenced(transaction))

@@ -44,14 +44,16 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private val marks = mutable.LinkedHashMap[TransactionParticipant, Mark]()
 
   @volatile private var owner = NoAttempt
+  private var lastTakenBy: TransactionParticipant = _
   private var epoch = -1L
   private var done = false
   private var sent = 0L
   private var sentBytes = 0L
 
   /** The current attempt takes the transaction for `epoch`; the same attempt may call again (Spark loads twice). */
-  def begin(epoch: Long): Unit = synchronized {
+  def begin(epoch: Long, participant: TransactionParticipant): Unit = synchronized {
     val attempt = currentAttempt
+    lastTakenBy = participant
     if (owner != attempt) {
       if (open) discard() // a former attempt ended without commit or abort
       owner = attempt
@@ -145,8 +147,17 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     }
   }
 
-  /** Releases the producer, e.g. when the partition has moved to another executor. */
-  def close(): Unit = synchronized { discard(); owner = NoAttempt }
+  /**
+   * Releases the producer, e.g. when the partition has moved to another executor. The stores of a former run of the
+   * query are closed late, when those of the next have long taken the transaction: that must not be theirs.
+   */
+  def close(participant: TransactionParticipant): Unit = synchronized {
+    if (lastTakenBy eq participant) {
+      discard()
+      owner = NoAttempt
+      lastTakenBy = null
+    }
+  }
 
   private def partition: Int = id.substring(id.lastIndexOf('/') + 1).toInt
 

@@ -12,7 +12,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.FileSystem
 import org.apache.kafka.clients.producer.ProducerRecord
 import org.apache.kafka.common.TopicPartition
-import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, Snapshot}
+import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, RocksDBException, Snapshot}
 
 import org.apache.spark.io.CompressionCodec
 import org.apache.spark.sql.streamapp.{Failpoint, PositionMismatchException, RestoreProgress, RuntimeConf, TaskTransaction, TransactionParticipant}
@@ -56,6 +56,13 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
   def usable(version: Long): Boolean =
     restoredBy == transaction.ownerAttempt || (confirmedVersion == version && transaction.live)
 
+  /** The task has failed: was it for want of sound local files, they must not be used again. */
+  def taskFailed(error: Throwable): Unit =
+    if (Iterator.iterate(error)(_.getCause).takeWhile(_ != null).exists {
+      case _: RocksDBException | _: DamagedStoreException => true
+      case _ => false
+    }) base.distrust()
+
   /** Called with the live database exactly at the confirmed version. */
   def refreshLocalBase(native: NativeRocksDB): Unit =
     if (recordsSinceBase >= runtime.localBaseRecords && nextOffset >= 0 && restoredBy != transaction.ownerAttempt) {
@@ -81,7 +88,8 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
     else throw new PositionMismatchException(
       s"changelog $changelog holds version $held, the epoch log asks for $version: the two do not belong together " +
         "(was one of the topics restored or deleted alone?)")
-    base.copyTo(localDir)
+    try base.copyTo(localDir)
+    catch { case error: Throwable => base.distrust(); throw error }
     nextOffset = base.nextOffset
     recordsSinceBase = 0L
     restoredBy = transaction.ownerAttempt
@@ -188,8 +196,11 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
   override def deleteOldVersions(numVersionsToRetain: Int, minVersionsToDelete: Int,
       maxVersionsToDeletePerMaintenance: Long): Unit = ()
 
-  override def close(): Unit = transaction.close()
+  override def close(): Unit = transaction.close(this)
 }
 
 /** The application's own code or settings changed what a store holds. */
 final class IncompatibleStateException(message: String) extends RuntimeException(message)
+
+/** A store's local files are not what was written to them. The changelog is, so the next attempt restores from there. */
+final class DamagedStoreException(message: String) extends RuntimeException(message)

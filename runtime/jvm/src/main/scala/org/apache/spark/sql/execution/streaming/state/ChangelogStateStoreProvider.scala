@@ -4,8 +4,9 @@ package org.apache.spark.sql.execution.streaming.state
 import java.io.File
 
 import org.apache.hadoop.conf.Configuration
-import org.rocksdb.{RocksDB => NativeRocksDB}
+import org.rocksdb.{RocksDB => NativeRocksDB, Statistics, TickerType}
 
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.streamapp.{RuntimeConf, StoreSize, StoreStats}
 
 /**
@@ -66,7 +67,8 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
       loadEmpty: Boolean): RocksDB = {
     require(stateStoreCkptId.isEmpty && !loadEmpty,
       "the changelog store has neither checkpoint ids nor empty versions: stateStore.checkpointFormatVersion must be 1")
-    changelog.transaction.begin(version)
+    changelog.transaction.begin(version, changelog)
+    TaskContext.get().addTaskFailureListener((_: TaskContext, error: Throwable) => changelog.taskFailed(error))
     if (loadedVersion == version) {
       if (!changelog.usable(version)) loadedVersion = -1L
       else if (!readOnly) changelog.refreshLocalBase(native)
@@ -89,6 +91,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
   }
 
   override def commit(forceSnapshot: Boolean): (Long, StateStoreCheckpointInfo) = {
+    requireSound()
     val committed = super.commit(forceSnapshot)
     val db = native
     StoreStats.put(runtime.subTopology, sparkStoreName, StoreSize(runtime.store, partitionId,
@@ -97,13 +100,24 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     committed
   }
 
+  // Where a scan meets a damaged block, Spark's iterators take it for the end: then rows are missing, and no error told.
+  private def requireSound(): Unit = {
+    val statistics = ChangelogRocksDB.Statistics.get(this).asInstanceOf[Statistics]
+    if (statistics.getTickerCount(TickerType.BLOCK_CHECKSUM_MISMATCH_COUNT) > 0) {
+      throw new DamagedStoreException(s"store '${runtime.store}', partition $partitionId: its files in $localRootDir are damaged")
+    }
+  }
+
   private[state] def native: NativeRocksDB = ChangelogRocksDB.Native.get(this).asInstanceOf[NativeRocksDB]
 }
 
 object ChangelogRocksDB {
-  // Spark keeps the native handle to itself; merged values and local bases need it.
-  private val Native = {
-    val field = classOf[RocksDB].getDeclaredField("db")
+  // Spark keeps these to itself: merged values and local bases need the native handle.
+  private val Native = field("db")
+  private val Statistics = field("nativeStats")
+
+  private def field(name: String) = {
+    val field = classOf[RocksDB].getDeclaredField(name)
     field.setAccessible(true)
     field
   }

@@ -5,7 +5,7 @@ import java.io.File
 import java.nio.file.Files
 
 import org.apache.kafka.common.TopicPartition
-import org.rocksdb.{Checkpoint, FlushOptions, Options, RocksDB => NativeRocksDB, WriteBatch, WriteOptions}
+import org.rocksdb.{Checkpoint, FlushOptions, Options, RocksDB => NativeRocksDB, RocksDBException, WriteBatch, WriteOptions}
 
 import org.apache.spark.sql.streamapp.{RestoreProgress, RuntimeConf, TopicReader}
 import org.apache.spark.util.Utils
@@ -29,14 +29,26 @@ private[state] final class LocalBase(folder: File, conf: RuntimeConf, changelog:
   /** Changelog records before this offset are in the base. */
   def nextOffset: Long = offset
 
+  /** It may be damaged: the next restore does without it. The live store shares table files with it. */
+  def distrust(): Unit = valid = false
+
   /** Brings the base to the committed end of the changelog and returns the marker found last, if there is one. */
   def catchUp(progress: RestoreProgress): Option[ChangelogMarker] = {
     val reusable = valid && System.currentTimeMillis() - takenAtMs < MaxAgeMs &&
       TopicReader.logStart(conf, changelog) <= offset
     if (!reusable) clear()
-    val from = if (reusable) Some(offset) else None
+    try readOn(progress)
+    catch { case _: RocksDBException if reusable => // damaged since it was made
+      clear()
+      readOn(progress)
+    }
+  }
+
+  private def readOn(progress: RestoreProgress): Option[ChangelogMarker] = {
+    val from = if (valid) Some(offset) else None
     valid = false // until all is applied: a failure on the way leaves the folder in an unknown state
-    val end = withNative { (native, batch) =>
+    // A database that is expected and not there must not be taken for an empty one.
+    val end = withNative(create = from.isEmpty) { (native, batch) =>
       TopicReader.readToEnd(conf, changelog, from, progress.update) { record =>
         if (ChangelogRecord.isMarker(record.key)) marker = Some(ChangelogMarker.fromBytes(record.value))
         else {
@@ -88,9 +100,9 @@ private[state] final class LocalBase(folder: File, conf: RuntimeConf, changelog:
     if (folder.exists) Utils.deleteRecursively(folder)
   }
 
-  private def withNative(fill: (NativeRocksDB, WriteBatch) => Long): Long = {
+  private def withNative(create: Boolean)(fill: (NativeRocksDB, WriteBatch) => Long): Long = {
     Utils.createDirectory(folder.getParentFile)
-    val options = new Options().setCreateIfMissing(true).setWriteBufferSize(WriteBufferBytes)
+    val options = new Options().setCreateIfMissing(create).setWriteBufferSize(WriteBufferBytes)
     val batch = new WriteBatch()
     val flush = new FlushOptions().setWaitForFlush(true)
     val native = NativeRocksDB.open(options, folder.toString)
