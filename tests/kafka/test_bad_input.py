@@ -57,6 +57,13 @@ def test_a_record_larger_than_the_topic_takes_is_named(app: Make) -> None:
         a.run()
 
 
+def test_a_transaction_timeout_that_the_broker_does_not_allow_is_told(kafka: KafkaConfig, tmp_path: Path) -> None:
+    a = App(kafka, tmp_path, ECHO, "  transactionTimeout: 1 hour")
+    a.create("in")
+    with pytest.raises(InputError, match=r"transaction\.max\.timeout\.ms"):
+        a.run()
+
+
 def test_a_type_error_is_found_before_anything_runs(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: long}}

@@ -68,13 +68,12 @@ def test_a_zombie_commits_after_the_winner(kafka: KafkaConfig, tmp_path: Path, t
 def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path: Path, step: str) -> None:
     """R4. The broker gives up a transaction whose owner stands still. When the owner goes on it must not believe that
     it has committed, nor that another runtime has taken over; and it must do the work again by itself."""
-    settings = tmp_path / "conf"
-    settings.mkdir()
-    (settings / "spark-defaults.conf").write_text("spark.streamapp.transactionTimeoutMs 5000\n")
-    with Bench(own_kafka, tmp_path, "asleep") as bench, Proof(bench, load := bench.load(seed=401)) as proof:
+    with (
+        Bench(own_kafka, tmp_path, "asleep", spec="transactionTimeout: 5s") as bench,
+        Proof(bench, load := bench.load(seed=401)) as proof,
+    ):
         load.send(500)
-        env = failpoints(f"{step}@1=pause:1000") | {"SPARK_CONF_DIR": str(settings)}
-        app = bench.start(env=env)
+        app = bench.start(env=failpoints(f"{step}@1=pause:1000"))
         app.await_work()
         load.send(500)
         await_hit(app, step)

@@ -58,13 +58,19 @@ WINDOWS = """
 
 
 def manifest_text(
-    prefix: str, topology: str, *, name: str | None = None, parallelism: int = 2, interval: str = "100ms"
+    prefix: str,
+    topology: str,
+    *,
+    name: str | None = None,
+    parallelism: int = 2,
+    interval: str = "100ms",
+    spec: str = "",
 ) -> str:
-    """A manifest; `$T` in the topology stands for the prefix of the topics."""
+    """A manifest; `$T` in the topology stands for the prefix of the topics, `spec` is one more line of settings."""
     return (
         "apiVersion: streamapp.dev/v1alpha1\nkind: StreamApp\n"
         f"metadata: {{name: {name or prefix}}}\nspec:\n  applicationId: {prefix}\n"
-        f"  maxParallelism: {parallelism}\n  epochInterval: {interval}\n  topology:{topology}"
+        f"  maxParallelism: {parallelism}\n  epochInterval: {interval}\n  {spec}\n  topology:{topology}"
     ).replace("$T", prefix)
 
 
@@ -339,13 +345,16 @@ class Bench:
         parallelism: int = 2,
         partitions: int = 4,
         interval: str = "100ms",
+        spec: str = "",
     ) -> None:
         self.kafka = kafka
         self.folder = folder
         self.prefix = unique_name(name.replace("_", "-").lower()[:40])
         self.admin = Admin(kafka)
         self.manifest = folder / f"{self.prefix}.yaml"
-        self.manifest.write_text(manifest_text(self.prefix, topology, parallelism=parallelism, interval=interval))
+        self.manifest.write_text(
+            manifest_text(self.prefix, topology, parallelism=parallelism, interval=interval, spec=spec)
+        )
         names = {"numbers": partitions, "totals": 2, "echo": partitions, "ticks": 1, "windows": 2}
         self.topics = {name: f"{self.prefix}-{name}" for name in names if f"$T-{name}" in topology}
         self.admin.create([TopicSpec(topic, "test", names[name]) for name, topic in self.topics.items()])

@@ -38,13 +38,17 @@ class App:
         self.kafka = kafka
         self.prefix = f"t{uuid4().hex[:8]}"
         self._folder = folder
+        self.statuses: list[dict[str, Any]] = []
+        self.change(topology, spec)
+
+    def change(self, topology: str, spec: str = "") -> None:
+        """Another version of the same application."""
         # The topology first: it alone is indented as it is given.
         text = (
             "apiVersion: streamapp.dev/v1alpha1\nkind: StreamApp\n"
             f"metadata: {{name: {self.prefix}}}\nspec:\n  maxParallelism: 2\n{spec}\n  topology:\n{topology}"
         )
         self.plan = compile_manifest(parse_manifest(text.replace("$T", self.prefix)))
-        self.statuses: list[dict[str, Any]] = []
 
     def topic(self, name: str) -> str:
         return f"{self.prefix}-{name}"

@@ -36,6 +36,27 @@ def test_one_shuffle_is_one_query(plan: Compile) -> None:
     )
 
 
+def test_the_name_of_a_query_is_that_of_its_store(plan: Compile) -> None:
+    written = PAIR + "- {name: FIRST, from: l, join: {with: r, within: 5s}, store: pairs}\n"
+    written += f"- {{name: SECOND, from: FIRST, {COUNT}, store: users}}\n- {{name: out, to: {{topic: o}}}}"
+    made = [plan(written.replace("FIRST", one).replace("SECOND", two)) for one, two in (("a", "b"), ("c", "d"))]
+    assert [[part.name for part in one.subtopologies] for one in made] == [["pairs", "users"]] * 2
+    assert made[0].topics == made[1].topics
+    assert [topic.name for topic in made[0].topics if topic.role == "repartition"] == ["app-users-repartition"]
+
+
+def test_a_store_is_not_named_like_a_query_without_state(problems: Callable[..., list[str]]) -> None:
+    said = problems("""
+        - {name: in, stream: {topic: t}}
+        - {name: copy, to: {topic: c, value: text}}
+        - {name: counts, from: in, groupBy: [value], aggregate: {n: count(*)}, store: in}
+        - {name: out, to: {topic: o}}
+        """)
+    assert len(said) == 1
+    assert "store 'in' is also the name of a node" in said[0]
+    assert said[0].startswith("node 'counts'")
+
+
 def test_several_sinks_of_a_table_are_written_by_one_query(plan: Compile) -> None:
     made = plan(IN + f"- {{name: table, {COUNT}}}\n- {{name: a, to: {{topic: a}}}}\n"
                 "- {name: big, from: table, filter: n > 9}\n- {name: b, to: {topic: b}}")  # fmt: skip

@@ -46,7 +46,7 @@ def test_settings_reach_the_plan(plan: Callable[..., Plan]) -> None:
         guarantee: at-least-once
         maxParallelism: 3
         epochInterval: 2s
-        idleTimeout: 1 minute
+        transactionTimeout: 90s
         run: untilCaughtUp
         startFrom: '2024-01-31T00:00:00Z'
         onBadRecord: Drop
@@ -64,7 +64,7 @@ def test_settings_reach_the_plan(plan: Callable[..., Plan]) -> None:
         "at-least-once",
         3,
     )
-    assert (made.epoch_interval_ms, made.idle_timeout_ms, made.run) == (2_000, 60_000, "untilCaughtUp")
+    assert (made.epoch_interval_ms, made.transaction_timeout_ms, made.run) == (2_000, 90_000, "untilCaughtUp")
     assert (made.start_from, made.on_bad_record.kind, made.on_source_loss) == (
         "1706659200000",
         "Drop",
@@ -83,7 +83,7 @@ def test_settings_reach_the_plan(plan: Callable[..., Plan]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data | {"version": 2}, "the plan has version 2, and this runtime reads version 1"),
+        (lambda data: data | {"version": 1}, "the plan has version 1, and this runtime reads version 2"),
         (lambda data: data | {"replicas": "1"}, "expected int and not '1'"),
         (lambda data: data | {"replicas": True}, "expected int and not True"),
         (lambda data: data | {"more": 1}, "Plan has no field 'more'"),

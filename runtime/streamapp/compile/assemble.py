@@ -44,6 +44,7 @@ def assemble_plan(
         guarantee=spec.guarantee,
         max_parallelism=context.max_parallelism,
         epoch_interval_ms=parse_duration(spec.epoch_interval),
+        transaction_timeout_ms=parse_duration(spec.transaction_timeout),
         idle_timeout_ms=parse_duration(spec.idle_timeout),
         run=spec.run,
         start_from=spec.start_from

@@ -10,7 +10,8 @@ RepartitionSink on the near side and a RepartitionSource on the far side, where
 - a stateful node reads what was computed by something that is not deterministic: when an epoch runs again, a
   record must come out of the same partition as before, so what it is is written down first.
 
-The topic is named after the reader, so that nodes put in before it later do not lose what is in the topic.
+The topic is named after the reader, of a stateful one after its store, so that nodes put in before it later do not lose
+what is in the topic, and it goes on with the state.
 Every hop costs one epoch of latency.
 """
 
@@ -106,10 +107,10 @@ def expressions_of(node: Node) -> tuple[str, ...]:
 
 
 def _hop_name(reader: Node, upstream: str) -> str:
-    """`counts` for an aggregate; `joined-left`, `joined-right` for a join; `merged-counts` for a merge."""
+    """`counts` for an aggregate's store; `joined-left`, `joined-right` for a join's; `merged-counts` for a merge."""
     if isinstance(reader, Join):
-        return f"{reader.name}-{'left' if upstream == reader.left else 'right'}"
+        return f"{reader.store}-{'left' if upstream == reader.left else 'right'}"
     if isinstance(reader, Merge):
         return f"{reader.name}-{upstream}"
     assert isinstance(reader, Aggregate)
-    return reader.name
+    return reader.store

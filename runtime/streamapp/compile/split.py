@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamapp.errors import ManifestError, Problem
 from streamapp.nodes import (
     Aggregate,
     DeadLetter,
@@ -18,7 +19,11 @@ from streamapp.plan import SubTopology
 
 def split(topology: Topology) -> tuple[SubTopology, ...]:
     """One sub-topology for each stateful node, for each group of connected sources that lead to a sink
-    without one, and for each source's dead letters. Each comes after those whose internal topics it reads."""
+    without one, and for each source's dead letters. Each comes after those whose internal topics it reads.
+
+    Raises:
+        ManifestError: when two would have the same name.
+    """
     depths = _depths(topology)
     parts = [_stateful(topology, node) for node in topology.nodes if isinstance(node, Aggregate | Join)]
     parts += _stateless(topology, depths)
@@ -28,9 +33,29 @@ def split(topology: Topology) -> tuple[SubTopology, ...]:
         if isinstance(node, DeadLetter)
     ]
     place = {node.name: i for i, node in enumerate(topology.nodes)}
+    _require_names(parts)
     return tuple(
         sorted(parts, key=lambda part: (max(depths[n.name] for n in part.nodes), place[part.nodes[-1].name]))
     )
+
+
+def _require_names(parts: list[SubTopology]) -> None:
+    """A sub-topology's offsets, transactions and metrics stand under its name."""
+    stateless = {part.name for part in parts if part.stateful is None}
+    problems = [
+        Problem(
+            part.stateful,
+            "store",
+            part.name,
+            f"store '{part.name}' is also the name of a node whose records leave without passing a store: two "
+            "sub-topologies would have that name",
+            "give the store another name",
+        )
+        for part in parts
+        if part.stateful is not None and part.name in stateless
+    ]
+    if problems:
+        raise ManifestError(problems)
 
 
 def _depths(topology: Topology) -> dict[str, int]:
@@ -52,7 +77,8 @@ def _stateful(topology: Topology, node: Aggregate | Join) -> SubTopology:
     # A table's rows are rewritten until its windows close; everything else is only ever added.
     mode = "update" if isinstance(node, Aggregate) and node.emit == "updates" else "append"
     nodes = tuple(n for n in topology.nodes if n.name in names)
-    return SubTopology(node.name, nodes, node.name, mode, (node.store,))
+    # The name lasts as long as the state does: the node may be renamed.
+    return SubTopology(node.store, nodes, node.name, mode, (node.store,))
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
+from streamapp.durations import parse_duration
 from streamapp.manifest.fields import Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.node import NodeSpec
 
@@ -17,6 +18,7 @@ API_VERSION = "streamapp.dev/v1alpha1"
 KIND = "StreamApp"
 _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _LARGEST_PARALLELISM = 4096
+_IDLE_TIMEOUT = "30s"
 
 
 def _word(*allowed: str, not_yet: tuple[str, ...] = ()) -> Any:
@@ -50,6 +52,21 @@ def start_from_ms(text: str) -> int:
         )
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
+
+
+def _idle_timeout(text: str) -> str:
+    if parse_duration(text) != parse_duration(_IDLE_TIMEOUT):
+        refuse(
+            f"'{text}': event time does not wait for silent partitions yet in this version, so there is nothing to set",
+            "leave `idleTimeout` out",
+        )
+    return text
+
+
+def _transaction_timeout(text: str) -> str:
+    if not 1_000 <= parse_duration(text) <= 86_400_000:
+        refuse(f"'{text}' is not between 1s and 1 day", "write e.g. 60s, and not less than an epoch may take")
+    return text
 
 
 def _on_bad_record(value: Any) -> Any:
@@ -219,10 +236,16 @@ class Spec(Model):
     epoch_interval: Annotated[
         Duration, Field(description="How often an epoch is cut: latency against cost.")
     ] = "100ms"
+    transaction_timeout: Annotated[
+        Duration,
+        AfterValidator(_transaction_timeout),
+        Field(description="How long a task that is lost holds readers up: then Kafka ends its transaction."),
+    ] = "60s"
     idle_timeout: Annotated[
         PositiveDuration,
+        AfterValidator(_idle_timeout),
         Field(description="A source partition silent this long no longer holds event time back."),
-    ] = "30s"
+    ] = _IDLE_TIMEOUT
     run: Annotated[
         str,
         _word("continuous", "untilCaughtUp"),

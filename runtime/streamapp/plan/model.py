@@ -10,7 +10,7 @@ from streamapp.errors import InputError
 from streamapp.nodes import Node, Topology
 from streamapp.plan import codec
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,7 @@ class SubTopology:
     """One query: sources, at most one stateful node, sinks. All of its effects in an epoch are one."""
 
     name: str
-    """Of its stateful node; of a stateless one, of its first source. Stable while these nodes keep their
-    names."""
+    """Of its store; of a stateless one, of its first source. Offsets, transactions and metrics stand under it."""
     nodes: tuple[Node, ...]
     """In an order in which inputs come first."""
     stateful: str | None
@@ -91,6 +90,7 @@ class Plan:
     """`exactly-once` or `at-least-once`."""
     max_parallelism: int
     epoch_interval_ms: int
+    transaction_timeout_ms: int
     idle_timeout_ms: int
     run: str
     """`continuous` or `untilCaughtUp`."""

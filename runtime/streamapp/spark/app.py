@@ -26,6 +26,7 @@ from streamapp.kafka.group import GroupPosition
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark import metrics
 from streamapp.spark.failure import Failure, diagnose, trace_of
+from streamapp.spark.predecessors import read_known, require_positions_kept
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
 from streamapp.spark.session import PREFIX, Place, executor_processes, open_session, this_process
@@ -94,6 +95,7 @@ def _settings(plan: Plan, kafka: KafkaConfig, options: Options) -> dict[str, str
         PREFIX + "bootstrapServers": kafka.bootstrap_servers,
         PREFIX + "maxParallelism": str(plan.max_parallelism),
         PREFIX + "guarantee": plan.guarantee,
+        PREFIX + "transactionTimeoutMs": str(plan.transaction_timeout_ms),
         PREFIX + "clientConfig": str(options.client_config or ""),
         PREFIX + "subTopology": "",
     }
@@ -105,6 +107,7 @@ def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options:
         bridge.begin(_settings(plan, kafka, options), f"local/{plan.name}")
     except Exception as error:
         raise diagnose("metadata", str(error)).error from None
+    require_positions_kept(plan, read_known(bridge.known(plan.application_id)))
 
 
 class _App:

@@ -21,6 +21,7 @@ _BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] BAD_RECORD (node .*?)(?: SQ
 _DATA_LOSS = re.compile(
     r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)"
 )
+_SOURCES = re.compile(r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\]")
 _USER_CODE = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\] (.*?)(?: SQLSTATE|\n|$)", re.DOTALL)
 # Spark's error conditions that come from a user's expression meeting data it cannot take.
 _DATA_CONDITIONS = (
@@ -70,6 +71,11 @@ def diagnose(subtopology: str, trace: str) -> Failure:
         found = re.search(rf"{name}: (.*)", trace)
         if found:
             return Failure((InputError if users_fault else RunError)(found[1].strip()), False)
+    if "InvalidTxnTimeoutException" in trace or "transaction.max.timeout.ms" in trace:
+        return Failure(InputError(
+            "spec.transactionTimeout is longer than this Kafka allows; make it shorter, or raise the broker's "
+            "transaction.max.timeout.ms"
+        ), False)  # fmt: skip
     if "RecordTooLargeException" in trace:
         found = re.search(r"RecordTooLargeException: (.*)", trace)
         detail = found[1].strip() if found else "a record is too large"
@@ -81,6 +87,12 @@ def diagnose(subtopology: str, trace: str) -> Failure:
             f"sub-topology '{subtopology}': records between the committed position and the topic's start are gone "
             "(retention passed, or the topic was deleted); set onSourceLoss: Earliest to go on without them"
         ), False)  # fmt: skip
+    sources = _SOURCES.search(trace)
+    if sources:
+        return Failure(InputError(
+            f"sub-topology '{subtopology}' read {sources[1]} sources in an earlier version and reads {sources[2]} now: "
+            "its position is no use for that; undo the change, or choose another applicationId"
+        ), False)  # fmt: skip
     for condition, text in _USER_CODE.findall(trace):
         if condition.split(".")[0] in _DATA_CONDITIONS:
             return Failure(
@@ -91,4 +103,6 @@ def diagnose(subtopology: str, trace: str) -> Failure:
 
 def _last_cause(trace: str) -> str:
     causes = re.findall(r"Caused by: (.*)", trace)
-    return (causes[-1] if causes else trace.strip().split("\n")[0])[:400]
+    # Py4J tells in a first line which call it was.
+    said = re.sub(r"\AAn error occurred while calling [^\n]*\n: ", "", trace.strip())
+    return (causes[-1] if causes else said.split("\n")[0])[:400]

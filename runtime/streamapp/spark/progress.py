@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp.kafka.admin import Admin
-from streamapp.nodes import RepartitionSource, Stream
-from streamapp.plan import Plan, SubTopology
+from streamapp.plan import Plan
+from streamapp.spark.predecessors import reads
 
 Offsets = dict[tuple[str, int], int]
 
@@ -67,7 +66,7 @@ class Progress:
         """
         lowest: Offsets = {}
         for where in {where for query in self._queries.values() for where in query.position}:
-            readers = [self._queries[p.name] for p in self._plan.subtopologies if _reads(p, where[0])]
+            readers = [self._queries[p.name] for p in self._plan.subtopologies if reads(p, where[0])]
             if all(where in query.position for query in readers):
                 lowest[where] = min(query.position[where] for query in readers)
         return lowest
@@ -151,15 +150,6 @@ class Progress:
             offsets = self._admin.start_offsets(topic) if earliest else self._admin.end_offsets(topic)
             first |= {(topic, partition): offset for partition, offset in offsets.items()}
         return first | self._admin.group_offsets(self._plan.application_id)
-
-
-def _reads(part: SubTopology, topic: str) -> bool:
-    return any(
-        topic in node.topics or (node.pattern is not None and re.fullmatch(node.pattern, topic) is not None)
-        if isinstance(node, Stream)
-        else isinstance(node, RepartitionSource) and node.topic == topic
-        for node in part.nodes
-    )
 
 
 def _seconds_since(iso: str | None) -> float | None:

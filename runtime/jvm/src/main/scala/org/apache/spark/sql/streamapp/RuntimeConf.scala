@@ -27,6 +27,7 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
   val maxParallelism: Int = required("maxParallelism").toInt
   val fingerprint: String = get(Prefix + "fingerprint").getOrElse("")
   val exactlyOnce: Boolean = get(Prefix + "guarantee").forall(_ == "exactly-once")
+  /** After which Kafka ends the transaction of a producer that is not heard of. */
   val transactionTimeoutMs: Int = get(Prefix + "transactionTimeoutMs").map(_.toInt).getOrElse(60000)
   val clientConfig: Option[String] = get(Prefix + "clientConfig").filter(_.nonEmpty)
   /** Changelog records after which a live store refreshes its local base (see LocalBase). */
