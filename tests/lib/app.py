@@ -75,13 +75,16 @@ def manifest_text(
 
 
 class AppProcess:
-    """One `streamapp run`, in a process group of its own. What it says goes to `log`."""
+    """One `streamapp run`, in a process group of its own. What it says goes to `log`.
+
+    With no `kafka`, the manifest says where that is.
+    """
 
     def __init__(
         self,
         manifest: Path,
         state_dir: Path,
-        kafka: KafkaConfig,
+        kafka: KafkaConfig | None,
         log: Path,
         env: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
@@ -89,7 +92,9 @@ class AppProcess:
         self.log = log
         self.state_dir = state_dir
         command = [sys.executable, "-m", "streamapp.cli.main", "run", str(manifest)]
-        command += ["--state-dir", str(state_dir), "--bootstrap-servers", kafka.bootstrap_servers, *arguments]
+        command += ["--state-dir", str(state_dir), *arguments]
+        if kafka is not None:
+            command += ["--bootstrap-servers", kafka.bootstrap_servers]
         with log.open("wb") as out:
             self._process = subprocess.Popen(
                 command, stdout=out, stderr=out, env={**os.environ, **(env or {})}, start_new_session=True

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from streamapp.cli.main import COMMANDS, main
-from streamapp.cli.state import find_bootstrap_servers, occupied, publish, running_here
+from streamapp.cli.state import find_run, occupied, publish, running_here
 from streamapp.cli.stopping import lines_until_stopped, stop_on_signals
 from streamapp.errors import InputError, RunError
 
@@ -101,7 +101,7 @@ def test_no_stack_trace_but_with_debug(
 
 def test_nothing_runs_here() -> None:
     with pytest.raises(InputError, match=r"nothing runs here .* name one with --bootstrap-servers"):
-        find_bootstrap_servers(None)
+        find_run(None)
 
 
 def test_the_one_that_runs_here_is_found() -> None:
@@ -109,7 +109,7 @@ def test_the_one_that_runs_here_is_found() -> None:
     with occupied(folder):
         assert running_here() == []  # it has not said its address yet
         publish(folder, "127.0.0.1:1", url=None)
-        assert find_bootstrap_servers(None) == find_bootstrap_servers(folder) == "127.0.0.1:1"
+        assert find_run(None).bootstrap_servers == find_run(folder).bootstrap_servers == "127.0.0.1:1"
     assert running_here() == []
 
 
@@ -130,10 +130,10 @@ def test_two_that_run_here_are_listed() -> None:
         with pytest.raises(
             InputError, match=r"127.0.0.1:1 \(.streamapp/one\); 127.0.0.1:2 \(.streamapp/two\)"
         ):
-            find_bootstrap_servers(None)
-        assert find_bootstrap_servers(two) == "127.0.0.1:2"
+            find_run(None)
+        assert find_run(two).bootstrap_servers == "127.0.0.1:2"
         publish(two, "127.0.0.1:1", url=None)  # two apps on one Kafka
-        assert find_bootstrap_servers(None) == "127.0.0.1:1"
+        assert find_run(None).bootstrap_servers == "127.0.0.1:1"
 
 
 def test_a_state_folder_has_one_user() -> None:

@@ -37,21 +37,13 @@ def load_plan(file: Path) -> Plan:
     return compile_manifest(load_manifest(file))
 
 
-def kafka_of_manifest(manifest: Manifest) -> KafkaConfig:
-    """Where the manifest says Kafka is.
+def kafka_of_manifest(manifest: Manifest, file: Path, bootstrap_servers: str | None = None) -> KafkaConfig:
+    """Where the manifest of that file says Kafka is, and how to be let in; the address may be another one's.
 
     Raises:
-        InputError: when it asks for TLS or SASL: those are taken from a settings file so far, and going on without
-            them would mean talking in the clear.
+        InputError: when a file that it refers to is missing or wrong.
     """
-    from streamapp.kafka.config import KafkaConfig
+    from streamapp.compile.assemble import kafka_settings
+    from streamapp.kafka.secured import config_of
 
-    settings = manifest.spec.kafka
-    assert settings is not None
-    for name, value in (("tls", settings.tls), ("sasl", settings.sasl)):
-        if value is not None:
-            raise InputError(
-                f"spec.kafka.{name} is not read by this command yet; put bootstrap.servers and the settings into "
-                "a file of Kafka client properties and name it with --kafka-config FILE"
-            )
-    return KafkaConfig(settings.bootstrap_servers)
+    return config_of(kafka_settings(manifest.spec.kafka), file.parent, bootstrap_servers)

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamapp.cli.state import find_bootstrap_servers
+from streamapp.cli.state import CREDENTIALS, find_run
 
 if TYPE_CHECKING:
     from streamapp.kafka.config import KafkaConfig
@@ -45,7 +45,9 @@ def kafka_of(options: argparse.Namespace) -> KafkaConfig:
 
     if is_kafka_named(options):
         return KafkaConfig.load(options.bootstrap_servers, options.kafka_config)
-    return KafkaConfig(find_bootstrap_servers(options.state_dir))
+    run = find_run(options.state_dir)
+    credentials = run.state_dir / CREDENTIALS
+    return KafkaConfig.load(run.bootstrap_servers, credentials if credentials.exists() else None)
 
 
 def positive(text: str) -> int:

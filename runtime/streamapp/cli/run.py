@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from streamapp.cli.options import add_kafka, add_state_dir, is_kafka_named, port_number, positive
 from streamapp.cli.progress import ProgressLine
-from streamapp.cli.state import default_state_dir, occupied, publish
+from streamapp.cli.state import CREDENTIALS, default_state_dir, occupied, publish
 
 if TYPE_CHECKING:
     from streamapp.kafka.config import KafkaConfig
@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     plan = compile_manifest(manifest)
     state_dir: Path = options.state_dir or default_state_dir(plan.name)
     with occupied(state_dir), _kafka(options, manifest, state_dir) as (kafka, embedded):
+        client_config = _credentials(kafka, state_dir)
         publish(state_dir, kafka.bootstrap_servers, url=None)
         made = ensure_topics(Admin(kafka), topics_of(plan), create_all=embedded, file=str(options.file))
         for spec in made:
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
                     until_caught_up=options.until_caught_up or plan.run == "untilCaughtUp",
                     replicas=options.replicas or 1,
                     port=options.port,
-                    client_config=_credentials(kafka, state_dir),
+                    client_config=client_config,
                 ),
                 on_started=on_started,
                 on_progress=line.show,
@@ -94,15 +95,18 @@ def run(options: argparse.Namespace) -> int:
 def _kafka(
     options: argparse.Namespace, manifest: Manifest, state_dir: Path
 ) -> Iterator[tuple[KafkaConfig, bool]]:
-    """Where Kafka is: the command line says, else the manifest; else it is embedded (True)."""
+    """Where Kafka is: the command line says, else the manifest; else it is embedded (True).
+
+    An address alone on the command line leaves the manifest's TLS and SASL as they are.
+    """
     from streamapp.cli.manifests import kafka_of_manifest
     from streamapp.kafka.broker import EmbeddedBroker
     from streamapp.kafka.config import KafkaConfig
 
-    if is_kafka_named(options):
+    if options.kafka_config is None and manifest.spec.kafka is not None:
+        yield kafka_of_manifest(manifest, options.file, options.bootstrap_servers), False
+    elif is_kafka_named(options):
         yield KafkaConfig.load(options.bootstrap_servers, options.kafka_config), False
-    elif manifest.spec.kafka is not None:
-        yield kafka_of_manifest(manifest), False
     else:
         with EmbeddedBroker(state_dir / "broker", heap=options.heap) as broker:
             _say(f"embedded Kafka broker at {broker.bootstrap_servers}, data in {broker.data_dir}")
@@ -111,7 +115,7 @@ def _kafka(
 
 def _credentials(kafka: KafkaConfig, state_dir: Path) -> Path | None:
     """The file by which the JVM side gets TLS and SASL settings: secrets belong in no process list or log."""
-    file = state_dir / "kafka-client.properties"
+    file = state_dir / CREDENTIALS
     file.unlink(missing_ok=True)
     if not kafka.properties:
         return None

@@ -6,6 +6,7 @@ STATE_DIR (default .streamapp/NAME) holds:
     run.lock     locked for as long as the run lives; so a second run is refused, and a dead run's file is
                  known as such
     app.json     bootstrapServers and url of the run
+    kafka-client.properties    how to be let in by Kafka, where it asks
     broker/      the embedded broker's data, where there is one
 
 What else is in it belongs to the engine.
@@ -24,6 +25,8 @@ from pathlib import Path
 from streamapp.errors import InputError, RunError
 
 DEFAULT_PARENT = Path(".streamapp")
+CREDENTIALS = "kafka-client.properties"
+"""In the state folder: client properties by which the run's own clients, and commands beside it, are let in."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,12 @@ def running_here(state_dir: Path | None = None) -> list[Running]:
     return [found for folder in folders if (found := _read(folder)) is not None]
 
 
-def find_bootstrap_servers(state_dir: Path | None) -> str:
-    """The address of the only Kafka in use here. InputError when there is none, or more than one."""
+def find_run(state_dir: Path | None) -> Running:
+    """A run on the only Kafka in use here. InputError when there is none, or more than one."""
     runs = running_here(state_dir)
     addresses = {run.bootstrap_servers for run in runs}
     if len(addresses) == 1:
-        return addresses.pop()
+        return runs[0]
     if addresses:
         listed = "; ".join(f"{run.bootstrap_servers} ({run.state_dir})" for run in runs)
         raise InputError(

@@ -32,8 +32,8 @@ def run(options: argparse.Namespace) -> int:
 
     manifest = load_manifest(options.file)
     specs = topics_of(compile_manifest(manifest))
-    if not is_kafka_named(options) and manifest.spec.kafka is not None:
-        kafka: KafkaConfig | None = kafka_of_manifest(manifest)
+    if options.kafka_config is None and manifest.spec.kafka is not None:
+        kafka: KafkaConfig | None = kafka_of_manifest(manifest, options.file, options.bootstrap_servers)
     elif options.create or is_kafka_named(options) or running_here(options.state_dir):
         kafka = kafka_of(options)
     else:

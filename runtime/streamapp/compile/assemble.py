@@ -61,7 +61,7 @@ def assemble_plan(
             sorted({n.pattern for n in nodes.values() if isinstance(n, Stream) and n.pattern is not None})
         ),
         sink_topics=tuple(sorted({n.topic for n in nodes.values() if isinstance(n, Sink | DeadLetter)})),
-        kafka=_kafka(spec.kafka),
+        kafka=kafka_settings(spec.kafka),
     )
 
 
@@ -105,7 +105,8 @@ def _replicas(manifest: Manifest) -> int:
     return 1 if spec.replicas is None else spec.replicas
 
 
-def _kafka(spec: KafkaSpec | None) -> KafkaSettings:
+def kafka_settings(spec: KafkaSpec | None) -> KafkaSettings:
+    """The manifest's `kafka` as part of a plan."""
     if spec is None:
         return KafkaSettings()
     tls, sasl = spec.tls, spec.sasl

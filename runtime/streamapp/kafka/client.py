@@ -22,6 +22,12 @@ _log = logging.getLogger("streamapp.kafka")
 _log.addHandler(logging.NullHandler())
 _log.propagate = False
 
+_FIXES = {
+    KafkaError._AUTHENTICATION: "check mechanism, user and password",
+    KafkaError._SSL: "check that the brokers speak TLS there, that their certificate has the host's name, and that of "
+    "the authority that has signed it",
+    KafkaError._RESOLVE: "check the address",
+}
 _TELLING = {
     KafkaError._AUTHENTICATION: "it does not accept the credentials",
     KafkaError._SSL: "the TLS handshake failed",
@@ -50,6 +56,10 @@ class Troubles:
             KafkaError._RESOLVE,
         )
 
+    def fix(self) -> str:
+        found = None if self._last is None else _FIXES.get(self._last.code())
+        return found or "check that it runs and that the address is right"
+
     def words(self) -> str:
         if self._last is None:
             return "no answer"
@@ -71,8 +81,7 @@ def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict
 
 def unreachable(kafka: KafkaConfig, troubles: Troubles) -> RunError:
     return RunError(
-        f"no Kafka broker answers at {kafka.bootstrap_servers}: {troubles.words()}; "
-        "check that it runs and that the address is right"
+        f"no Kafka broker answers at {kafka.bootstrap_servers}: {troubles.words()}; {troubles.fix()}"
     )
 
 

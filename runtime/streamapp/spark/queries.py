@@ -71,8 +71,9 @@ class Queries:
         """The raw records of a source node, read committed."""
         part = self._current
         assert part is not None
-        options = {f"kafka.{key}": value for key, value in self._kafka.for_java().items()}
-        options |= {
+        # How to be let in is read from the client's settings file on the JVM side: options are part of plans.
+        options = {
+            "kafka.bootstrap.servers": self._kafka.bootstrap_servers,
             "kafka.isolation.level": "read_committed",
             "kafka.allow.auto.create.topics": "false",
             # What an epoch reads is there: a fetch that waits for more would only hold up the requests behind it.

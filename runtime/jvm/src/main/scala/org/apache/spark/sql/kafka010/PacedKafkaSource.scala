@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.kafka010
 
-import java.util.{Map => JMap, Optional}
+import java.util.{HashMap, Map => JMap, Optional}
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
-import org.apache.spark.sql.streamapp.{EpochPacer, EpochStyle}
+import org.apache.spark.sql.streamapp.{EpochPacer, EpochStyle, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
@@ -29,12 +29,22 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
     override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = () => new PacedScan(options)
   }
 
-  private class PacedScan(options: CaseInsensitiveStringMap) extends KafkaScan(options) {
+  private class PacedScan(options: CaseInsensitiveStringMap) extends KafkaScan(PacedKafkaSource.withCredentials(options)) {
     override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream =
       new PacedStream(super.toMicroBatchStream(checkpointLocation).asInstanceOf[KafkaMicroBatchStream],
         EpochPacer.of(options.get("subTopology")), options.getLong("epochIntervalMs", 0L),
         options.getBoolean("mayCombine", false))
     override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
+  }
+}
+
+private object PacedKafkaSource {
+  /** Credentials are in a file and never among the options of a query, which become part of its plan. */
+  def withCredentials(options: CaseInsensitiveStringMap): CaseInsensitiveStringMap = {
+    val conf = RuntimeConf(SparkSession.active.conf.getAll)
+    val all = new HashMap[String, String](options.asCaseSensitiveMap)
+    conf.client().forEach((key, value) => all.putIfAbsent(s"kafka.$key", value.toString))
+    new CaseInsensitiveStringMap(all)
   }
 }
 

@@ -34,7 +34,7 @@ object DriverBridge {
       val logged = files.flatMap { case (path, file) =>
         path.stripPrefix(s"$prefix$name/offsets/").toLongOption.map(_ -> file.bytes)
       }
-      name -> Map(
+      name -> Map[String, Any](
         "stateful" -> files.exists { case (path, _) => path.startsWith(s"$prefix$name/state/") },
         "offsets" -> logged.maxByOption(_._1).map { case (_, bytes) => new String(bytes, UTF_8) }.getOrElse(""))
     })(DefaultFormats)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Kafka that asks who we are: every client of an app is let in by what the manifest refers to, and the password stays
+where it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lib.app import AppProcess, Load
+from lib.broker import unique_name
+from lib.faults import family
+from lib.secured import USER, SecuredBroker, secured_broker
+from lib.verify import committed, verify_late
+from lib.wait import until
+from streamapp.cli.main import main
+from streamapp.kafka.admin import Admin, TopicSpec
+
+pytestmark = pytest.mark.kafka
+
+CANARY = "c4n4ry-s\\w#rd=7"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    with secured_broker(tmp_path_factory.mktemp("secured"), CANARY) as running:
+        yield running
+
+
+def write(secured: SecuredBroker, folder: Path, prefix: str, mechanism: str = "SCRAM-SHA-512", *,
+          address: str | None = None, authority: str = "ca", password: str = CANARY) -> Path:  # fmt: skip
+    """A manifest with state and without, and its files beside it."""
+    for name in ("ca.pem", "other-ca.pem", "client.pem", "client.key"):
+        (folder / name).write_text((secured.folder / name).read_text())
+    (folder / "credentials").write_text(f"username={USER}\npassword={password}\n")
+    manifest = folder / "app.yaml"
+    manifest.write_text(f"""
+apiVersion: streamapp.dev/v1alpha1
+kind: StreamApp
+metadata: {{name: {prefix}}}
+spec:
+  maxParallelism: 2
+  kafka:
+    bootstrapServers: {address or secured.address}
+    tls: {{caFile: {authority}.pem, certificateFile: client.pem, keyFile: client.key}}
+    sasl: {{mechanism: {mechanism}, credentialsFile: credentials}}
+  topology:
+  - {{name: numbers, stream: {{topic: {prefix}-numbers, value: {{format: json, schema: "n BIGINT, seq BIGINT"}}}}}}
+  - {{name: totals, groupBy: [key], aggregate: {{count: count(*), total: sum(n), low: min(n), high: max(n)}}}}
+  - {{name: totals-out, to: {{topic: {prefix}-totals}}}}
+  - {{name: raw, stream: {{topic: {prefix}-numbers, value: text}}}}
+  - {{name: echo-out, from: raw, to: {{topic: {prefix}-echo, value: text}}}}
+""")
+    return manifest
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+def test_every_client_is_let_in_and_nobody_tells_the_password(
+    secured: SecuredBroker, tmp_path: Path, mechanism: str
+) -> None:
+    prefix = unique_name("secured")
+    topics = {name: f"{prefix}-{name}" for name in ("numbers", "totals", "echo")}
+    Admin(secured.open).create([TopicSpec(topic, "test", 2) for topic in topics.values()])
+    load = Load(secured.open, prefix, 901, rate=100, keys=20, ticks=False)
+    load.send(500)
+    app = AppProcess(write(secured, tmp_path, prefix, mechanism), tmp_path / "state", None, tmp_path / "log")
+    told: list[str] = []
+    try:
+        app.await_work()
+        until(lambda: app.status().get("totalLag") == 0, 60, "no lag")
+        group = Admin(secured.open).group_offsets(prefix)
+        told += [" ".join(process.cmdline()) for process in family(app)]
+        url = json.loads((app.state_dir / "app.json").read_text())["url"]
+        for page in ("status", "metrics"):
+            with urllib.request.urlopen(f"{url}/{page}", timeout=10) as answer:
+                told.append(answer.read().decode())
+        app.stop()
+    finally:
+        app.end()
+    outputs = {name: topics[name] for name in ("totals", "echo")}
+    verify_late(secured.open, outputs, load.history)
+    assert sum(offset for (topic, _), offset in group.items() if topic == topics["numbers"]) == 500
+    told.append(app.said)
+    own = (path for path in (tmp_path / "state").rglob("*") if path.is_file())
+    told += [path.read_text(errors="replace") for path in own if path.name != "kafka-client.properties"]
+    told += [str((m.key(), m.value())) for m in committed(secured.open, f"{prefix}-metadata")]
+    assert len(told) > 20
+    assert CANARY.split("\\")[0] in (tmp_path / "state" / "kafka-client.properties").read_text()
+    assert not [text for text in told if CANARY.split("\\")[0] in text]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"password": "wr0ng-s3cret"}, "does not accept the credentials .*check mechanism, user and password"),
+        ({"authority": "other-ca"}, "the TLS handshake failed .*certificate verify failed.*the authority that has"),
+        ({"address": "127"}, "the TLS handshake failed .*certificate has the host's name"),
+        ({"address": "no-such-host.invalid:9093"}, "the host name is unknown .*check the address"),
+    ],
+    ids=["password", "authority", "name-in-certificate", "host"],
+)
+def test_what_is_wrong_is_told(
+    secured: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], wrong: dict[str, str], said: str
+) -> None:
+    if wrong.get("address") == "127":
+        wrong = {"address": secured.wrong_name}
+    manifest = write(secured, tmp_path, unique_name("wrong"), **wrong)
+    assert main(["run", str(manifest), "--state-dir", str(tmp_path / "state")]) == 3
+    error = capfd.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "wr0ng" not in error
+    assert re.search(said, error), error
+
+
+@pytest.mark.timeout(120)
+def test_commands_beside_a_run_are_let_in_with_it(
+    secured: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prefix = unique_name("beside")
+    manifest = write(secured, tmp_path, prefix)
+    assert main(["topics", str(manifest), "--create"]) == 0
+    app = AppProcess(manifest, tmp_path / "state", None, tmp_path / "log")
+    try:
+        until(app.status, 60, "the app runs")
+        capfd.readouterr()
+        words = ["--state-dir", str(tmp_path / "state"), "--max", "1", "--timeout", "10", "--from-beginning"]
+        assert main(["consume", f"{prefix}-metadata", *words]) == 0
+        assert capfd.readouterr().out
+    finally:
+        app.end()
