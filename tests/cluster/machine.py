@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our own one-node Kubernetes on this machine, seen from outside of it: claim a site, start its node, link it, end it.
+
+    with Machine() as machine:
+        print(machine.site.kubeconfig)
+
+The node lives as long as this process: its first process (cluster/node.py) holds the read end of a pipe whose
+write end is here, and the operating system closes that even for a process killed with -9. The site's lock is held by
+`unshare`, which ends only when every process of the node has ended: whoever gets the lock finds the place empty.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import psutil
+
+from cluster.binaries import binaries
+from cluster.cache import cache_folder
+from cluster.certificates import ensure_certificates
+from cluster.cgroups import make_cgroup, remove_cgroup
+from cluster.components import CNI_PLUGINS
+from cluster.errors import Broken, Unavailable
+from cluster.site import Site
+
+SITES = 10
+START_SECONDS = 180.0
+STOP_SECONDS = 30.0
+TESTS = Path(__file__).parents[1]
+PACKAGES = {
+    "containerd": "containerd",
+    "runc": "runc",
+    f"{CNI_PLUGINS}/bridge": "containernetworking-plugins",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "ip": "iproute2",
+    "sysctl": "procps",
+    "unshare": "util-linux",
+    "openssl": "openssl",
+}
+"""The programs that a node needs from the system, and the Debian packages that have them."""
+
+
+def why_not() -> str | None:
+    """What stands in the way of an own node on this machine; None: nothing."""
+    if sys.platform != "linux":
+        return "our own cluster runs on Linux only"
+    if os.geteuid() != 0:
+        return "our own cluster needs root (it makes namespaces, mounts and network links)"
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    missing = [package for program, package in PACKAGES.items() if shutil.which(program, path=path) is None]
+    if missing:
+        return f"missing for our own cluster: apt-get install {' '.join(sorted(missing))}"
+    return None
+
+
+class Machine:
+    """One node. `with` starts it and ends it; nothing of it is left then but its logs, certificates and images."""
+
+    def __init__(self) -> None:
+        self.site: Site
+        self._process: subprocess.Popen[str]
+
+    def __enter__(self) -> Machine:
+        """Raises Unavailable if this machine cannot have a node, Broken if it should and does not."""
+        if (reason := why_not()) is not None:
+            raise Unavailable(reason)
+        programs = binaries()
+        self.site, lock = _claim_site()
+        try:
+            self._prepare(programs)
+            self._launch(lock)
+        finally:
+            os.close(lock)  # the node has it now
+        try:
+            self._link()
+            self._await_ready()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    @property
+    def programs(self) -> Path:
+        return self.site.programs
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def import_image(self, archive: Path) -> None:
+        """Give the node's containerd the images of a docker-archive."""
+        _run(
+            "ctr", "-a", str(self.site.containerd_socket), "-n", "k8s.io", "images", "import", str(archive)
+        )
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    def _prepare(self, programs: Path) -> None:
+        """Clear away what an earlier run has left, above all one that was killed."""
+        site = self.site
+        _unlink(site)
+        remove_cgroup(site.cgroup)
+        for folder in (site.run, site.logs):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        site.programs.symlink_to(programs)
+        ensure_certificates(site)
+        make_cgroup(site.cgroup)
+        if shutil.which("modprobe"):  # where these are modules that nobody has needed so far
+            subprocess.run(["modprobe", "-a", "overlay", "br_netfilter"], capture_output=True)
+
+    def _launch(self, lock: int) -> None:
+        command = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--net"]
+        command += [sys.executable, "-m", "cluster.node", str(self.site.number), str(self.site.home)]
+        system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        with (self.site.logs / "node.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=TESTS,
+                env={**os.environ, "PATH": system, "PYTHONPATH": str(TESTS)},
+                pass_fds=[lock],
+                start_new_session=True,  # a Ctrl-C is for us, who then end it in order
+            )
+
+    def _link(self) -> None:
+        """A pair of interfaces between this machine and the node, and routes through it to pods and services."""
+        site = self.site
+        inside = ("nsenter", "-t", str(self._first_process()), "-n")
+        _run("ip", "link", "add", site.link, "type", "veth", "peer", "name", "eth0", "netns", inside[2])
+        _run("ip", "address", "add", f"{site.host_address}/30", "dev", site.link)
+        _run("ip", "link", "set", site.link, "up")
+        _run(*inside, "ip", "address", "add", f"{site.link_address}/30", "dev", "eth0")
+        _run(*inside, "ip", "link", "set", "eth0", "up")
+        _run(*inside, "ip", "route", "add", "default", "via", site.host_address)
+        for addresses in (site.pod_range, site.service_range):
+            _run("ip", "route", "add", addresses, "via", site.link_address)
+
+    def _first_process(self) -> int:
+        """Of the node, by its number here."""
+        unshare = psutil.Process(self._process.pid)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.running and time.monotonic() < deadline:
+            if children := unshare.children():
+                return children[0].pid
+            time.sleep(0.01)
+        raise Broken(f"the node's first process does not come up; see {self.site.logs / 'node.log'}")
+
+    def _await_ready(self) -> None:
+        answer = _read_line(self._process.stdout, START_SECONDS)
+        if answer == "ready":
+            return
+        log = self.site.logs / "node.log"
+        what, _, why = answer.partition(" ")
+        if what == "failed":
+            raise Broken(f"our own cluster does not come up: {why}")
+        raise Broken(f"our own cluster does not come up ({answer or 'not a word'}): {log.read_text()[-2000:]}")
+
+    def _end(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(STOP_SECONDS)
+        _unlink(self.site)
+        remove_cgroup(self.site.cgroup)
+
+
+def _claim_site() -> tuple[Site, int]:
+    """The first site that is free, and its lock."""
+    for number in range(SITES):
+        home = cache_folder(f"nodes/{number}")
+        lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return Site(number, home), lock
+        except BlockingIOError:
+            os.close(lock)
+    raise Unavailable(f"{SITES} clusters are running on this machine already; end one")
+
+
+def _unlink(site: Site) -> None:
+    """The link goes by itself with the node's network namespace, but in the kernel's own time."""
+    subprocess.run(["ip", "link", "delete", site.link], capture_output=True)
+
+
+def _read_line(pipe: IO[str] | None, seconds: float) -> str:
+    assert pipe is not None
+    readable, _, _ = select.select([pipe], [], [], seconds)
+    return pipe.readline().rstrip("\n") if readable else f"no answer in {seconds:.0f} s"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Broken(f"`{' '.join(command)}` failed: {done.stderr.strip()[-2000:]}")

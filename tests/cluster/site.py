@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where one of our nodes lives: its folders, addresses and names. Several may run side by side, each on a site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+NODE = "node1"
+DOMAIN = "cluster.local"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Site number `number`, 0 to 9.
+
+    Addresses: the node and its pods are 10.244.N.0/24, services 10.96.N.0/24, and the link between this machine
+    and the node is 10.243.N.0/30. All of them exist only here and in the node's own network namespace.
+    """
+
+    number: int
+    home: Path
+
+    # --- folders --------------------------------------------------------------------------------------------
+
+    @property
+    def run(self) -> Path:
+        """What belongs to one run: deleted before the next."""
+        return self.home / "run"
+
+    @property
+    def logs(self) -> Path:
+        """One file for each component; kept until the next run, to be read after a failure."""
+        return self.home / "logs"
+
+    @property
+    def pki(self) -> Path:
+        """Keys, certificates and kubeconfigs; kept, as the addresses in them never change."""
+        return self.home / "pki"
+
+    @property
+    def containerd_root(self) -> Path:
+        """Images; kept, as importing them is slow."""
+        return self.home / "containerd"
+
+    @property
+    def programs(self) -> Path:
+        """A link to the binaries this run was started with."""
+        return self.run / "programs"
+
+    @property
+    def containerd_socket(self) -> Path:
+        return self.run / "containerd.sock"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's, with its certificates inside: for whoever is to use the cluster."""
+        return self.pki / "admin.kubeconfig"
+
+    # --- addresses ------------------------------------------------------------------------------------------
+
+    @property
+    def pod_range(self) -> str:
+        return f"10.244.{self.number}.0/24"
+
+    @property
+    def service_range(self) -> str:
+        return f"10.96.{self.number}.0/24"
+
+    @property
+    def node_address(self) -> str:
+        """The bridge that pods hang on, which is also the address of kubelet and API server."""
+        return f"10.244.{self.number}.1"
+
+    @property
+    def kubernetes_address(self) -> str:
+        """The service `kubernetes`: always the first of the range."""
+        return f"10.96.{self.number}.1"
+
+    @property
+    def dns_address(self) -> str:
+        return f"10.96.{self.number}.10"
+
+    @property
+    def host_address(self) -> str:
+        """This machine, as node and pods see it: what listens on it here can be reached from pods."""
+        return f"10.243.{self.number}.1"
+
+    @property
+    def link_address(self) -> str:
+        """The node, as this machine sees it."""
+        return f"10.243.{self.number}.2"
+
+    # --- names ----------------------------------------------------------------------------------------------
+
+    @property
+    def link(self) -> str:
+        """The network interface here that leads to the node (15 characters at most)."""
+        return f"streamapp{self.number}"
+
+    @property
+    def cgroup(self) -> str:
+        """Of all pods."""
+        return f"streamapp-{self.number}"
+
+    @property
+    def server(self) -> str:
+        return f"https://{self.node_address}:6443"
