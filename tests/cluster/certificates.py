@@ -43,9 +43,7 @@ def identities(site: Site) -> tuple[Identity, ...]:
     return (
         Identity("apiserver", "kube-apiserver", hosts=(*local, *api_hosts)),
         Identity("apiserver-to-kubelet", "kube-apiserver-kubelet-client", "system:masters"),
-        Identity(
-            "kubelet", f"system:node:{NODE}", "system:nodes", (*local, f"DNS:{NODE}", f"IP:{site.node_address}")
-        ),
+        Identity("kubelet", f"system:node:{NODE}", "system:nodes", (*local, f"DNS:{NODE}", f"IP:{site.node_address}")),
         Identity("controller-manager", "system:kube-controller-manager", hosts=local),
         Identity("scheduler", "system:kube-scheduler", hosts=local),
         Identity("proxy", "system:kube-proxy"),

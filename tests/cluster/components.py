@@ -128,7 +128,9 @@ def settings(site: Site) -> dict[Path, str]:
 
 def _client(site: Site, name: str) -> tuple[str, ...]:
     file = site.pki / f"{name}.kubeconfig"
-    return tuple(f"--{option}={file}" for option in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"))
+    return tuple(
+        f"--{option}={file}" for option in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
+    )
 
 
 def _serving(site: Site, name: str) -> tuple[str, ...]:
@@ -167,7 +169,14 @@ def _network(site: Site) -> dict[str, Any]:
         "ranges": [[{"subnet": site.pod_range}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
-    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": True, "hairpinMode": True, "ipam": addresses}
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "ipMasq": True,
+        "hairpinMode": True,
+        "ipam": addresses,
+    }
     ports = {"type": "portmap", "capabilities": {"portMappings": True}}
     return {"cniVersion": "0.4.0", "name": "streamapp", "plugins": [bridge, ports]}
 

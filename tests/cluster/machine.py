@@ -104,9 +104,7 @@ class Machine:
 
     def import_image(self, archive: Path) -> None:
         """Give the node's containerd the images of a docker-archive."""
-        _run(
-            "ctr", "-a", str(self.site.containerd_socket), "-n", "k8s.io", "images", "import", str(archive)
-        )
+        _run("ctr", "-a", str(self.site.containerd_socket), "-n", "k8s.io", "images", "import", str(archive))
 
     # --- steps ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# The two images, as targets of this file; `make images` builds the wheel that it copies, and then both:
+#
+#   runtime    an app's driver and executors, and the command line: Python, a Java runtime, Spark
+#   operator   the Kubernetes operator: Python alone
+#
+# Both run as user 10001 and write nothing but below /tmp and /var/lib/streamapp, so that a read-only root with a volume
+# at each of the two will do. Layers go from what changes seldom to what changes often: a change of our own code makes
+# one small layer anew.
+#
+# A release names its base by digest: --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
+ARG BASE_IMAGE=debian:bookworm-slim
+
+# --- what both begin with ---------------------------------------------------------------------------------------------
+
+FROM ${BASE_IMAGE} AS python
+RUN apt-get update -qq \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ca-certificates python3 tini \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log \
+ && groupadd --gid 10001 streamapp \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/streamapp --shell /usr/sbin/nologin streamapp \
+ && install -d -o 10001 -g 10001 /var/lib/streamapp
+# /opt/packages has the Python packages of others, /opt/streamapp ours.
+ENV HOME=/var/lib/streamapp \
+    LANG=C.UTF-8 \
+    PATH=/opt/streamapp/bin:/opt/packages/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONPATH=/opt/streamapp \
+    PYTHONUNBUFFERED=1
+WORKDIR /var/lib/streamapp
+
+# --- packages, at the versions of requirements.lock -------------------------------------------------------------------
+
+FROM python AS builder
+RUN apt-get update -qq \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv \
+ && python3 -m venv /opt/packages
+COPY requirements.lock pyproject.toml container/requirements.py /build/
+
+FROM builder AS runtime-packages
+RUN python3 /build/requirements.py runtime /build/pyproject.toml > /build/runtime.txt \
+ && HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/runtime.txt -c /build/requirements.lock \
+ && /opt/packages/bin/pip uninstall -q -y setuptools pip
+
+FROM builder AS operator-packages
+RUN python3 /build/requirements.py operator /build/pyproject.toml > /build/operator.txt \
+ && HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/operator.txt -c /build/requirements.lock \
+ && /opt/packages/bin/pip uninstall -q -y setuptools pip
+
+FROM builder AS streamapp
+COPY dist/streamapp-*.whl /build/
+RUN /opt/packages/bin/pip install -q --disable-pip-version-check --no-deps --no-index --target /opt/streamapp /build/*.whl
+
+# --- the images -------------------------------------------------------------------------------------------------------
+
+FROM python AS operator
+COPY --from=operator-packages /opt/packages /opt/packages
+COPY --from=streamapp /opt/streamapp /opt/streamapp
+LABEL org.opencontainers.image.title="StreamApp operator" org.opencontainers.image.licenses="Apache-2.0"
+USER 10001:10001
+ENTRYPOINT ["tini", "--", "python3", "-m", "streamapp_operator"]
+
+FROM python AS runtime
+# In an image without manual pages and such, the Java packages' own set-up misses their folders.
+RUN apt-get update -qq \
+ && install -d /usr/share/man/man1 \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log
+COPY --from=runtime-packages /opt/packages /opt/packages
+RUN ln -s /opt/packages/lib/python3*/site-packages/pyspark /opt/spark && install -d /opt/spark/conf
+ENV SPARK_HOME=/opt/spark \
+    PYSPARK_PYTHON=python3
+COPY container/entrypoint.sh /opt/entrypoint.sh
+COPY --from=streamapp /opt/streamapp /opt/streamapp
+LABEL org.opencontainers.image.title="StreamApp runtime" org.opencontainers.image.licenses="Apache-2.0"
+USER 10001:10001
+ENTRYPOINT ["tini", "--", "/opt/entrypoint.sh"]

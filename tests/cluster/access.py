@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running cluster, as tests use it, whoever provides it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+class CommandFailed(AssertionError):
+    """kubectl or helm said no; the message has the command and all that it said. `said` is what it said on stderr."""
+
+    def __init__(self, command: str, code: int, said: str) -> None:
+        super().__init__(f"`{command}` ended with {code}: {said.strip()}")
+        self.said = said
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Administrator's access to a cluster.
+
+    Args:
+        what: where it comes from, in words.
+        kubeconfig: the file to be exported as KUBECONFIG.
+        kubectl_program, helm_program: commands that fit it.
+        load_image: makes an image of cluster/images.py known to the nodes, building it first where that is needed.
+        host_address: this machine as pods see it; None where they cannot reach it.
+    """
+
+    what: str
+    kubeconfig: Path
+    kubectl_program: str
+    helm_program: str
+    load_image: Callable[[str], None]
+    host_address: str | None = None
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 120) -> str:
+        """What kubectl prints. Raises CommandFailed, or subprocess.TimeoutExpired after `seconds`."""
+        return self._run(self.kubectl_program, arguments, stdin, seconds)
+
+    def helm(self, *arguments: str, seconds: float = 300) -> str:
+        """What helm prints. Raises CommandFailed, or subprocess.TimeoutExpired after `seconds`."""
+        return self._run(self.helm_program, arguments, None, seconds)
+
+    def apply(self, manifest: str | Path, namespace: str = "default") -> str:
+        """`kubectl apply` of a file, or of a manifest's text."""
+        text = manifest.read_text() if isinstance(manifest, Path) else manifest
+        return self.kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
+
+    def get(self, what: str, namespace: str = "default", *more: str) -> dict[str, Any]:
+        """An object (`pod/driver`), or with `what` a kind the list of all. Raises CommandFailed where there is none."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", what, "-n", namespace, "-o", "json", *more))
+        return found
+
+    def has(self, what: str, namespace: str = "default") -> bool:
+        """Whether there is such an object (`pod/driver`)."""
+        return bool(self.kubectl("get", what, "-n", namespace, "--ignore-not-found", "-o", "name").strip())
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """For processes of tests that are to find this cluster."""
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+
+    def _run(self, program: str, arguments: tuple[str, ...], stdin: str | None, seconds: float) -> str:
+        done = subprocess.run(
+            [program, *arguments],
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            env=self.environment,
+        )
+        if done.returncode != 0:
+            words = " ".join([Path(program).name, *arguments])
+            raise CommandFailed(words, done.returncode, done.stderr or done.stdout)
+        return done.stdout

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which cluster: the one that KUBECONFIG names, else `kind` where a Docker engine answers, else our own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from cluster.access import Cluster
+from cluster.errors import Unavailable
+from cluster.kind import is_there, kind_cluster
+from cluster.own import own_cluster
+from cluster.programs import helm_program, kubectl_program
+
+
+def a_cluster() -> AbstractContextManager[Cluster]:
+    """Within this, there is one. Raises Unavailable where there can be none, Broken where one fails to come up."""
+    if os.environ.get("KUBECONFIG"):
+        return _given_cluster(Path(os.environ["KUBECONFIG"]))
+    if is_there():
+        return kind_cluster()
+    return own_cluster()
+
+
+@contextmanager
+def _given_cluster(kubeconfig: Path) -> Iterator[Cluster]:
+    """Somebody else's: it must have the images, or be able to pull them, under the names of cluster/images.py."""
+    if not kubeconfig.is_file():
+        raise Unavailable(f"KUBECONFIG is {kubeconfig}, and there is no such file")
+    yield Cluster(f"KUBECONFIG={kubeconfig}", kubeconfig, kubectl_program(), helm_program(), lambda name: None)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The project's images for tests: out of the same Dockerfile as a user's, without a registry and without Docker.
+
+Where a Docker engine answers, it builds them. Elsewhere buildah does, as root, on a base that mmdebstrap makes from
+Debian's packages: what `debian:bookworm-slim` is on a registry. buildah's layers are kept in the cache for all clones;
+a change of our own code makes the last layer anew and no other.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from cluster.cache import cache_folder, fingerprint, locked, made_once
+from cluster.errors import Broken, Unavailable
+
+ROOT = Path(__file__).parents[2]
+RUNTIME = "streamapp/runtime:dev"
+OPERATOR = "streamapp/operator:dev"
+TARGETS = {RUNTIME: "runtime", OPERATOR: "operator"}
+SUITE = "bookworm"
+PACKAGES = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+IDS = "{{.FromImageID}}"
+
+
+def make_wheel() -> None:
+    """dist/ with the one wheel that the Dockerfile takes in."""
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", folder=ROOT)
+
+
+def docker_build(name: str) -> None:
+    """Have the Docker engine build one of the images; it decides by itself what is new."""
+    make_wheel()
+    _run("docker", "build", "--quiet", "--target", TARGETS[name], "--tag", name, ".", folder=ROOT)
+
+
+class Buildah:
+    """Builds images into a store of its own. Raises Unavailable where its programs are missing."""
+
+    def __init__(self) -> None:
+        missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+        if missing:
+            raise Unavailable(f"missing for building images: apt-get install {' '.join(missing)}")
+        self._folder = cache_folder("images")
+        store = ["--root", str(self._folder / "store"), "--runroot", str(self._folder / "run")]
+        self._buildah = ["buildah", *store, "--storage-driver", "overlay"]
+
+    def build(self, name: str) -> str:
+        """The store's reference of one of the project's images, at the state that the sources have now."""
+        target = TARGETS[name]
+        reference = f"localhost/streamapp/{target}:{fingerprint(_sources())}"
+        with locked(self._folder / "lock"):
+            if not self._has(reference):
+                started = time.monotonic()
+                base = self._base()
+                print(f"building the image {name} (the first time: a minute or two) ...", flush=True)
+                make_wheel()
+                self._build(ROOT, reference, "--target", target, "--build-arg", f"BASE_IMAGE={base}")
+                print(f"  built in {time.monotonic() - started:.0f} s", flush=True)
+        return reference
+
+    def build_program(self, program: Path, name: str) -> str:
+        """The reference of an image that is one static executable and nothing else; `name` goes to its tag."""
+        reference = f"localhost/streamapp/{name}:{fingerprint([program])}"
+        with locked(self._folder / "lock"), tempfile.TemporaryDirectory() as folder:
+            if not self._has(reference):
+                shutil.copy(program, folder)
+                dockerfile = f'FROM scratch\nCOPY {program.name} /\nENTRYPOINT ["/{program.name}"]\n'
+                (Path(folder) / "Dockerfile").write_text(dockerfile)
+                self._build(Path(folder), reference)
+        return reference
+
+    def identity(self, reference: str) -> str:
+        """A hash of the image's configuration and content."""
+        return self._said("inspect", "--type", "image", "--format", IDS, reference).strip()
+
+    def archive(self, reference: str, name: str, file: Path) -> None:
+        """Write the image to a docker-archive, in which it has the name that pods know it by."""
+        self._said("push", "--quiet", reference, f"docker-archive:{file}:{name}")
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    def _base(self) -> str:
+        """A minimal Debian, once for each version of this recipe."""
+        options = ["--variant=minbase", "--mode=root", "--quiet"]
+        options += [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale")]
+        version = fingerprint([], SUITE, *options)
+        reference = f"localhost/streamapp/base:{version}"
+        if not self._has(reference):
+
+            def make(folder: Path) -> None:
+                print(f"making a base image of Debian's {SUITE} (under a minute) ...", flush=True)
+                _run("mmdebstrap", *options, SUITE, str(folder / "base.tar"))
+                (folder / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
+
+            self._build(made_once("base", version, make), reference)
+        return reference
+
+    def _build(self, context: Path, reference: str, *options: str) -> None:
+        """The isolation and the network of the machine itself: what a build runs are packages' own installers."""
+        folders = self._pip_settings()
+        self._said(
+            "build", "--isolation", "chroot", "--network", "host", "--layers", "--quiet", *folders, *options,
+            "--tag", reference, str(context),
+        )  # fmt: skip
+
+    def _pip_settings(self) -> list[str]:
+        """Inside a build, pip trusts whom this machine trusts, and finds what it has downloaded already."""
+        volumes = {}
+        if CERTIFICATES.exists():
+            config = self._folder / "pip.conf"
+            config.write_text("[global]\ncert = /run/host/certificates.crt\n")
+            volumes = {config: "/etc/pip.conf:ro", CERTIFICATES: "/run/host/certificates.crt:ro"}
+        found = subprocess.run([sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True)
+        if found.returncode == 0 and Path(found.stdout.strip()).is_dir():
+            volumes[Path(found.stdout.strip())] = "/root/.cache/pip"
+        return [word for source, target in volumes.items() for word in ("--volume", f"{source}:{target}")]
+
+    def _has(self, reference: str) -> bool:
+        found = subprocess.run([*self._buildah, "images", "--quiet", reference], capture_output=True, text=True)
+        return found.returncode == 0 and bool(found.stdout.strip())
+
+    def _said(self, *arguments: str) -> str:
+        return _run(*self._buildah, *arguments)
+
+
+def _sources() -> Iterable[Path]:
+    """All that goes into the images."""
+    yield from (ROOT / name for name in ("Dockerfile", "requirements.lock", "pyproject.toml"))
+    for folder in ("container", "runtime/streamapp", "operator/streamapp_operator"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path
+
+
+def _run(*command: str, folder: Path | None = None) -> str:
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    done = subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+    if done.returncode != 0:
+        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        raise Broken(f"`{' '.join(command[:6])} ...` failed: {said}")
+    return done.stdout
