@@ -66,6 +66,17 @@ def test_data_and_port_are_found_again(tmp_path: Path, hard: bool) -> None:
         assert read(kafka, topic, 2) == [("a", "1"), ("b", "2")]
 
 
+def test_is_reached_by_the_name_it_gives_to_clients(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path, host="0.0.0.0", advertised_host="localhost") as broker:
+        port = broker.node.port
+        assert broker.bootstrap_servers == f"localhost:{port}"
+        # Another address than the one it gives: the client is sent on from here to there.
+        kafka = KafkaConfig(f"127.0.0.2:{port}")
+        topic = new_topic(kafka)
+        write(kafka, topic, ("a", "1"))
+        assert read(kafka, topic, 1) == [("a", "1")]
+
+
 def test_leaves_with_a_parent_killed_hard_and_is_found_by_the_next(tmp_path: Path) -> None:
     parent, pid, servers = parent_with_broker(tmp_path)
     kafka = KafkaConfig(servers)

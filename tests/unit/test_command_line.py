@@ -84,6 +84,14 @@ def test_a_missing_file_is_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "error: nowhere.yaml: No such file or directory\n"
 
 
+def test_a_broker_on_every_address_needs_a_name_for_its_clients(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--host", "0.0.0.0"]) == 1
+    assert capsys.readouterr().err == (
+        "error: --host 0.0.0.0 is no address that a client could dial; "
+        "add the one by which they reach this machine: --advertised-host HOST\n"
+    )
+
+
 def test_no_stack_trace_but_with_debug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,15 +11,29 @@ from streamapp.cli.state import default_state_dir, occupied, publish
 from streamapp.cli.stopping import stop_on_signals
 
 HELP = "run the embedded Kafka broker until Ctrl-C"
-DESCRIPTION = """Runs one real Kafka broker on this machine, reachable from this machine only, until Ctrl-C.
-Its data stays in the state folder, and the next start there goes on with it, on the same port where that is
-free."""
-EXAMPLE = "  streamapp broker --port 9092"
+DESCRIPTION = """Runs one real Kafka broker on this machine, until Ctrl-C: reachable from this machine only, or with
+--host from others. It asks nobody who they are, so others means a network of your own: a test cluster's, a container's.
+Its data stays in the state folder, and the next start there goes on with it, on the same port where that is free."""
+EXAMPLE = """  streamapp broker --port 9092
+  streamapp broker --port 9092 --host 0.0.0.0 --advertised-host kafka.default.svc"""
+
+EVERY_ADDRESS = ("0.0.0.0", "::")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=port_number, default=0, help="port to listen on (default: the last one, or a free one)"
+    )
+    parser.add_argument(
+        "--host",
+        metavar="ADDRESS",
+        default="127.0.0.1",
+        help="address to listen on, 0.0.0.0 for all of this machine's (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--advertised-host",
+        metavar="HOST",
+        help="name or address by which clients reach it (default: that of --host)",
     )
     parser.add_argument(
         "--heap", metavar="SIZE", default="512m", help="memory of the broker's JVM (default: %(default)s)"
@@ -28,13 +42,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp.errors import RunError
+    from streamapp.errors import InputError, RunError
     from streamapp.kafka.broker import EmbeddedBroker
 
+    if options.host in EVERY_ADDRESS and options.advertised_host is None:
+        raise InputError(
+            f"--host {options.host} is no address that a client could dial; "
+            "add the one by which they reach this machine: --advertised-host HOST"
+        )
     state_dir = options.state_dir or default_state_dir("broker")
     with occupied(state_dir):
         started = time.monotonic()
-        with EmbeddedBroker(state_dir / "broker", port=options.port, heap=options.heap) as broker:
+        embedded = EmbeddedBroker(
+            state_dir / "broker",
+            port=options.port,
+            heap=options.heap,
+            host=options.host,
+            advertised_host=options.advertised_host,
+        )
+        with embedded as broker:
             publish(state_dir, broker.bootstrap_servers, url=None)
             took = time.monotonic() - started
             print(

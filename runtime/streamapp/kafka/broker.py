@@ -66,8 +66,11 @@ class Node:
 class EmbeddedBroker:
     """A broker on `data_dir`. Start, stop and start again as often as you like; the data stays.
 
-    `port` 0 keeps the port of the last start where it is still free. `properties` are Kafka's own broker
-    settings and win over ours. `node` makes it one of several (see tests/lib/broker.py); without it, it is a
+    `port` 0 keeps the port of the last start where it is still free. `host` is the address it listens on:
+    0.0.0.0 for all of this machine's; `advertised_host` is what it calls itself to clients, and must be said
+    where `host` is no address that they could dial. It speaks plain text and asks nobody who they are, so
+    beyond localhost it is for networks of one's own. `properties` are Kafka's own broker settings and win
+    over ours. `node` makes it one of several (see tests/lib/broker.py); without it, it is a
     cluster of one.
     """
 
@@ -78,8 +81,12 @@ class EmbeddedBroker:
         heap: str = DEFAULT_HEAP,
         properties: Mapping[str, str] | None = None,
         node: Node | None = None,
+        host: str = LOCALHOST,
+        advertised_host: str | None = None,
     ) -> None:
         self._dir = data_dir.absolute()
+        self._host = host
+        self._advertised_host = advertised_host or host
         self._wanted_port = port
         self._heap = heap
         self._properties = dict(properties or {})
@@ -170,8 +177,8 @@ class EmbeddedBroker:
             node = self.node
             if "already in use" in detail or "BindException" in detail:
                 raise PortTaken(
-                    f"port {node.port} or {node.controller_port} on {LOCALHOST} is taken by another program; "
-                    "name a free one with --port, or stop that program"
+                    f"port {node.port} on {self._host} or {node.controller_port} on {LOCALHOST} is taken by "
+                    "another program; name a free one with --port, or stop that program"
                 )
             raise RunError(f"the embedded broker could not start: {detail}; see {self._dir / 'broker.log'}")
         raise RunError(f"the embedded broker could not start: {self._jvm_complaint()}")
@@ -217,7 +224,7 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"{LOCALHOST}:{self.node.port}"
+        return f"{self._advertised_host}:{self.node.port}"
 
     @property
     def pid(self) -> int:
@@ -244,7 +251,8 @@ class EmbeddedBroker:
         else:
             node = Node(new_cluster_id(), node_id=1, port=0, controller_port=0)
         spare = free_ports(2)
-        port = self._wanted_port or (node.port if node.port and is_free(node.port) else spare[0])
+        keeps_port = node.port and is_free(node.port, self._host)
+        port = self._wanted_port or (node.port if keeps_port else spare[0])
         controller = node.controller_port
         keeps = controller and controller != port and is_free(controller)
         node = replace(
@@ -270,8 +278,8 @@ class EmbeddedBroker:
             "controller.quorum.voters": ",".join(
                 f"{voter}@{LOCALHOST}:{port}" for voter, port in sorted(node.all_voters.items())
             ),
-            "listeners": f"BROKER://{LOCALHOST}:{node.port},CONTROLLER://{LOCALHOST}:{node.controller_port}",
-            "advertised.listeners": f"BROKER://{LOCALHOST}:{node.port}",
+            "listeners": f"BROKER://{self._host}:{node.port},CONTROLLER://{LOCALHOST}:{node.controller_port}",
+            "advertised.listeners": f"BROKER://{self._advertised_host}:{node.port}",
             "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "inter.broker.listener.name": "BROKER",
             "controller.listener.names": "CONTROLLER",

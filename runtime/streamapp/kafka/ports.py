@@ -18,13 +18,13 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, host: str = LOCALHOST) -> bool:
     with socket.socket() as probe:
         # As the broker itself binds: connections of an earlier process that linger in TIME_WAIT do not
         # matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOCALHOST, port))
+            probe.bind((host, port))
         except OSError:
             return False
         return True
