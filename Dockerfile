@@ -51,11 +51,14 @@ FROM builder AS streamapp
 COPY dist/streamapp-*.whl /build/
 RUN /opt/packages/bin/pip install -q --disable-pip-version-check --no-deps --no-index --target /opt/streamapp /build/*.whl
 
+FROM streamapp AS streamapp-without-jars
+RUN rm -rf /opt/streamapp/streamapp/jars
+
 # --- the images -------------------------------------------------------------------------------------------------------
 
 FROM python AS operator
 COPY --from=operator-packages /opt/packages /opt/packages
-COPY --from=streamapp /opt/streamapp /opt/streamapp
+COPY --from=streamapp-without-jars /opt/streamapp /opt/streamapp
 LABEL org.opencontainers.image.title="StreamApp operator" org.opencontainers.image.licenses="Apache-2.0"
 USER 10001:10001
 ENTRYPOINT ["tini", "--", "python3", "-m", "streamapp_operator"]

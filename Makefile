@@ -6,10 +6,10 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTHON := $(BIN)/python
 
-.PHONY: help setup demo test lint unit kafka chaos bench jvm lock wheel clean
+.PHONY: help setup demo test lint unit kafka kubernetes cluster chaos bench jvm lock wheel images clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## get everything ready: tools, .venv, jars (the other targets do this by themselves)
 	@scripts/setup.sh
@@ -17,7 +17,7 @@ setup: ## get everything ready: tools, .venv, jars (the other targets do this by
 demo: setup ## a word count on a real broker, killed with -9 and continued from Kafka alone
 	@$(PYTHON) examples/word_count_demo.py
 
-test: setup lint unit kafka ## all checks and tests
+test: setup lint unit kafka kubernetes ## all checks and tests
 
 lint: setup ## style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check .
@@ -29,6 +29,13 @@ unit: setup ## tests without a broker, and the examples in docstrings
 
 kafka: setup ## tests on the embedded broker
 	@echo "== broker tests"; $(PYTHON) -m pytest -q tests -m "kafka and not chaos and not cluster" $(ARGS)
+
+kubernetes: setup ## tests on a Kubernetes cluster
+	@echo "== cluster tests"; PYTHONPATH=tests $(PYTHON) -m cluster --prepare
+	@$(PYTHON) -m pytest -q tests -m "cluster and not chaos" $(ARGS)
+
+cluster: setup ## a Kubernetes cluster to work with, until Ctrl-C
+	@PYTHONPATH=tests $(PYTHON) -m cluster $(ARGS)
 
 chaos: setup ## the long runs under faults
 	@echo "== chaos"; $(PYTHON) -m pytest -q tests -m chaos --timeout 7200 $(ARGS)
@@ -44,7 +51,12 @@ lock: setup ## write the versions now in .venv to requirements.lock
 	@mv .build/lock requirements.lock
 
 wheel: setup ## dist/streamapp-VERSION-py3-none-any.whl, jars included
+	@rm -rf dist
 	@$(PYTHON) -m hatchling build -t wheel
+
+images: wheel ## the container images streamapp/runtime:dev and streamapp/operator:dev, with Docker
+	@docker build --target runtime --tag streamapp/runtime:dev .
+	@docker build --target operator --tag streamapp/operator:dev .
 
 clean: ## remove what set-up and runs made (keeps .venv)
 	@rm -rf .build build dist runtime/streamapp/jars .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .streamapp

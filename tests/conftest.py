@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cluster.access import Cluster
+from cluster.choice import a_cluster
+from cluster.errors import Unavailable, not_run
+from cluster.images import OPERATOR, RUNTIME
+from cluster.namespace import Namespace, new_namespace
 
 from lib.broker import new_topic
 from lib.faults import quick_broker
@@ -47,6 +53,49 @@ def topic(kafka: KafkaConfig, request: pytest.FixtureRequest) -> Callable[..., s
         return new_topic(kafka, request.node.name, partitions, settings)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """One Kubernetes cluster, shared; tests keep apart by namespaces of their own.
+
+    Where there can be none, tests that need it are left out and that is said aloud; in CI they fail.
+    """
+    try:
+        with a_cluster() as running:
+            yield running
+    except Unavailable as error:
+        if os.environ.get("CI"):
+            pytest.fail(not_run(error), pytrace=False)
+        pytest.skip(not_run(error))
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    """A namespace of the test's own, in which only pods under the `restricted` Pod Security standard run."""
+    with new_namespace(cluster, request.node.name) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def runtime_image(cluster: Cluster) -> str:
+    """The name of the image of the sources as they are now, known to the cluster."""
+    cluster.load_image(RUNTIME)
+    return RUNTIME
+
+
+@pytest.fixture(scope="session")
+def operator_image(cluster: Cluster) -> str:
+    """The name of the image of the sources as they are now, known to the cluster."""
+    cluster.load_image(OPERATOR)
+    return OPERATOR
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    if reasons := {str(report.longrepr[2]) for report in skipped if "NOT RUN" in str(report.longrepr)}:
+        for reason in sorted(reasons):
+            terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
-from cluster.choice import a_cluster
-from cluster.errors import Broken, Unavailable
-from cluster.images import TARGETS
+from cluster.choice import a_cluster, prepare
+from cluster.errors import Broken, Unavailable, not_run
+from cluster.images import ROOT, TARGETS
 from streamapp.cli.stopping import stop_on_signals
 
 
@@ -18,9 +19,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--images", action="store_true", help=f"build and load the project's images too: {', '.join(TARGETS)}"
     )
+    parser.add_argument(
+        "--prepare", action="store_true", help="only do what takes minutes the first time, for the tests to come"
+    )
     options = parser.parse_args(arguments)
     started = time.monotonic()
+    log = ROOT / ".build" / "apt-cluster.log"
+    if options.prepare:
+        return _prepare(log)
     try:
+        prepare(log)
         with stop_on_signals() as stop, a_cluster() as cluster:
             for name in TARGETS if options.images else ():
                 cluster.load_image(name)
@@ -33,6 +41,18 @@ def main(arguments: list[str]) -> int:
     except (Broken, Unavailable) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def _prepare(log: Path) -> int:
+    """For `make kubernetes`: whether it is bad that there can be no cluster here, its tests decide."""
+    try:
+        prepare(log)
+    except Unavailable as error:
+        print(not_run(error), file=sys.stderr)
+    except Broken as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

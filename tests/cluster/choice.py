@@ -11,7 +11,7 @@ from pathlib import Path
 from cluster.access import Cluster
 from cluster.errors import Unavailable
 from cluster.kind import is_there, kind_cluster
-from cluster.own import own_cluster
+from cluster.own import own_cluster, prepare_own_cluster
 from cluster.programs import helm_program, kubectl_program
 
 
@@ -22,6 +22,15 @@ def a_cluster() -> AbstractContextManager[Cluster]:
     if is_there():
         return kind_cluster()
     return own_cluster()
+
+
+def prepare(log: Path) -> None:
+    """Do beforehand what takes minutes the first time; a cluster that is there, or `kind`, needs nothing.
+
+    Raises Unavailable where there can be no cluster, Broken where making ready for one fails.
+    """
+    if not os.environ.get("KUBECONFIG") and not is_there():
+        prepare_own_cluster(log)
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster.packages import CNI_PLUGINS
 from cluster.site import DOMAIN, NODE, Site
 
-PAUSE_IMAGE = "streamapp.dev/tests/pause:1"
-CNI_PLUGINS = "/usr/lib/cni"
+PAUSE_IMAGE = "docker.io/streamapp/pause:test"
 ETCD_CLIENTS = "http://127.0.0.1:2379"
 ETCD_PEERS = "http://127.0.0.1:2380"
 

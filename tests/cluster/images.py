@@ -8,24 +8,27 @@ a change of our own code makes the last layer anew and no other.
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from cluster.cache import cache_folder, fingerprint, locked, made_once
-from cluster.errors import Broken, Unavailable
+from cluster.errors import Broken
+from cluster.packages import SYSTEM_PATH
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = "streamapp/runtime:dev"
 OPERATOR = "streamapp/operator:dev"
 TARGETS = {RUNTIME: "runtime", OPERATOR: "operator"}
 SUITE = "bookworm"
-PACKAGES = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 IDS = "{{.FromImageID}}"
 
@@ -43,12 +46,9 @@ def docker_build(name: str) -> None:
 
 
 class Buildah:
-    """Builds images into a store of its own. Raises Unavailable where its programs are missing."""
+    """Builds images into a store of its own."""
 
     def __init__(self) -> None:
-        missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
-        if missing:
-            raise Unavailable(f"missing for building images: apt-get install {' '.join(missing)}")
         self._folder = cache_folder("images")
         store = ["--root", str(self._folder / "store"), "--runroot", str(self._folder / "run")]
         self._buildah = ["buildah", *store, "--storage-driver", "overlay"]
@@ -82,11 +82,38 @@ class Buildah:
         """A hash of the image's configuration and content."""
         return self._said("inspect", "--type", "image", "--format", IDS, reference).strip()
 
-    def archive(self, reference: str, name: str, file: Path) -> None:
-        """Write the image to a docker-archive, in which it has the name that pods know it by."""
-        self._said("push", "--quiet", reference, f"docker-archive:{file}:{name}")
+    def archive(self, reference: str, name: str, file: Path, without: Collection[str] = ()) -> None:
+        """Write the image to an OCI archive, in which it has the name that pods know it by.
+
+        Blobs whose digests are in `without` are left out: whoever is to get the archive has them already, and
+        between two versions of an image all but the last layer, a twentieth of the whole, are the same.
+        """
+        with locked(self._folder / "lock"):
+            layout = self._layout(reference)
+            index = json.loads((layout / "index.json").read_text())
+            index["manifests"][0]["annotations"] = {"io.containerd.image.name": f"docker.io/{name}"}
+            with tarfile.open(file, "w") as archive:
+                archive.add(layout / "oci-layout", "oci-layout")
+                for blob in _blobs(layout):
+                    if f"sha256:{blob.name}" not in without:
+                        archive.add(blob, f"blobs/sha256/{blob.name}")
+                entry, text = tarfile.TarInfo("index.json"), json.dumps(index).encode()
+                entry.size = len(text)
+                archive.addfile(entry, io.BytesIO(text))
 
     # --- steps ----------------------------------------------------------------------------------------------
+
+    def _layout(self, reference: str) -> Path:
+        """A folder with the image, and no other, as OCI lays it out; what it has of the last version is used again."""
+        layout = self._folder / "layouts" / reference.split("/")[-1].split(":")[0]
+        layout.mkdir(parents=True, exist_ok=True)
+        (layout / "index.json").unlink(missing_ok=True)
+        self._said("push", "--quiet", reference, f"oci:{layout}")
+        wanted = set(_blobs(layout))
+        for blob in (layout / "blobs" / "sha256").iterdir():
+            if blob not in wanted:
+                blob.unlink()
+        return layout
 
     def _base(self) -> str:
         """A minimal Debian, once for each version of this recipe."""
@@ -132,6 +159,17 @@ class Buildah:
         return _run(*self._buildah, *arguments)
 
 
+def _blobs(layout: Path) -> list[Path]:
+    """The files of the one image in the folder: manifest, configuration, layers."""
+
+    def file(descriptor: dict[str, str]) -> Path:
+        return layout / "blobs" / "sha256" / descriptor["digest"].removeprefix("sha256:")
+
+    (entry,) = json.loads((layout / "index.json").read_text())["manifests"]
+    manifest = json.loads(file(entry).read_text())
+    return [file(each) for each in (entry, manifest["config"], *manifest["layers"])]
+
+
 def _sources() -> Iterable[Path]:
     """All that goes into the images."""
     yield from (ROOT / name for name in ("Dockerfile", "requirements.lock", "pyproject.toml"))
@@ -142,7 +180,7 @@ def _sources() -> Iterable[Path]:
 
 
 def _run(*command: str, folder: Path | None = None) -> str:
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    path = f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
     done = subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True)
     if done.returncode != 0:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])

@@ -28,26 +28,14 @@ from cluster.binaries import binaries
 from cluster.cache import cache_folder
 from cluster.certificates import ensure_certificates
 from cluster.cgroups import make_cgroup, remove_cgroup
-from cluster.components import CNI_PLUGINS
 from cluster.errors import Broken, Unavailable
+from cluster.packages import SYSTEM_PATH, missing_packages
 from cluster.site import Site
 
 SITES = 10
 START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 TESTS = Path(__file__).parents[1]
-PACKAGES = {
-    "containerd": "containerd",
-    "runc": "runc",
-    f"{CNI_PLUGINS}/bridge": "containernetworking-plugins",
-    "iptables": "iptables",
-    "conntrack": "conntrack",
-    "ip": "iproute2",
-    "sysctl": "procps",
-    "unshare": "util-linux",
-    "openssl": "openssl",
-}
-"""The programs that a node needs from the system, and the Debian packages that have them."""
 
 
 def why_not() -> str | None:
@@ -56,10 +44,8 @@ def why_not() -> str | None:
         return "our own cluster runs on Linux only"
     if os.geteuid() != 0:
         return "our own cluster needs root (it makes namespaces, mounts and network links)"
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    missing = [package for program, package in PACKAGES.items() if shutil.which(program, path=path) is None]
-    if missing:
-        return f"missing for our own cluster: apt-get install {' '.join(sorted(missing))}"
+    if missing := missing_packages():
+        return f"missing for our own cluster: apt-get install {' '.join(missing)}"
     return None
 
 
@@ -103,8 +89,12 @@ class Machine:
         return self._process.poll() is None
 
     def import_image(self, archive: Path) -> None:
-        """Give the node's containerd the images of a docker-archive."""
-        _run("ctr", "-a", str(self.site.containerd_socket), "-n", "k8s.io", "images", "import", str(archive))
+        """Give the node's containerd the image of an OCI archive."""
+        self._containerd("images", "import", str(archive))
+
+    def blobs(self) -> set[str]:
+        """Digests of what the node's containerd has of any image."""
+        return set(self._containerd("content", "ls", "--quiet").split())
 
     # --- steps ----------------------------------------------------------------------------------------------
 
@@ -125,7 +115,6 @@ class Machine:
     def _launch(self, lock: int) -> None:
         command = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--net"]
         command += [sys.executable, "-m", "cluster.node", str(self.site.number), str(self.site.home)]
-        system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         with (self.site.logs / "node.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -134,7 +123,7 @@ class Machine:
                 stderr=log,
                 text=True,
                 cwd=TESTS,
-                env={**os.environ, "PATH": system, "PYTHONPATH": str(TESTS)},
+                env={**os.environ, "PATH": SYSTEM_PATH, "PYTHONPATH": str(TESTS)},
                 pass_fds=[lock],
                 start_new_session=True,  # a Ctrl-C is for us, who then end it in order
             )
@@ -171,6 +160,9 @@ class Machine:
         if what == "failed":
             raise Broken(f"our own cluster does not come up: {why}")
         raise Broken(f"our own cluster does not come up ({answer or 'not a word'}): {log.read_text()[-2000:]}")
+
+    def _containerd(self, *arguments: str) -> str:
+        return _run("ctr", "-a", str(self.site.containerd_socket), "-n", "k8s.io", *arguments)
 
     def _end(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -209,7 +201,8 @@ def _read_line(pipe: IO[str] | None, seconds: float) -> str:
     return pipe.readline().rstrip("\n") if readable else f"no answer in {seconds:.0f} s"
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise Broken(f"`{' '.join(command)}` failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout

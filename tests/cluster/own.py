@@ -16,14 +16,26 @@ from string import Template
 from cluster.access import Cluster
 from cluster.binaries import binaries
 from cluster.components import PAUSE_IMAGE
-from cluster.errors import Broken
-from cluster.images import Buildah
-from cluster.machine import Machine
+from cluster.errors import Broken, Unavailable
+from cluster.images import TARGETS, Buildah
+from cluster.machine import Machine, why_not
+from cluster.packages import install_packages
 from cluster.site import DOMAIN
 
-COREDNS_IMAGE = "streamapp.dev/tests/coredns:1"
+COREDNS_IMAGE = "streamapp/coredns:test"
 MANIFEST = Path(__file__).parent / "dns.yaml"
 DNS_SECONDS = 60.0
+
+
+def prepare_own_cluster(log: Path) -> None:
+    """Do all that is slow the first time: packages, programs, images. Raises Unavailable or Broken."""
+    install_packages(log)
+    if (reason := why_not()) is not None:
+        raise Unavailable(reason)
+    binaries()
+    buildah = Buildah()
+    for name in TARGETS:
+        buildah.build(name)
 
 
 @contextmanager
@@ -43,7 +55,7 @@ def own_cluster() -> Iterator[Cluster]:
             load_image=load,
             host_address=machine.site.host_address,
         )
-        for name, image in (("pause", PAUSE_IMAGE), ("coredns", COREDNS_IMAGE)):
+        for name, image in (("pause", PAUSE_IMAGE.removeprefix("docker.io/")), ("coredns", COREDNS_IMAGE)):
             _load(machine, buildah, buildah.build_program(binaries() / name, name), image)
         dns = machine.site.dns_address
         cluster.apply(Template(MANIFEST.read_text()).substitute(dns_address=dns, image=COREDNS_IMAGE), "kube-system")
@@ -60,7 +72,7 @@ def _load(machine: Machine, buildah: Buildah, reference: str, name: str) -> None
         return
     with tempfile.TemporaryDirectory(dir=machine.site.run) as folder:
         archive = Path(folder) / "image.tar"
-        buildah.archive(reference, name, archive)
+        buildah.archive(reference, name, archive, without=machine.blobs())
         machine.import_image(archive)
     notes.write_text(json.dumps({**imported, name: identity}, indent=1) + "\n")
 

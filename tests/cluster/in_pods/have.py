@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`have.py MODULE...`: imports each and says whether that went well."""
+
+import importlib
+import sys
+
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+        print(name, "yes")
+    except ImportError:
+        print(name, "no")
