@@ -31,25 +31,32 @@ WORKDIR /var/lib/streamapp
 
 # --- packages, at the versions of requirements.lock -------------------------------------------------------------------
 
+FROM python AS requirements
+COPY pyproject.toml container/requirements.py /build/
+# Always of the same age, so that another change of pyproject.toml makes no package layer anew.
+RUN cd /build \
+ && for image in runtime operator; do python3 requirements.py $image pyproject.toml > $image.txt; done \
+ && touch --date=@0 runtime.txt operator.txt
+
 FROM python AS builder
 RUN apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv \
  && python3 -m venv /opt/packages
-COPY requirements.lock pyproject.toml container/requirements.py /build/
+COPY requirements.lock /build/
 
 FROM builder AS runtime-packages
-RUN python3 /build/requirements.py runtime /build/pyproject.toml > /build/runtime.txt \
- && HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/runtime.txt -c /build/requirements.lock \
+COPY --from=requirements /build/runtime.txt /build/
+RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/runtime.txt -c /build/requirements.lock \
  && /opt/packages/bin/pip uninstall -q -y setuptools pip
 
 FROM builder AS operator-packages
-RUN python3 /build/requirements.py operator /build/pyproject.toml > /build/operator.txt \
- && HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/operator.txt -c /build/requirements.lock \
+COPY --from=requirements /build/operator.txt /build/
+RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/operator.txt -c /build/requirements.lock \
  && /opt/packages/bin/pip uninstall -q -y setuptools pip
 
 FROM builder AS streamapp
 COPY dist/streamapp-*.whl /build/
-RUN /opt/packages/bin/pip install -q --disable-pip-version-check --no-deps --no-index --target /opt/streamapp /build/*.whl
+RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check --no-deps --no-index --target /opt/streamapp /build/*.whl
 
 FROM streamapp AS streamapp-without-jars
 RUN rm -rf /opt/streamapp/streamapp/jars

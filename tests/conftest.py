@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from cluster.access import Cluster
 from cluster.choice import a_cluster
-from cluster.errors import Unavailable, not_run
+from cluster.errors import Unavailable
 from cluster.images import OPERATOR, RUNTIME
 from cluster.namespace import Namespace, new_namespace
-
 from lib.broker import new_topic
 from lib.faults import quick_broker
+from lib.left_out import leave_out
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
@@ -65,9 +65,7 @@ def cluster() -> Iterator[Cluster]:
         with a_cluster() as running:
             yield running
     except Unavailable as error:
-        if os.environ.get("CI"):
-            pytest.fail(not_run(error), pytrace=False)
-        pytest.skip(not_run(error))
+        leave_out(error)
 
 
 @pytest.fixture
@@ -92,6 +90,7 @@ def operator_image(cluster: Cluster) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What could not run here is the last and loudest that is said."""
     skipped = terminalreporter.stats.get("skipped", [])
     if reasons := {str(report.longrepr[2]) for report in skipped if "NOT RUN" in str(report.longrepr)}:
         for reason in sorted(reasons):

@@ -15,13 +15,18 @@ from cluster.own import own_cluster, prepare_own_cluster
 from cluster.programs import helm_program, kubectl_program
 
 
+def is_own() -> bool:
+    """Whether the cluster, if there can be one, is our own."""
+    return not os.environ.get("KUBECONFIG") and not is_there()
+
+
 def a_cluster() -> AbstractContextManager[Cluster]:
     """Within this, there is one. Raises Unavailable where there can be none, Broken where one fails to come up."""
+    if is_own():
+        return own_cluster()
     if os.environ.get("KUBECONFIG"):
         return _given_cluster(Path(os.environ["KUBECONFIG"]))
-    if is_there():
-        return kind_cluster()
-    return own_cluster()
+    return kind_cluster()
 
 
 def prepare(log: Path) -> None:
@@ -29,7 +34,7 @@ def prepare(log: Path) -> None:
 
     Raises Unavailable where there can be no cluster, Broken where making ready for one fails.
     """
-    if not os.environ.get("KUBECONFIG") and not is_there():
+    if is_own():
         prepare_own_cluster(log)
 
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from cluster.cache import cache_folder, fingerprint, locked, made_once
+from cluster.cache import KEEP_SECONDS, cache_folder, fingerprint, locked, made_once
 from cluster.errors import Broken
 from cluster.packages import SYSTEM_PATH
 
@@ -65,6 +65,7 @@ class Buildah:
                 make_wheel()
                 self._build(ROOT, reference, "--target", target, "--build-arg", f"BASE_IMAGE={base}")
                 print(f"  built in {time.monotonic() - started:.0f} s", flush=True)
+                self._forget(KEEP_SECONDS)
         return reference
 
     def build_program(self, program: Path, name: str) -> str:
@@ -115,6 +116,13 @@ class Buildah:
                 blob.unlink()
         return layout
 
+    def _forget(self, seconds: float) -> None:
+        """Remove what was made longer ago, layers of unfinished stages too; what is still needed is soon made again."""
+        images = json.loads(self._said("images", "--all", "--json") or "[]")
+        for image in sorted(images, key=lambda each: -each["created"]):  # children before their parents
+            if image["created"] < time.time() - seconds:
+                self._try("rmi", "--force", image["id"])
+
     def _base(self) -> str:
         """A minimal Debian, once for each version of this recipe."""
         options = ["--variant=minbase", "--mode=root", "--quiet"]
@@ -152,8 +160,12 @@ class Buildah:
         return [word for source, target in volumes.items() for word in ("--volume", f"{source}:{target}")]
 
     def _has(self, reference: str) -> bool:
-        found = subprocess.run([*self._buildah, "images", "--quiet", reference], capture_output=True, text=True)
-        return found.returncode == 0 and bool(found.stdout.strip())
+        return bool(self._try("images", "--quiet", reference).strip())
+
+    def _try(self, *arguments: str) -> str:
+        """What buildah says; nothing where it refuses."""
+        done = subprocess.run([*self._buildah, *arguments], capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else ""
 
     def _said(self, *arguments: str) -> str:
         return _run(*self._buildah, *arguments)
