@@ -6,7 +6,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTHON := $(BIN)/python
 
-.PHONY: help setup demo test lint unit kafka kubernetes cluster chaos bench jvm lock wheel images clean
+.PHONY: help setup demo test lint unit kafka kubernetes cluster chaos bench jvm crd lock wheel images clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ lint: setup ## style, types, layers
 	@echo "== import-linter"; $(BIN)/lint-imports
 
 unit: setup ## tests without a broker, and the examples in docstrings
-	@echo "== unit tests"; $(PYTHON) -m pytest -q --doctest-modules runtime/streamapp tests -m "not kafka and not chaos and not cluster" $(ARGS)
+	@echo "== unit tests"; $(PYTHON) -m pytest -q --doctest-modules runtime/streamapp operator/streamapp_operator tests -m "not kafka and not chaos and not cluster" $(ARGS)
 
 kafka: setup ## tests on the embedded broker
 	@echo "== broker tests"; $(PYTHON) -m pytest -q tests -m "kafka and not chaos and not cluster" $(ARGS)
@@ -44,6 +44,9 @@ bench: setup ## benchmarks against Kafka Streams and stock Spark
 	@$(PYTHON) -m benchmarks $(ARGS)
 
 jvm: setup ## the Scala part only
+
+crd: setup ## crds/streamapp.yaml, from the manifest's model
+	@$(PYTHON) -m streamapp_operator.crd > .build/crd && mv .build/crd crds/streamapp.yaml
 
 lock: setup ## write the versions now in .venv to requirements.lock
 	@{ sed -n '/^#/p' requirements.lock; \

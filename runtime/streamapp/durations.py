@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-_UNITS = {
+UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
@@ -35,7 +35,7 @@ def parse_duration(text: str) -> int:
     match = _SHAPE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a duration: a whole number and a unit; write e.g. {EXAMPLES}")
-    unit = _UNITS.get(match[2].lower())
+    unit = UNITS.get(match[2].lower())
     if unit is None:
         raise ValueError(f"{text!r} is not a duration: no unit `{match[2]}`; write e.g. {EXAMPLES}")
     milliseconds = int(match[1]) * unit

@@ -68,7 +68,7 @@ Text = str
 Duration = Annotated[
     str,
     AfterValidator(_duration),
-    Field(json_schema_extra={"examples": ["100ms", "5s", "5 minutes", "7 days"]}),
+    Field(json_schema_extra={"examples": ["0s", "100ms", "5s", "5 minutes", "7 days"]}),
 ]
 PositiveDuration = Annotated[
     str,

@@ -308,7 +308,7 @@ class Metadata(Model):
 
 
 class Manifest(Model):
-    """A stream processing application. Parse one with `parse_manifest`."""
+    """A stream processing application."""
 
     api_version: Annotated[str, _word(API_VERSION), Field(description=f"Always {API_VERSION}.")]
     kind: Annotated[str, _word(KIND), Field(description=f"Always {KIND}.")]

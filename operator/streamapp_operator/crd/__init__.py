@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CustomResourceDefinition, made of the same model that parses manifests. `make crd` writes it to crds/."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamapp.manifest import KIND
+from streamapp.schema import json_schema
+from streamapp_operator.crd.rules import add_rules
+from streamapp_operator.crd.status import status_schema
+from streamapp_operator.crd.structural import structural
+
+GROUP, VERSION, PLURAL = "streamapp.dev", "v1alpha1", "streamapps"
+
+_COLUMNS = (
+    ("Phase", "string", ".status.phase", "What it is doing."),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether it processes records."),
+    ("Replicas", "integer", ".status.replicas", "Executors that run."),
+    ("Desired", "integer", ".status.desiredReplicas", "Executors that are wanted."),
+    ("Lag", "integer", ".status.lag.total", "Records not processed yet."),
+    ("Restore", "string", ".status.restore.progress", "How far the stores are rebuilt."),
+    ("Age", "date", ".metadata.creationTimestamp", "Since when it is there."),
+)
+_WIDE_COLUMNS = (
+    ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Why it is ready or not."),
+    ("Error", "string", ".status.lastError.message", "What went wrong last."),
+)
+
+
+def crd() -> dict[str, Any]:
+    """The CustomResourceDefinition as plain data."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{PLURAL}.{GROUP}",
+            "labels": {"app.kubernetes.io/name": "streamapp-operator", "app.kubernetes.io/part-of": "streamapp"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": "streamapp",
+                "shortNames": ["sapp"],
+                "categories": ["streaming"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": resource_schema()},
+                    "subresources": {
+                        "status": {},
+                        "scale": {
+                            "specReplicasPath": ".spec.replicas",
+                            "statusReplicasPath": ".status.replicas",
+                            "labelSelectorPath": ".status.selector",
+                        },
+                    },
+                    "additionalPrinterColumns": [
+                        *(_column(*column) for column in _COLUMNS),
+                        *({**_column(*column), "priority": 1} for column in _WIDE_COLUMNS),
+                    ],
+                }
+            ],
+        },
+    }
+
+
+def resource_schema() -> dict[str, Any]:
+    """The structural schema of the whole resource, with its rules."""
+    model = json_schema()
+    schema: dict[str, Any] = {
+        "type": "object",
+        "description": model["description"],
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": model["properties"]["apiVersion"]["description"]},
+            "kind": {"type": "string", "description": model["properties"]["kind"]["description"]},
+            "metadata": {"type": "object"},  # the API server has its own words for it, and takes no others
+            "spec": structural(model["properties"]["spec"], model["$defs"]),
+            "status": status_schema(),
+        },
+    }
+    add_rules(schema)
+    return schema
+
+
+def _column(name: str, kind: str, path: str, description: str) -> dict[str, Any]:
+    return {"name": name, "type": kind, "jsonPath": path, "description": description}

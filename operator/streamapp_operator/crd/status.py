@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema of a StreamApp's status: what the operator says about an app."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+
+def status_schema() -> Schema:
+    return _object(
+        "What the operator has seen and is about to do. Written by the operator alone.",
+        observedGeneration=_integer("The generation of the spec that this status is about."),
+        phase=_text(
+            "One word: Pending, Starting, Restoring, Running, Restarting, Suspended, Stopped, Failed or Invalid."
+        ),
+        conditions=_conditions(),
+        target=_object(
+            "What the operator has decided to bring about; written before it acts.",
+            generation=_integer("The generation of the spec it comes from."),
+            fingerprint=_text("Of all objects that are wanted."),
+            changes=_list(
+                "What differs from the target before, and what is done about it.", _text("One change.")
+            ),
+        ),
+        replicas=_integer("Executors that run."),
+        desiredReplicas=_integer("Executors that are wanted."),
+        selector=_text("Label selector of the executors' pods, for autoscalers."),
+        lag=_object(
+            "Committed records of the sources that are not processed yet.",
+            total=_integer("Of all topics.", "int64"),
+            topics=_map("By topic.", _integer("Records.", "int64")),
+        ),
+        subTopologies=_list(
+            "Each query of the app.",
+            _object(
+                "One query.",
+                ["name"],
+                name=_text("Its name."),
+                epoch=_integer("The last committed epoch; -1 for none since the driver started.", "int64"),
+                watermark=_text("Event time up to which it has come."),
+            ),
+            key="name",
+        ),
+        restore=_object(
+            "Stores that are being rebuilt from their changelogs.",
+            progress=_text("Share and remaining time, for people."),
+            done=_integer("Changelog offsets passed.", "int64"),
+            total=_integer("Changelog offsets to pass.", "int64"),
+            etaSeconds=_integer("Expected seconds until all stores are there.", "int64"),
+        ),
+        lastError=_object(
+            "The last thing that went wrong.",
+            message=_text("What, and what to do about it."),
+            node=_text("The node of the topology it happened in."),
+            record=_text("The record it happened with: topic, partition, offset."),
+            time={**_text("When."), "format": "date-time"},
+        ),
+        restarts=_integer("How often the driver has ended unexpectedly since it was made."),
+    )
+
+
+def _conditions() -> Schema:
+    condition = _object(
+        "One condition.",
+        ["lastTransitionTime", "message", "reason", "status", "type"],
+        type={
+            **_text("Ready, Progressing, Degraded, TopologyValid, StateRestored, ScalingActive or Paused."),
+            "maxLength": 316,
+        },
+        status={**_text("True, False or Unknown."), "enum": ["True", "False", "Unknown"]},
+        observedGeneration={
+            **_integer("The generation of the spec it is about.", "int64"),
+            "minimum": 0,
+        },
+        lastTransitionTime={**_text("When `status` changed last."), "format": "date-time"},
+        reason={
+            **_text("Why, as one stable word."),
+            "maxLength": 1024,
+            "minLength": 1,
+            "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        },
+        message={**_text("Why, in a sentence."), "maxLength": 32768},
+    )
+    return _list("The state of the app, seen from several sides.", condition, key="type")
+
+
+def _object(description: str, required: list[str] | None = None, **fields: Schema) -> Schema:
+    found: Schema = {"description": description, "type": "object", "properties": fields}
+    return {**found, "required": required} if required else found
+
+
+def _list(description: str, items: Schema, key: str | None = None) -> Schema:
+    found: Schema = {"description": description, "type": "array", "items": items}
+    if key is not None:
+        found |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+    return found
+
+
+def _map(description: str, values: Schema) -> Schema:
+    return {"description": description, "type": "object", "additionalProperties": values}
+
+
+def _text(description: str) -> Schema:
+    return {"description": description, "type": "string"}
+
+
+def _integer(description: str, size: str = "int64") -> Schema:
+    return {"description": description, "type": "integer", "format": size}
