@@ -65,8 +65,8 @@ def _of_the_app() -> Iterator[Rule]:
     yield Rule(
         (),
         f"{of('self')} == {of('oldSelf')}",
-        f"'applicationId cannot change: topics, positions and state bear its name; set it back to \\'' + {of('oldSelf')}"
-        " + '\\', or make another StreamApp'",
+        "'applicationId cannot change: topics, positions and state bear its name; set it back to \\''"
+        f" + {of('oldSelf')} + '\\', or make another StreamApp'",
         computed=True,
     )
     yield Rule(

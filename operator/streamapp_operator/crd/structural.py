@@ -12,8 +12,8 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_KEPT = ("type", "description", "default", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
-_MAP_SIZES = {"minProperties": "minProperties", "maxProperties": "maxProperties"}
+_KEPT = ("type", "description", "default", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems")
+_KEPT_OF_MAPS = ("minProperties", "maxProperties")
 
 # Bounds that make the cost of rules finite, by the field's path. No legal value comes near them: a node's name becomes
 # part of a topic's name, which has at most 249 characters.
@@ -39,7 +39,7 @@ def _converted(schema: Schema, definitions: dict[str, Schema], name: str) -> Sch
         found["items"] = _converted(schema["items"], definitions, "")
         found["items"].setdefault("description", "One of them.")
         if name in _MOST:
-            found.setdefault("maxItems", _MOST[name])
+            found["maxItems"] = _MOST[name]
     elif found.get("type") == "object":
         found |= _object(schema, definitions)
     elif found.get("type") == "string":
@@ -53,7 +53,7 @@ def _converted(schema: Schema, definitions: dict[str, Schema], name: str) -> Sch
 
 
 def _object(schema: Schema, definitions: dict[str, Schema]) -> Schema:
-    found: Schema = {_MAP_SIZES[key]: schema[key] for key in _MAP_SIZES if key in schema}
+    found: Schema = {key: schema[key] for key in _KEPT_OF_MAPS if key in schema}
     if "properties" in schema:
         found["properties"] = {
             name: _converted(field, definitions, name) for name, field in schema["properties"].items()
@@ -71,7 +71,7 @@ def _object(schema: Schema, definitions: dict[str, Schema]) -> Schema:
 
 def _alternatives(schema: Schema, choices: list[Schema]) -> Schema:
     """A text or an object: a structural schema has no words for it, so the operator checks it."""
-    head = {key: schema[key] for key in ("description", "default") if key in schema}
+    head: Schema = {key: schema[key] for key in ("description", "default") if key in schema}
     enums = [choice.get("enum") for choice in choices]
     if all(enums) and {choice.get("type") for choice in choices} == {"string"}:
         return {**head, "type": "string", "enum": [word for enum in enums for word in enum or ()]}

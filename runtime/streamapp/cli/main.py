@@ -22,7 +22,7 @@ from typing import NoReturn, Protocol, cast
 
 from streamapp.errors import StreamAppError
 
-COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema")
+COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema", "driver")
 
 DONE, WRONG_INPUT, USAGE, FAILED = 0, 1, 2, 3
 INTERRUPTED = 130

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -13,6 +15,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 Status = Mapping[str, Any]
+
+OPEN_PAGES = ("/healthz", "/readyz", "/metrics")
+"""Pages that need no token: probes and scrapers have none, and they show no data of the user's."""
 
 
 class StatusServer:
@@ -23,6 +28,8 @@ class StatusServer:
         registry: what `/metrics` shows.
         port: 0 for any free one.
         host: address to bind; on a laptop only this machine is served.
+        token_file: holds the token that requests must bear (`Authorization: Bearer TOKEN`), but for OPEN_PAGES. It is
+            read anew for each request, so that it may be changed. None: anyone may ask.
     """
 
     def __init__(
@@ -31,8 +38,10 @@ class StatusServer:
         registry: CollectorRegistry,
         port: int = 0,
         host: str = "127.0.0.1",
+        token_file: Path | None = None,
     ) -> None:
-        handler = type("Handler", (_Handler,), {"status": staticmethod(status), "registry": registry})
+        parts = {"status": staticmethod(status), "registry": registry, "token_file": token_file}
+        handler = type("Handler", (_Handler,), parts)
         self._server = ThreadingHTTPServer((host, port), handler)
         self._server.daemon_threads = True
         self._thread = Thread(target=self._server.serve_forever, name="http", daemon=True)
@@ -53,11 +62,14 @@ class StatusServer:
 class _Handler(BaseHTTPRequestHandler):
     status: Callable[[], Status]
     registry: CollectorRegistry
+    token_file: Path | None
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         path = self.path.split("?", 1)[0]
-        if path == "/healthz":
+        if path not in OPEN_PAGES and not self._may_ask():
+            self._answer(401, "text/plain", b"this page needs `Authorization: Bearer TOKEN`\n")
+        elif path == "/healthz":
             phase = self.status()["phase"]
             self._answer(503 if phase == "Failed" else 200, "text/plain", phase.encode())
         elif path == "/readyz":
@@ -71,10 +83,22 @@ class _Handler(BaseHTTPRequestHandler):
             known = "/healthz /readyz /status /metrics"
             self._answer(404, "text/plain", f"no such page: {path}; there are {known}\n".encode())
 
+    def _may_ask(self) -> bool:
+        if self.token_file is None:
+            return True
+        try:
+            token = self.token_file.read_bytes().strip()
+        except OSError:
+            return False
+        given = self.headers.get("Authorization", "").removeprefix("Bearer ").strip().encode()
+        return bool(token) and hmac.compare_digest(given, token)
+
     def _answer(self, code: int, content_type: str, body: bytes) -> None:
         self.send_response(code)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
+        if code == 401:
+            self.send_header("WWW-Authenticate", "Bearer")
         self.end_headers()
         self.wfile.write(body)
 

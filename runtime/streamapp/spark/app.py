@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -51,6 +51,14 @@ class Options:
     port: int = 0
     client_config: Path | None = None
     """A file of Kafka client properties with the credentials, for the JVM side."""
+    place: Place | None = None
+    """Where Spark runs; None: here, in threads, or in processes when there are several replicas."""
+    owner: str | None = None
+    """Whom the applicationId belongs to on this Kafka; None: whoever runs an app of this name by hand."""
+    host: str = "127.0.0.1"
+    """Address of the live interface."""
+    token_file: Path | None = None
+    """A file with the token that requests to the live interface must bear; None: anyone may ask."""
 
 
 def run_app(
@@ -84,6 +92,8 @@ def run_app(
 
 
 def _place(plan: Plan, options: Options, work_dir: Path) -> Place:
+    if options.place is not None:
+        return replace(options.place, work_dir=work_dir)
     if options.replicas > 1:
         return executor_processes(options.replicas, work_dir)
     return this_process(plan.max_parallelism, work_dir)
@@ -104,7 +114,7 @@ def _settings(plan: Plan, kafka: KafkaConfig, options: Options) -> dict[str, str
 def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options: Options) -> None:
     bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
     try:
-        bridge.begin(_settings(plan, kafka, options), f"local/{plan.name}")
+        bridge.begin(_settings(plan, kafka, options), options.owner or f"local/{plan.name}")
     except Exception as error:
         raise diagnose("metadata", str(error)).error from None
     require_positions_kept(plan, read_known(bridge.known(plan.application_id)))
@@ -125,7 +135,11 @@ class _App:
         self._progress = Progress(spark, plan, self._admin)
         self._group = GroupPosition(kafka, plan.application_id)
         self._server = StatusServer(
-            self._progress.snapshot, metrics.registry(self._progress.snapshot), options.port
+            self._progress.snapshot,
+            metrics.registry(self._progress.snapshot),
+            options.port,
+            options.host,
+            options.token_file,
         )
         self._restarts: dict[str, int] = {}
         self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}

@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
@@ -59,6 +60,12 @@ class Place:
     work_dir: Path = Path(".")
     memory: str = "2g"
     executor_memory: str = "1g"
+    host: str = "127.0.0.1"
+    """Address at which executors reach the driver; it binds no other."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What else Spark must know about the place."""
+    log_config: Path | None = None
+    """A log4j2 configuration; None: a file of the work_dir."""
 
 
 def this_process(partitions: int, work_dir: Path) -> Place:
@@ -108,7 +115,8 @@ def open_session(
         settings: further settings, among them the runtime's own (`spark.streamapp.*`).
         class_path: instead of `runtime_class_path()`, which it must contain.
     """
-    log_config = _log_config(place.work_dir)
+    place.work_dir.mkdir(parents=True, exist_ok=True)
+    log_config = place.log_config or _log_config(place.work_dir)
     java = f"-Dlog4j2.configurationFile=file:{log_config} -XX:+UseParallelGC"
     jars = class_path or runtime_class_path()
     builder = SparkSession.builder.appName(name).master(place.master)
@@ -123,9 +131,10 @@ def open_session(
         "spark.driver.extraJavaOptions": java,
         "spark.executor.extraJavaOptions": java,
         "spark.local.dir": str(place.work_dir / "spark"),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": place.host,
+        "spark.driver.bindAddress": place.host,
         "spark.sql.warehouse.dir": str(place.work_dir / "warehouse"),
+        **place.settings,
     }
     for key, value in options.items():
         builder = builder.config(key, value)
@@ -138,7 +147,6 @@ def open_session(
 
 def _log_config(work_dir: Path) -> Path:
     """Spark's log goes to a file: the terminal belongs to the user."""
-    work_dir.mkdir(parents=True, exist_ok=True)
     path = work_dir.resolve() / "log4j2.properties"
     path.write_text(
         "rootLogger.level = warn\n"

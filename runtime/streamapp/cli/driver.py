@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`streamapp driver`: an app in a pod of a cluster. The operator starts it; people type `streamapp run`."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+from pathlib import Path
+
+from streamapp.cli.options import port_number, positive
+from streamapp.errors import InputError, StreamAppError
+
+HELP = "run an app in a pod: what the operator's driver pods do"
+DESCRIPTION = """Runs the plan of FILE in the pod of a cluster until SIGTERM, with executors in pods of their own.
+The operator starts this command and gives it everything it needs; on your own machine use `streamapp run`."""
+EXAMPLE = """  streamapp driver /etc/streamapp/config/plan.json --owner default/word-count/UID ..."""
+
+TOKEN, RPC_SECRET = "token", "rpc-secret"
+"""Files in the folder of secrets: the live interface's bearer token, and what driver and executors share."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="the plan, as JSON")
+    add = parser.add_argument_group("the app").add_argument
+    add("--owner", required=True, metavar="NAMESPACE/NAME/UID", help="whom the applicationId belongs to")
+    add("--kafka-config", metavar="FILE", type=Path, help="client properties for TLS and SASL")
+    add("--secrets", required=True, metavar="DIR", type=Path, help=f"has the files {TOKEN} and {RPC_SECRET}")
+    add("--state-dir", required=True, metavar="DIR", type=Path, help="for local files, lost with the pod")
+    add("--termination-log", metavar="FILE", type=Path, help="gets the error this ends with, if any")
+    add = parser.add_argument_group("this pod").add_argument
+    add("--namespace", required=True)
+    add("--pod", required=True, metavar="NAME")
+    add("--address", required=True, metavar="IP")
+    add("--heap", required=True, type=positive, metavar="MIB", help="memory of the JVM")
+    add("--port", required=True, type=port_number, help="of the live interface")
+    add("--rpc-port", required=True, type=port_number, metavar="PORT", help="for executors")
+    add("--block-port", required=True, type=port_number, metavar="PORT", help="of blocks, here and on executors")
+    add = parser.add_argument_group("executors").add_argument
+    add("--executor-template", required=True, metavar="FILE", type=Path, help="their pod template")
+    add("--executor-image", required=True, metavar="IMAGE")
+    add("--executor-pull-policy", default="IfNotPresent", metavar="POLICY")
+    add("--executor-prefix", required=True, metavar="NAME", help="what their names begin with")
+    add("--executor-cores", required=True, type=positive, metavar="N", help="tasks at a time")
+    add("--executor-cpu", required=True, metavar="QUANTITY", help="CPU to ask for")
+    add("--executor-cpu-limit", metavar="QUANTITY")
+    add("--executor-heap", required=True, type=positive, metavar="MIB", help="memory of the JVM")
+    add("--executor-overhead", required=True, type=positive, metavar="MIB", help="memory beyond the heap")
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        return _run(options)
+    except StreamAppError as error:
+        _leave_word(options.termination_log, str(error))
+        raise
+
+
+def _run(options: argparse.Namespace) -> int:
+    from streamapp.cli.manifests import read_text
+    from streamapp.kafka.admin import Admin
+    from streamapp.kafka.config import KafkaConfig
+    from streamapp.kafka.topics import ensure_topics, topics_of
+    from streamapp.plan import Plan
+    from streamapp.spark.app import Options, run_app
+    from streamapp.spark.kubernetes import DriverPod, Executors, pods_of
+    from streamapp.spark.session import end_jvm
+
+    plan = Plan.from_json(read_text(options.file))
+    if plan.kafka.bootstrap_servers is None:
+        raise InputError("the plan does not say where Kafka is; set spec.kafka.bootstrapServers")
+    if (plan.kafka.tls or plan.kafka.sasl_mechanism) and options.kafka_config is None:
+        raise InputError("spec.kafka asks for TLS or SASL, and no --kafka-config says how: not talking in the clear")
+    kafka = KafkaConfig.load(plan.kafka.bootstrap_servers, options.kafka_config)
+    for made in ensure_topics(Admin(kafka), topics_of(plan)):
+        print(f"created topic {made.name}", flush=True)
+    driver = DriverPod(
+        name=options.pod,
+        namespace=options.namespace,
+        address=options.address,
+        rpc_port=options.rpc_port,
+        block_port=options.block_port,
+        heap_mib=options.heap,
+        rpc_secret_file=options.secrets / RPC_SECRET,
+    )
+    executors = Executors(
+        template=options.executor_template,
+        image=options.executor_image,
+        image_pull_policy=options.executor_pull_policy,
+        prefix=options.executor_prefix,
+        cores=options.executor_cores,
+        cpu=options.executor_cpu,
+        cpu_limit=options.executor_cpu_limit,
+        heap_mib=options.executor_heap,
+        overhead_mib=options.executor_overhead,
+    )
+    try:
+        return run_app(
+            plan,
+            kafka,
+            Options(
+                state_dir=options.state_dir,
+                until_caught_up=plan.run == "untilCaughtUp",
+                port=options.port,
+                client_config=options.kafka_config,
+                place=pods_of(driver, executors, plan.replicas),
+                owner=options.owner,
+                host=options.address,
+                token_file=options.secrets / TOKEN,
+            ),
+            on_started=lambda url: print(f"{plan.name} runs; live: {url}", flush=True),
+        )
+    finally:
+        end_jvm()
+
+
+def _leave_word(file: Path | None, error: str) -> None:
+    """Kubernetes keeps what is in this file when the container ends."""
+    if file is not None:
+        with suppress(OSError):
+            file.write_text(error)

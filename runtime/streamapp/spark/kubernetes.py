@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark on Kubernetes: the driver runs in a pod that is there already, and makes the executors' pods."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamapp.spark.session import Place
+
+API_SERVER = "k8s://https://kubernetes.default.svc:443"
+LOG_CONFIG = Path(__file__).with_name("log4j2-console.properties")
+_MANY = str(2**31 - 1)
+
+
+@dataclass(frozen=True)
+class Executors:
+    """What the executors' pods are like."""
+
+    template: Path
+    """Everything about them that is not below."""
+    image: str
+    image_pull_policy: str
+    prefix: str
+    """Their names begin with it."""
+    cores: int
+    """Tasks that one runs at a time."""
+    cpu: str
+    """CPU that is asked for, as a Kubernetes quantity."""
+    cpu_limit: str | None
+    heap_mib: int
+    overhead_mib: int
+    """Memory of the container beyond the heap: RocksDB, buffers, threads."""
+
+
+@dataclass(frozen=True)
+class DriverPod:
+    """The pod this process runs in."""
+
+    name: str
+    namespace: str
+    address: str
+    rpc_port: int
+    block_port: int
+    """Of the block managers of driver and executors."""
+    heap_mib: int
+    rpc_secret_file: Path
+    """The secret by which driver and executors know each other: the same path here and there."""
+
+
+def pods_of(driver: DriverPod, executors: Executors, replicas: int) -> Place:
+    """A place where `replicas` executor pods serve this driver's pod."""
+    image = {
+        "spark.kubernetes.container.image": executors.image,
+        "spark.kubernetes.container.image.pullPolicy": executors.image_pull_policy,
+        "spark.kubernetes.executor.podTemplateFile": str(executors.template),
+        "spark.kubernetes.executor.podTemplateContainerName": "executor",
+        # A driver that follows another one begins to count its executors anew.
+        "spark.kubernetes.executor.podNamePrefix": f"{executors.prefix}-{secrets.token_hex(3)}",
+    }
+    size = {
+        "spark.executor.instances": str(replicas),
+        "spark.executor.cores": str(executors.cores),
+        "spark.kubernetes.executor.request.cores": executors.cpu,
+        "spark.executor.memoryOverhead": f"{executors.overhead_mib}m",
+    }
+    if executors.cpu_limit is not None:
+        size["spark.kubernetes.executor.limit.cores"] = executors.cpu_limit
+    return Place(
+        master=API_SERVER,
+        memory=f"{driver.heap_mib}m",
+        executor_memory=f"{executors.heap_mib}m",
+        host=driver.address,
+        settings=_of_driver(driver) | image | size | _FIXED,
+        log_config=LOG_CONFIG,
+    )
+
+
+def _of_driver(driver: DriverPod) -> dict[str, str]:
+    return {
+        "spark.kubernetes.namespace": driver.namespace,
+        # Executors belong to this pod: with it they go.
+        "spark.kubernetes.driver.pod.name": driver.name,
+        "spark.driver.port": str(driver.rpc_port),
+        "spark.driver.blockManager.port": str(driver.block_port),
+        "spark.blockManager.port": str(driver.block_port),
+        "spark.authenticate.secret.driver.file": str(driver.rpc_secret_file),
+        "spark.authenticate.secret.executor.file": str(driver.rpc_secret_file),
+    }
+
+
+_FIXED = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.authEngineVersion": "2",
+    # Nothing but pods is made, so the driver's role allows nothing but pods.
+    "spark.kubernetes.executor.disableConfigMap": "true",
+    "spark.kubernetes.driver.service.deleteOnTermination": "false",
+    "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+    "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+    "spark.kubernetes.driver.waitToReusePersistentVolumeClaim": "false",
+    # An app that lives for months will lose executors; the operator judges whether it does too often.
+    "spark.executor.maxNumFailures": _MANY,
+}
