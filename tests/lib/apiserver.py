@@ -49,7 +49,7 @@ class ApiServer:
         self.start_api()
         self._start_controllers()
         until(
-            lambda: "default" in self.kubectl("get", "serviceaccounts", "--namespace=default"),
+            lambda: "default" in self.kubectl("get", "serviceaccounts", "--namespace=default", "--output=name"),
             START_SECONDS,
             "the controllers have made the default service account",
             every=0.2,
@@ -119,7 +119,7 @@ class ApiServer:
             "kind": "Config",
             "current-context": "test",
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
-            "clusters": [{"name": "test", "cluster": {"server": self.url, "insecure-skip-tls-verify": True}}],
+            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority": str(folder / "certs" / "apiserver.crt")}}],
             "users": [{"name": "admin", "user": {"token": token}}],
         }
         self.kubeconfig.write_text(yaml.safe_dump(config))

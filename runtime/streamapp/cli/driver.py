@@ -104,7 +104,8 @@ def _run(options: argparse.Namespace) -> int:
                 client_config=options.kafka_config,
                 place=pods_of(driver, executors, plan.replicas),
                 owner=options.owner,
-                host=options.address,
+                # All addresses, so that `kubectl port-forward`, which comes from inside the pod, finds it too.
+                host="::" if ":" in options.address else "0.0.0.0",
                 token_file=options.secrets / TOKEN,
             ),
             on_started=lambda url: print(f"{plan.name} runs; live: {url}", flush=True),

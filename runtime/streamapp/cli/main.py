@@ -4,8 +4,8 @@
     0  done        1  the input or the data is wrong        2  usage        3  the run failed (broker, engine)
 
 A command is a module of this package with HELP (one line), DESCRIPTION, EXAMPLE, `add_arguments` and `run`,
-which returns the exit code. What a command needs beyond the standard library it imports inside `run`, so that
-`--help` is quick.
+which returns the exit code; other packages add theirs by the entry point group `streamapp.commands`. What a
+command needs beyond the standard library it imports inside `run`, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import entry_points
 from types import FrameType
 from typing import NoReturn, Protocol, cast
 
@@ -94,8 +97,8 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"streamapp {_version()}")
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        command = cast(Command, importlib.import_module(f"streamapp.cli.{name}"))
+    for name, load in commands_there_are().items():
+        command = load()
         sub = commands.add_parser(
             name,
             help=command.HELP,
@@ -110,11 +113,21 @@ def build_parser() -> Parser:
     return parser
 
 
+def commands_there_are() -> dict[str, Callable[[], Command]]:
+    """Name to what imports it: our own, then those that other packages bring."""
+    own: dict[str, Callable[[], Command]] = {
+        name: partial(cast(Callable[[str], Command], importlib.import_module), f"streamapp.cli.{name}")
+        for name in COMMANDS
+    }
+    return own | {point.name: point.load for point in entry_points(group="streamapp.commands")}
+
+
 def refuse_unknown_command(parser: Parser, word: str) -> None:
-    if word.startswith("-") or word in COMMANDS:
+    known = commands_there_are()
+    if word.startswith("-") or word in known:
         return
-    near = difflib.get_close_matches(word, COMMANDS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(COMMANDS)}"
+    near = difflib.get_close_matches(word, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
     parser.error(f"unknown command {word!r}; {hint}")
 
 

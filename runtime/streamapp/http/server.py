@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import socket
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,7 +43,9 @@ class StatusServer:
     ) -> None:
         parts = {"status": staticmethod(status), "registry": registry, "token_file": token_file}
         handler = type("Handler", (_Handler,), parts)
-        self._server = ThreadingHTTPServer((host, port), handler)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        server = type("Server", (ThreadingHTTPServer,), {"address_family": family})
+        self._server: ThreadingHTTPServer = server((host, port), handler)
         self._server.daemon_threads = True
         self._thread = Thread(target=self._server.serve_forever, name="http", daemon=True)
 

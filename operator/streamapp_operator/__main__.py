@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m streamapp_operator`: runs the operator. Its settings come from the environment, as the chart sets it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from streamapp_operator.controller import Controller
+from streamapp_operator.handlers import watch
+from streamapp_operator.kube import Kube, KubeError
+from streamapp_operator.lease import Lease
+from streamapp_operator.settings import Settings
+
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+LEASE = "streamapp-operator"
+
+
+def settings_of(text: str) -> Settings:
+    """From JSON with the names of `Settings`, in camel case as in the chart's values.
+
+    Raises:
+        ValueError: when it cannot be read, or has a name that there is not.
+
+    >>> settings_of('{"image": "x", "networkPolicy": false}').network_policy
+    False
+    """
+    given: dict[str, Any] = json.loads(text or "{}")
+    names = {_camel(field.name): field.name for field in fields(Settings)}
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise ValueError(f"there is no setting {unknown[0]!r}; there are: {', '.join(names)}")
+    read: Any = {names[key]: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    return Settings(**read)
+
+
+def main(environment: Mapping[str, str]) -> int:
+    logging.basicConfig(
+        level=environment.get("STREAMAPP_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    try:
+        settings = settings_of(environment.get("STREAMAPP_SETTINGS", ""))
+        kube, lease_kube = Kube.connect(), Kube.connect()
+    except (ValueError, KubeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    namespaces = [name for name in environment.get("STREAMAPP_NAMESPACES", "").split(",") if name]
+    home = environment.get("STREAMAPP_NAMESPACE") or (
+        _OWN_NAMESPACE.read_text().strip() if _OWN_NAMESPACE.exists() else "default"
+    )
+    if not namespaces and environment.get("STREAMAPP_CLUSTER_WIDE") != "true":
+        namespaces = [home]
+    lease = Lease(lease_kube, home, LEASE, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+    watch(Controller(kube, settings, lease), namespaces)
+    return 0
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))

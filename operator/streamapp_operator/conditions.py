@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seven conditions. Their reasons are words that people and alarms may rely on: they are listed in REASONS, and the
+documentation is held against that list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from streamapp_operator.facts import Facts
+from streamapp_operator.pods import ABSENT, FAILED, PENDING, RUNNING, STOPPING
+from streamapp_operator.progress import restore_of
+
+Condition = dict[str, Any]
+Verdict = tuple[str, str, str]
+"""Status, reason, message."""
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+LONGEST_MESSAGE = 4000
+
+REASONS: dict[str, tuple[str, ...]] = {
+    "Ready": (
+        "Processing",
+        "TopologyInvalid",
+        "Suspended",
+        "DriverPending",
+        "DriverStarting",
+        "DriverStopping",
+        "DriverFailed",
+        "DriverSilent",
+        "Restoring",
+        "QueryRestarting",
+        "Stopped",
+        "NoExecutors",
+    ),
+    "Progressing": ("Settled", "Applying", "Starting", "Restoring", "Scaling", "Stopping"),
+    "Degraded": ("AsExpected", "DriverFailed", "DriverSilent", "QueryRestarting", "ExecutorsMissing", "Refused"),
+    "TopologyValid": ("Valid", "Invalid"),
+    "StateRestored": ("Restored", "NoState", "Restoring", "DriverNotRunning"),
+    "ScalingActive": ("AutoscalingOff", "NotDecided"),
+    "Paused": ("Active", "Suspended", "ReconciliationPaused"),
+}
+
+
+def conditions(facts: Facts, previous: Iterable[Mapping[str, Any]], now: datetime) -> list[Condition]:
+    """All seven, each with the time at which its status became what it is.
+
+    Args:
+        facts: of now.
+        previous: the conditions so far.
+        now: the time.
+    """
+    verdicts = {
+        "Ready": _ready(facts),
+        "Progressing": _progressing(facts),
+        "Degraded": _degraded(facts),
+        "TopologyValid": _topology_valid(facts),
+        "StateRestored": _state_restored(facts),
+        "ScalingActive": _scaling_active(facts),
+        "Paused": _paused(facts),
+    }
+    before = {condition["type"]: condition for condition in previous}
+    found = []
+    for kind, (status, reason, message) in verdicts.items():
+        old = before.get(kind)
+        since = old["lastTransitionTime"] if old is not None and old["status"] == status else stamp(now)
+        found.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message[:LONGEST_MESSAGE],
+                "observedGeneration": facts.generation,
+                "lastTransitionTime": since,
+            }
+        )
+    return found
+
+
+def stamp(moment: datetime) -> str:
+    """As Kubernetes writes times.
+
+    >>> from datetime import UTC
+    >>> stamp(datetime(2024, 1, 31, 12, 0, 0, 5, tzinfo=UTC))
+    '2024-01-31T12:00:00Z'
+    """
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _ready(facts: Facts) -> Verdict:
+    driver = facts.driver
+    if facts.app is None and driver.state == ABSENT:
+        return FALSE, "TopologyInvalid", "the manifest cannot be run: see the condition TopologyValid"
+    if facts.suspended:
+        return FALSE, "Suspended", "spec.suspend is true"
+    waiting = {
+        ABSENT: "DriverPending",
+        PENDING: "DriverPending",
+        STOPPING: "DriverStopping",
+        FAILED: "DriverFailed",
+    }
+    if driver.state in waiting:
+        return FALSE, waiting[driver.state], driver.message
+    if facts.live is None:
+        if driver.ready:
+            return UNKNOWN, "DriverSilent", facts.silence
+        return FALSE, "DriverStarting", driver.message
+    phases = {
+        "Starting": ("DriverStarting", "the driver starts"),
+        "Restoring": ("Restoring", _restore_words(facts)),
+        "Restarting": ("QueryRestarting", _error_of(facts) or "a query failed and is tried again"),
+        "Stopped": ("Stopped", "the app has come to the end of its input"),
+        "Failed": ("DriverFailed", _error_of(facts) or "the app has failed"),
+    }
+    if facts.live_phase in phases:
+        return FALSE, *phases[facts.live_phase]
+    if facts.executors == 0 and facts.wanted_executors > 0:
+        return FALSE, "NoExecutors", f"none of {facts.wanted_executors} executors runs"
+    if not driver.ready:
+        return FALSE, "DriverStarting", "the driver runs, and its pod is not ready yet"
+    return TRUE, "Processing", "records are processed"
+
+
+def _progressing(facts: Facts) -> Verdict:
+    if facts.changes:
+        return TRUE, "Applying", "; ".join(facts.changes)
+    if facts.suspended:
+        if facts.driver.state == ABSENT and facts.executors == 0:
+            return FALSE, "Settled", "nothing is under way"
+        return TRUE, "Stopping", "the driver stops"
+    if facts.driver.state in (ABSENT, PENDING, STOPPING) and facts.app is not None:
+        return TRUE, "Starting", facts.driver.message
+    if facts.driver.state == RUNNING and facts.live_phase == "Restoring":
+        return TRUE, "Restoring", _restore_words(facts)
+    if facts.driver.state not in (ABSENT, FAILED) and facts.live_phase in ("", "Starting"):
+        return TRUE, "Starting", "the driver starts"
+    if facts.live_phase == "Running" and facts.executors != facts.wanted_executors and facts.app is not None:
+        return TRUE, "Scaling", f"{facts.executors} executors run, {facts.wanted_executors} are wanted"
+    return FALSE, "Settled", "nothing is under way"
+
+
+def _degraded(facts: Facts) -> Verdict:
+    if facts.suspended:
+        return FALSE, "AsExpected", "spec.suspend is true"
+    if facts.driver.state == FAILED or facts.live_phase == "Failed":
+        return TRUE, "DriverFailed", _error_of(facts) or facts.driver.message
+    if facts.live_phase == "Restarting":
+        return TRUE, "QueryRestarting", _error_of(facts) or "a query failed and is tried again"
+    if facts.driver.ready and facts.live is None:
+        return TRUE, "DriverSilent", facts.silence
+    if facts.refusal:
+        return TRUE, "Refused", facts.refusal
+    if facts.live_phase == "Running" and facts.executors < facts.wanted_executors:
+        return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
+    return FALSE, "AsExpected", "nothing is amiss"
+
+
+def _topology_valid(facts: Facts) -> Verdict:
+    if facts.problems:
+        return FALSE, "Invalid", "\n".join(facts.problems)
+    return TRUE, "Valid", "the manifest can be run"
+
+
+def _state_restored(facts: Facts) -> Verdict:
+    if facts.app is not None and not facts.app.plan.stores:
+        return TRUE, "NoState", "the app keeps no state"
+    if facts.live is None or facts.live_phase in ("Starting", "Failed", "Stopped"):
+        return UNKNOWN, "DriverNotRunning", "the driver does not run"
+    if facts.live_phase == "Restoring":
+        return FALSE, "Restoring", _restore_words(facts)
+    return TRUE, "Restored", "every store is there"
+
+
+def _scaling_active(facts: Facts) -> Verdict:
+    if facts.app is None or facts.app.manifest.spec.autoscaling is None:
+        return FALSE, "AutoscalingOff", "spec.autoscaling is not there"
+    return UNKNOWN, "NotDecided", "no decision has been made yet"
+
+
+def _paused(facts: Facts) -> Verdict:
+    if facts.paused:
+        return TRUE, "ReconciliationPaused", "the annotation streamapp.dev/pause-reconciliation is true"
+    if facts.suspended:
+        return TRUE, "Suspended", "spec.suspend is true"
+    return FALSE, "Active", "the operator acts"
+
+
+def _error_of(facts: Facts) -> str:
+    said = facts.live.get("error") if facts.live is not None else None
+    return str(said or facts.driver.error or "")
+
+
+def _restore_words(facts: Facts) -> str:
+    restore = restore_of(facts.live or {})
+    return f"stores are restored: {restore['progress']}" if restore else "stores are restored"

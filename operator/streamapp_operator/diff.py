@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a wanted object is not so in the observed one.
+
+Fields that the wanted object does not name are the API server's defaults, or somebody else's, and are left alone. That
+a field is no longer wanted shows in the fingerprint, which is an annotation of every object we make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streamapp_operator.quantities import same_quantity
+
+
+def differences(wanted: Any, observed: Any, path: str = "") -> Iterator[str]:
+    """Paths at which the observed object is not as wanted.
+
+    >>> list(differences({"a": 1, "b": {"c": "1000m"}}, {"a": 2, "b": {"c": "1", "d": 3}}))
+    ['a']
+    >>> list(differences({"env": [{"name": "x", "value": "1"}]}, {"env": [{"name": "y"}, {"name": "x", "value": "2"}]}))
+    ['env[x].value']
+    """
+    if isinstance(wanted, dict) and isinstance(observed, dict):
+        for key, value in wanted.items():
+            yield from differences(value, observed.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(wanted, list) and isinstance(observed, list):
+        yield from _of_lists(wanted, observed, path)
+    elif wanted != observed and not _is_nothing(wanted, observed) and not same_quantity(wanted, observed):
+        yield path
+
+
+def _of_lists(wanted: list[Any], observed: list[Any], path: str) -> Iterator[str]:
+    names = [item.get("name") if isinstance(item, dict) else None for item in wanted]
+    if wanted and None not in names and len(set(names)) == len(names):
+        found = {item.get("name"): item for item in observed if isinstance(item, dict)}
+        for name, item in zip(names, wanted, strict=True):
+            yield from differences(item, found.get(name), f"{path}[{name}]")
+    elif len(wanted) != len(observed):
+        yield path
+    else:
+        for i, (one, other) in enumerate(zip(wanted, observed, strict=True)):
+            yield from differences(one, other, f"{path}[{i}]")
+
+
+def _is_nothing(wanted: Any, observed: Any) -> bool:
+    """The API server leaves out what is empty."""
+    return observed is None and wanted in ("", [], {}, False)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events: what people see of an app's history in `kubectl describe`. Their reasons are stable words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streamapp_operator.conditions import stamp
+from streamapp_operator.render.meta import MANAGER, Object
+
+NORMAL, WARNING = "Normal", "Warning"
+REASONS = (
+    "Applying",
+    "TopologyInvalid",
+    "TopologyValid",
+    "Refused",
+    "Pending",
+    "Starting",
+    "Restoring",
+    "Running",
+    "Restarting",
+    "Suspending",
+    "Suspended",
+    "Stopped",
+    "Failed",
+    "Invalid",
+)
+_BAD_PHASES = ("Failed", "Restarting", "Invalid")
+_LONGEST = 1000
+
+
+@dataclass(frozen=True)
+class Event:
+    kind: str
+    reason: str
+    message: str
+
+
+def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Event]:
+    """What happened between two statuses."""
+    if status["target"] != previous.get("target", {}) and status["target"].get("changes"):
+        yield Event(NORMAL, "Applying", "; ".join(status["target"]["changes"]))
+    before, after = _conditions(previous), _conditions(status)
+    valid = after["TopologyValid"]
+    if valid["status"] == "False" and valid["message"] != before.get("TopologyValid", {}).get("message"):
+        yield Event(WARNING, "TopologyInvalid", valid["message"])
+    elif valid["status"] == "True" and before.get("TopologyValid", {}).get("status") == "False":
+        yield Event(NORMAL, "TopologyValid", valid["message"])
+    degraded = after["Degraded"]
+    if degraded["reason"] == "Refused" != before.get("Degraded", {}).get("reason"):
+        yield Event(WARNING, "Refused", degraded["message"])
+    phase = status["phase"]
+    if phase != previous.get("phase"):
+        bad = phase in _BAD_PHASES
+        message = degraded["message"] if bad and degraded["status"] == "True" else after["Ready"]["message"]
+        yield Event(WARNING if bad else NORMAL, phase, message)
+
+
+def to_object(event: Event, about: Object, now: datetime) -> Object:
+    """As the API server takes it."""
+    metadata = about["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{metadata['name'][:200]}-", "namespace": metadata["namespace"]},
+        "involvedObject": {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+        "type": event.kind,
+        "reason": event.reason,
+        "message": event.message[:_LONGEST],
+        "source": {"component": MANAGER},
+        "reportingComponent": MANAGER,
+        "firstTimestamp": stamp(now),
+        "lastTimestamp": stamp(now),
+        "count": 1,
+    }
+
+
+def _conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {condition["type"]: condition for condition in status.get("conditions", ())}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wanted and what is seen of an app, side by side: all that status speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamapp_operator.app import App
+from streamapp_operator.pods import ABSENT, FAILED, PENDING, RUNNING, STOPPING, DriverState
+
+PHASES = (
+    "Invalid",
+    "Suspended",
+    "Suspending",
+    "Pending",
+    "Starting",
+    "Restoring",
+    "Running",
+    "Restarting",
+    "Stopped",
+    "Failed",
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One look at one app."""
+
+    generation: int
+    app: App | None
+    """None when the resource cannot be made into an app."""
+    problems: tuple[str, ...]
+    """Why not."""
+    suspended: bool
+    paused: bool
+    """Whether we are told to keep our hands off."""
+    changes: tuple[str, ...]
+    """What we are about to do."""
+    driver: DriverState
+    live: Mapping[str, Any] | None
+    """What the driver says about itself."""
+    silence: str
+    """Why it says nothing."""
+    executors: int
+    """That run."""
+    refusal: str = ""
+    """What the API server said when it refused an object of the app."""
+
+    @property
+    def wanted_executors(self) -> int:
+        return 0 if self.app is None or self.suspended else self.app.plan.replicas
+
+    @property
+    def live_phase(self) -> str:
+        """The driver's own word; empty when it says nothing."""
+        return str(self.live["phase"]) if self.live is not None else ""
+
+    @property
+    def phase(self) -> str:
+        """One word for people."""
+        state = self.driver.state
+        if self.app is None and state == ABSENT:
+            return "Invalid"
+        if self.suspended:
+            return "Suspended" if state == ABSENT and self.executors == 0 else "Suspending"
+        if state in (ABSENT, PENDING):
+            return "Pending"
+        if state in (FAILED, STOPPING):
+            return "Failed" if state == FAILED else "Restarting"
+        return self.live_phase if state == RUNNING and self.live_phase in PHASES else "Starting"

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Kubernetes API as the operator uses it: plain objects in and out, every call with a deadline.
+
+The client library gives the connection and its credentials; its classes for each kind are not used, as everything here
+is rendered as plain data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import urllib3
+from kubernetes import client, config
+
+from streamapp_operator.render.meta import MANAGER, Object
+
+SECONDS = 10.0
+
+_CORE = "/api/v1"
+_KINDS: dict[str, tuple[str, str]] = {
+    "ConfigMap": (_CORE, "configmaps"),
+    "Event": (_CORE, "events"),
+    "Pod": (_CORE, "pods"),
+    "Secret": (_CORE, "secrets"),
+    "Service": (_CORE, "services"),
+    "ServiceAccount": (_CORE, "serviceaccounts"),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
+    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+    "StreamApp": ("/apis/streamapp.dev/v1alpha1", "streamapps"),
+}
+_WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+class KubeError(Exception):
+    """The API server said no, or nothing. `code` is HTTP's; 0 when there was no answer."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Kube:
+    """A connection.
+
+    Args:
+        api: with address and credentials.
+        may_write: asked before every call that changes anything; may raise.
+    """
+
+    def __init__(self, api: client.ApiClient, may_write: Callable[[], None] = lambda: None) -> None:
+        self._api = api
+        self.may_write = may_write
+
+    @staticmethod
+    def connect() -> Kube:
+        """To the cluster this runs in, else to the one of KUBECONFIG.
+
+        Raises:
+            KubeError: when there is neither.
+        """
+        try:
+            config.load_incluster_config()  # type: ignore[no-untyped-call]
+        except config.ConfigException:
+            try:
+                config.load_kube_config()  # type: ignore[no-untyped-call]
+            except (config.ConfigException, OSError) as error:
+                raise KubeError(0, f"no cluster: not in a pod, and no KUBECONFIG ({error})") from None
+        return Kube(client.ApiClient())
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object; None when there is none."""
+        try:
+            return self._call("GET", _path(kind, namespace, name))
+        except KubeError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def list(self, kind: str, namespace: str, selector: str = "") -> list[Object]:
+        """The objects with these labels, each with its version and kind, which a list does not repeat."""
+        query = {"labelSelector": selector} if selector else {}
+        found = self._call("GET", _path(kind, namespace), query)
+        return [{"apiVersion": found["apiVersion"], "kind": kind, **item} for item in found["items"]]
+
+    # --- writing --------------------------------------------------------------------------------------------
+
+    def apply(self, wanted: Object) -> Object:
+        """Server-side apply: what we name is ours, what we do not name stays."""
+        metadata = wanted["metadata"]
+        path = _path(wanted["kind"], metadata["namespace"], metadata["name"])
+        return self._apply(path, wanted)
+
+    def apply_status(self, wanted: Object) -> Object:
+        """The same for the subresource `status`."""
+        metadata = wanted["metadata"]
+        path = _path(wanted["kind"], metadata["namespace"], metadata["name"])
+        return self._apply(f"{path}/status", wanted)
+
+    def create(self, wanted: Object) -> Object:
+        return self._call("POST", _path(wanted["kind"], wanted["metadata"]["namespace"]), body=wanted)
+
+    def replace(self, wanted: Object) -> Object:
+        """Fails with code 409 when the object has changed since it was read."""
+        metadata = wanted["metadata"]
+        return self._call("PUT", _path(wanted["kind"], metadata["namespace"], metadata["name"]), body=wanted)
+
+    def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> None:
+        """Deletes this very object; that it is gone, or another one has its name by now, is no error.
+
+        Args:
+            uid: of the object that is meant.
+            grace: seconds; 0 means at once, without waiting for the node.
+        """
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
+        try:
+            self._call("DELETE", _path(kind, namespace, name), body=body)
+        except KubeError as error:
+            if error.code not in (404, 409):
+                raise
+
+    # --- below ----------------------------------------------------------------------------------------------
+
+    def _apply(self, path: str, wanted: Object) -> Object:
+        query = {"fieldManager": MANAGER, "force": "true"}
+        return self._call("PATCH", path, query, wanted, "application/apply-patch+yaml")
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        if method in _WRITES:
+            self.may_write()
+        request = self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = self._api.call_api(*request, _request_timeout=SECONDS)
+            content = answer.read()  # type: ignore[no-untyped-call]
+        except client.ApiException as error:
+            raise _error(method, path, error.status or 0, error.body or error.reason) from None
+        except urllib3.exceptions.HTTPError as error:
+            raise KubeError(0, f"{method} {path}: no answer from the API server: {error}") from None
+        if answer.status >= 400:
+            raise _error(method, path, answer.status, content)
+        found: Any = json.loads(content)
+        assert isinstance(found, dict)
+        return found
+
+
+def _path(kind: str, namespace: str, name: str | None = None) -> str:
+    base, plural = _KINDS[kind]
+    path = f"{base}/namespaces/{namespace}/{plural}"
+    return f"{path}/{name}" if name is not None else path
+
+
+def _error(method: str, path: str, code: int, content: object) -> KubeError:
+    text = content.decode(errors="replace") if isinstance(content, bytes) else str(content or "")
+    try:
+        text = json.loads(text)["message"]
+    except (ValueError, KeyError, TypeError):
+        text = " ".join(text.split())[:300]
+    return KubeError(code, f"{method} {path}: {code} {text}")

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the state of a pod says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
+
+ABSENT, PENDING, STARTING, RUNNING, FAILED, STOPPING = (
+    "Absent",
+    "Pending",
+    "Starting",
+    "Running",
+    "Failed",
+    "Stopping",
+)
+
+_HOPELESS = (
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+)
+"""What a container waits for that waiting alone does not bring."""
+
+
+@dataclass(frozen=True)
+class DriverState:
+    """How the driver's pod is doing; `state` is one of the words above."""
+
+    state: str
+    message: str = ""
+    ready: bool = False
+    restarts: int = 0
+    error: str = ""
+    """The last words of the container that ended last, if it did not end well."""
+    template: str = ""
+    """The fingerprint it was made from."""
+
+
+def driver_state(pod: Object | None) -> DriverState:
+    if pod is None:
+        return DriverState(ABSENT, "the driver's pod is not there")
+    status = pod.get("status", {})
+    container: Mapping[str, Any] = next(iter(status.get("containerStatuses", ())), {})
+    last = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
+    error = _last_words(last) if last and last.get("exitCode") else ""
+    state, message = _state(pod, status, container, error)
+    return DriverState(
+        state=state,
+        message=message,
+        ready=state == RUNNING and _condition(status, "Ready").get("status") == "True",
+        restarts=container.get("restartCount", 0),
+        error=error,
+        template=pod["metadata"].get("annotations", {}).get(TEMPLATE_ANNOTATION, ""),
+    )
+
+
+def runs(pod: Object) -> bool:
+    """Whether an executor's pod does its work."""
+    status = pod.get("status", {})
+    return "deletionTimestamp" not in pod["metadata"] and _condition(status, "Ready").get("status") == "True"
+
+
+def is_lost(pod: Object, now: datetime) -> bool:
+    """Whether a pod should have ended and did not: its node does not answer.
+
+    `deletionTimestamp` is when its time to end in order is over.
+    """
+    when = pod["metadata"].get("deletionTimestamp")
+    return when is not None and (now - datetime.fromisoformat(when)).total_seconds() > _LOST_SECONDS
+
+
+_LOST_SECONDS = 5.0
+
+
+def _state(
+    pod: Object, status: Mapping[str, Any], container: Mapping[str, Any], error: str
+) -> tuple[str, str]:
+    if "deletionTimestamp" in pod["metadata"]:
+        return STOPPING, "the driver stops"
+    waiting = container.get("state", {}).get("waiting", {})
+    if waiting.get("reason") in _HOPELESS:
+        return FAILED, error or f"{waiting['reason']}: {waiting.get('message', 'no more is known')}"
+    if status.get("phase") in ("Failed", "Succeeded") or "terminated" in container.get("state", {}):
+        return FAILED, error or status.get("message") or "the driver has ended"
+    if status.get("phase") != "Running":
+        scheduled = _condition(status, "PodScheduled")
+        if scheduled.get("status") == "False":
+            return PENDING, f"no node takes the driver: {scheduled.get('message', 'no reason is given')}"
+        return PENDING, "the driver's pod is being made"
+    if not container.get("started"):
+        return STARTING, "the driver starts"
+    return RUNNING, "the driver runs"
+
+
+def _last_words(terminated: Mapping[str, Any]) -> str:
+    if terminated.get("reason") == "OOMKilled":
+        return "the driver had too little memory and was ended; raise spec.driver.resources"
+    words = str(terminated.get("message") or "").strip()
+    return words or f"the driver ended with code {terminated.get('exitCode')} ({terminated.get('reason')})"
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next((c for c in status.get("conditions", ()) if c["type"] == kind), {})
+    return found

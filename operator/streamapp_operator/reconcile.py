@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one function: observe, decide, say so in status, act. It is level-based; whatever calls it, and however often, it
+brings an app closer to what is wanted.
+
+    1  observe   everything is read anew                        a crash here: nothing has happened
+    2  decide    pure
+    3  status    what we are about to do, if that is new        a crash here: the next one decides the same and does it
+    4  act       each object by server-side apply, or a delete  a crash here: what is left over is still different
+    5  status    what is true, if that has changed              a crash here: it is still to be said
+    6  events    what has happened                              a crash here: one is missing; status has it all
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from streamapp.manifest import API_VERSION, KIND
+from streamapp_operator.decide import Action, Apply, Decision, decide
+from streamapp_operator.events import events_between, to_object
+from streamapp_operator.kube import Kube, KubeError
+from streamapp_operator.observe import Observation, observe
+from streamapp_operator.render import Credentials
+from streamapp_operator.render.meta import MANAGER, Object, is_owned_by
+from streamapp_operator.settings import Settings
+from streamapp_operator.status import Status, only_numbers_moved, status_of
+
+AFTER_ACTING_SECONDS = 1.0
+UNDER_WAY_SECONDS = 2.0
+RESYNC_SECONDS = 20.0
+NUMBERS_SECONDS = 30.0
+"""Numbers that move all the time are written no more often than this."""
+GENERATION_ANNOTATION = "streamapp.dev/generation"
+"""On each object: the generation of the resource that it was last changed for."""
+
+_SETTLED = ("Running", "Suspended", "Stopped", "Invalid")
+_REFUSALS = (400, 403, 404, 409, 422)
+log = logging.getLogger("streamapp.operator")
+
+
+def reconcile(
+    kube: Kube,
+    namespace: str,
+    name: str,
+    settings: Settings,
+    new_credentials: Callable[[], Credentials],
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> float | None:
+    """Brings one app closer to what is wanted.
+
+    Returns:
+        Seconds after which to look again; None when there is no such app.
+
+    Raises:
+        KubeError: when the API server does not answer; try again later.
+    """
+    seen = observe(kube, namespace, name)
+    if seen is None or "deletionTimestamp" in seen.body["metadata"]:
+        return None
+    decision = decide(seen, settings, new_credentials(), clock())
+    previous: Status = seen.body.get("status") or {}
+    said = previous
+    if decision.target != previous.get("target", {}):
+        said = _say(kube, seen.body, _status(decision, name, previous, clock()))
+    refusal = _act(kube, seen, decision)
+    facts = replace(decision.facts, refusal=refusal)
+    status = _status(replace(decision, facts=facts), name, said, clock())
+    if status != said and not (
+        only_numbers_moved(said, status) and _seconds_since_said(seen.body, clock()) < NUMBERS_SECONDS
+    ):
+        said = _say(kube, seen.body, status)
+    _tell(kube, seen.body, previous, said, clock())
+    if refusal:
+        raise KubeError(422, refusal)
+    if decision.actions:
+        return AFTER_ACTING_SECONDS
+    return RESYNC_SECONDS if facts.phase in _SETTLED and facts.phase != "Suspending" else UNDER_WAY_SECONDS
+
+
+def _status(decision: Decision, name: str, previous: Status, now: datetime) -> Status:
+    return status_of(decision.facts, name, decision.target, previous, now)
+
+
+def _act(kube: Kube, seen: Observation, decision: Decision) -> str:
+    """Does what was decided. Returns why something was refused; empty when nothing was."""
+    for action in decision.actions:
+        log.info("%s/%s: %s", seen.body["metadata"]["namespace"], seen.body["metadata"]["name"], action.why)
+        try:
+            _do(kube, seen.body, action)
+        except KubeError as error:
+            if error.code not in _REFUSALS:
+                raise
+            return str(error)
+    return ""
+
+
+def _do(kube: Kube, body: Object, action: Action) -> None:
+    if isinstance(action, Apply):
+        if action.is_new:
+            _require_free(kube, body, action.wanted)
+        wanted = action.wanted
+        metadata = wanted["metadata"]
+        mark = {GENERATION_ANNOTATION: str(body["metadata"]["generation"])}
+        annotations = {**metadata["annotations"], **mark}
+        kube.apply({**wanted, "metadata": {**metadata, "annotations": annotations}})
+    else:
+        found = action.found["metadata"]
+        kube.delete(action.found["kind"], found["namespace"], found["name"], found["uid"], action.grace)
+
+
+def _require_free(kube: Kube, body: Object, wanted: Object) -> None:
+    """An object of somebody else's that has the name is not taken over."""
+    kind, namespace, name = wanted["kind"], wanted["metadata"]["namespace"], wanted["metadata"]["name"]
+    found = kube.get(kind, namespace, name)
+    if found is not None and not is_owned_by(found, body["metadata"]["uid"]):
+        raise KubeError(
+            409, f"there is already a {kind} '{name}' that does not belong to this app; delete it, or rename the app"
+        )
+
+
+def _say(kube: Kube, body: Object, status: Status) -> Status:
+    metadata = body["metadata"]
+    kube.apply_status(
+        {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+            "status": status,
+        }
+    )
+    return status
+
+
+def _tell(kube: Kube, body: Object, previous: Status, status: Status, now: datetime) -> None:
+    if status is previous:
+        return
+    for event in events_between(previous, status):
+        try:
+            kube.create(to_object(event, {"apiVersion": API_VERSION, "kind": KIND, **body}, now))
+        except KubeError as error:
+            log.warning("no event could be written: %s", error)
+
+
+def _seconds_since_said(body: Object, now: datetime) -> float:
+    """Since the status was last written. The API server keeps the time for us."""
+    fields: list[dict[str, Any]] = body["metadata"].get("managedFields", [])
+    times = [f["time"] for f in fields if f["manager"] == MANAGER and f.get("subresource") == "status"]
+    if not times:
+        return NUMBERS_SECONDS
+    return (now - datetime.fromisoformat(max(times))).total_seconds()

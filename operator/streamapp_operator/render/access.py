@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who the driver is to the API server, and what it may do there: make executors, and nothing else."""
+
+from __future__ import annotations
+
+from streamapp_operator.app import App
+from streamapp_operator.names import driver_name
+from streamapp_operator.render.meta import Object, made
+
+DRIVER_RULES: list[Object] = [
+    {
+        "apiGroups": [""],
+        "resources": ["pods"],
+        # get: its own pod, which is to own the executors. create, delete, deletecollection: executors come and go, at
+        # the end all of them. list, watch: what became of them.
+        "verbs": ["get", "list", "watch", "create", "delete", "deletecollection"],
+    }
+]
+
+
+def access(app: App) -> tuple[Object, ...]:
+    name = driver_name(app.base)
+    rbac = "rbac.authorization.k8s.io"
+    return (
+        made(app, "v1", "ServiceAccount", name, automountServiceAccountToken=False),
+        made(app, f"{rbac}/v1", "Role", name, rules=DRIVER_RULES),
+        made(
+            app,
+            f"{rbac}/v1",
+            "RoleBinding",
+            name,
+            roleRef={"apiGroup": rbac, "kind": "Role", "name": name},
+            subjects=[{"kind": "ServiceAccount", "name": name, "namespace": app.namespace}],
+        ),
+    )

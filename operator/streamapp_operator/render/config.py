@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the driver reads: the plan and the executors' template; and what it is known by."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+import yaml
+
+from streamapp.errors import ManifestError, Problem
+from streamapp_operator.app import App
+from streamapp_operator.names import config_name, secret_name
+from streamapp_operator.render.executors import executor_template
+from streamapp_operator.render.meta import Object, made
+from streamapp_operator.settings import Settings
+
+PLAN, TEMPLATE = "plan.json", "executor.yaml"
+_LARGEST = 900 * 1024
+"""An object may have a mebibyte; some of it is for what is not the plan."""
+
+
+@dataclass(frozen=True, repr=False)
+class Credentials:
+    """Made once for an app, and then kept."""
+
+    token: str
+    """The bearer token of the live interface."""
+    rpc_secret: str
+    """By which driver and executors know each other, and which their connections are encrypted with."""
+
+
+def config_map(app: App, settings: Settings) -> Object:
+    """
+    Raises:
+        ManifestError: when the plan is too large for an object.
+    """
+    plan = app.plan.to_json()
+    if len(plan.encode()) > _LARGEST:
+        raise ManifestError(
+            [
+                Problem(
+                    None,
+                    "topology",
+                    None,
+                    f"the plan has {len(plan.encode()) // 1024} KiB, and an object of a cluster holds {_largest()} KiB",
+                    "make several apps of it",
+                )
+            ]
+        )
+    template = yaml.safe_dump(executor_template(app, settings), sort_keys=False)
+    return made(app, "v1", "ConfigMap", config_name(app.base), data={PLAN: plan, TEMPLATE: template})
+
+
+def secret(app: App, credentials: Credentials) -> Object:
+    data = {"token": credentials.token, "rpc-secret": credentials.rpc_secret}
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return made(app, "v1", "Secret", secret_name(app.base), type="Opaque", data=encoded)
+
+
+def credentials_of(found: Object) -> Credentials | None:
+    """The credentials that a Secret has; None when it has not both."""
+    data = found.get("data") or {}
+    try:
+        token, rpc = (base64.b64decode(data[key]).decode() for key in ("token", "rpc-secret"))
+    except (KeyError, ValueError):
+        return None
+    return Credentials(token, rpc) if token and rpc else None
+
+
+def _largest() -> int:
+    return _LARGEST // 1024

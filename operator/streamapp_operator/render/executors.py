@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The executors: the template of their pods, which the driver makes, and the budget for disturbing them."""
+
+from __future__ import annotations
+
+from streamapp_operator.app import App
+from streamapp_operator.names import driver_name, executors_name
+from streamapp_operator.render.meta import Object, made, selector
+from streamapp_operator.render.pods import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    SCRATCH_MOUNTS,
+    SCRATCH_VOLUMES,
+    SECRETS_DIR,
+    pod_template,
+    pull_secrets,
+    secrets_volume,
+)
+from streamapp_operator.settings import Settings
+
+EXECUTOR = "executor"
+
+
+def executor_template(app: App, settings: Settings) -> Object:
+    """All that Spark does not put in by itself. Image, size, ports and command are Spark's."""
+    theirs = app.manifest.spec.executor
+    spec: Object = {
+        # Its own name is that of the driver's account, but no token is mounted: an executor asks no API server.
+        "serviceAccountName": driver_name(app.base),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 10,
+        "securityContext": POD_SECURITY,
+        "containers": [
+            {
+                "name": EXECUTOR,
+                "securityContext": CONTAINER_SECURITY,
+                "volumeMounts": [
+                    *SCRATCH_MOUNTS,
+                    {"name": "credentials", "mountPath": SECRETS_DIR, "readOnly": True},
+                ],
+            }
+        ],
+        "volumes": [*SCRATCH_VOLUMES, secrets_volume(app, "rpc-secret")],
+        **pull_secrets(settings),
+    }
+    template = pod_template(app, EXECUTOR, spec, theirs.pod_template if theirs else None)
+    return {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+def disruption_budget(app: App, replicas: int) -> Object:
+    """One executor at a time may be taken away: it takes its state along, and the others restore it.
+
+    A share would not do: executors have no controller of a kind whose size Kubernetes knows.
+    """
+    return made(
+        app,
+        "policy/v1",
+        "PodDisruptionBudget",
+        executors_name(app.base),
+        EXECUTOR,
+        spec={
+            "minAvailable": max(0, replicas - 1),
+            "selector": {"matchLabels": selector(app.base, EXECUTOR)},
+        },
+    )

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all objects of an app have in common."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from streamapp.manifest import API_VERSION, KIND
+from streamapp_operator.app import App
+
+Object = dict[str, Any]
+
+MANAGER = "streamapp-operator"
+"""Field manager of server-side apply, and the value of the managed-by label."""
+TEMPLATE_ANNOTATION = "streamapp.dev/template"
+"""On the driver's pod: fingerprint of all that it was started with. Another one means a restart."""
+
+FINGERPRINT_ANNOTATION = "streamapp.dev/fingerprint"
+"""Of the object as we made it: so that a field which is no longer wanted shows."""
+APP_ANNOTATION = "streamapp.dev/app"
+"""Name of the app that an object or pod belongs to; a label may not be long enough for it."""
+
+_PREFIX = "app.kubernetes.io"
+
+
+def labels(base: str, component: str | None = None) -> dict[str, str]:
+    """Labels of an app's objects; those of pods name the component too."""
+    found = {f"{_PREFIX}/name": "streamapp", f"{_PREFIX}/instance": base, f"{_PREFIX}/managed-by": MANAGER}
+    return {**found, f"{_PREFIX}/component": component} if component else found
+
+
+def selector(base: str, component: str) -> dict[str, str]:
+    """The labels that pods of that component are found by."""
+    return {f"{_PREFIX}/instance": base, f"{_PREFIX}/component": component}
+
+
+def selector_text(base: str, component: str | None = None) -> str:
+    """The same as text, for requests and for `status.selector`."""
+    pairs = selector(base, component) if component else {f"{_PREFIX}/instance": base}
+    return ",".join(f"{key}={value}" for key, value in {**pairs, f"{_PREFIX}/managed-by": MANAGER}.items())
+
+
+def component_of(pod: Object) -> str | None:
+    """What the pod is of the app, driver or executor."""
+    found: str | None = pod["metadata"].get("labels", {}).get(f"{_PREFIX}/component")
+    return found
+
+
+def is_owned_by(item: Object, uid: str) -> bool:
+    return any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
+
+
+def sealed(item: Object) -> Object:
+    """The object with its own fingerprint on it."""
+    text = json.dumps(item, sort_keys=True)
+    metadata = item["metadata"]
+    mark = {FINGERPRINT_ANNOTATION: hashlib.sha256(text.encode()).hexdigest()[:16]}
+    return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **mark}}}
+
+
+def made(app: App, api_version: str, kind: str, name: str, component: str | None = None, **body: Any) -> Object:
+    """An object of the app's, that goes with it."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": app.namespace,
+            "labels": labels(app.base, component),
+            "annotations": {APP_ANNOTATION: app.name},
+            "ownerReferences": [
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": KIND,
+                    "name": app.name,
+                    "uid": app.uid,
+                    "controller": True,
+                }
+            ],
+        },
+        **body,
+    }

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may talk to whom: driver and executors with each other, both with Kafka and DNS, the driver with the API server,
+and anyone with the driver's live interface, which asks for a token where it matters."""
+
+from __future__ import annotations
+
+from streamapp_operator.app import App
+from streamapp_operator.names import driver_name, executors_name
+from streamapp_operator.render.driver import DRIVER
+from streamapp_operator.render.executors import EXECUTOR
+from streamapp_operator.render.meta import Object, made, selector
+from streamapp_operator.render.pods import BLOCK_PORT, LIVE_PORT, RPC_PORT
+
+_API_PORTS = (443, 6443)
+"""Of the service, and of the API server behind it: some networks judge before the one becomes the other, some after."""
+
+
+def network_policies(app: App) -> tuple[Object, ...]:
+    driver, executors = selector(app.base, DRIVER), selector(app.base, EXECUTOR)
+    outside = [_dns(), _anywhere(*_kafka_ports(app))]
+    return (
+        _policy(
+            app,
+            driver_name(app.base),
+            DRIVER,
+            ingress=[
+                {"from": [_pods(executors)], "ports": _tcp(RPC_PORT, BLOCK_PORT)},
+                {"ports": _tcp(LIVE_PORT)},
+            ],
+            egress=[
+                {"to": [_pods(executors)], "ports": _tcp(BLOCK_PORT)},
+                *outside,
+                _anywhere(*_API_PORTS),
+            ],
+        ),
+        _policy(
+            app,
+            executors_name(app.base),
+            EXECUTOR,
+            ingress=[{"from": [_pods(driver), _pods(executors)], "ports": _tcp(BLOCK_PORT)}],
+            egress=[
+                {"to": [_pods(driver)], "ports": _tcp(RPC_PORT, BLOCK_PORT)},
+                {"to": [_pods(executors)], "ports": _tcp(BLOCK_PORT)},
+                *outside,
+            ],
+        ),
+    )
+
+
+def _policy(app: App, name: str, component: str, ingress: list[Object], egress: list[Object]) -> Object:
+    return made(
+        app,
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        name,
+        component,
+        spec={
+            "podSelector": {"matchLabels": selector(app.base, component)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": ingress,
+            "egress": egress,
+        },
+    )
+
+
+def _pods(wanted: dict[str, str]) -> Object:
+    return {"podSelector": {"matchLabels": wanted}}
+
+
+def _tcp(*ports: int) -> list[Object]:
+    return [{"protocol": "TCP", "port": port} for port in ports]
+
+
+def _anywhere(*ports: int) -> Object:
+    """Where Kafka's brokers are is not known: only the ports they are asked for at first."""
+    return {"ports": _tcp(*ports)}
+
+
+def _dns() -> Object:
+    return {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
+
+
+def _kafka_ports(app: App) -> list[int]:
+    servers = app.plan.kafka.bootstrap_servers or ""
+    return sorted({int(server.rsplit(":", 1)[1]) for server in servers.split(",") if ":" in server})

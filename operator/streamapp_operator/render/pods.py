@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pods of driver and executors have in common. They pass Pod Security `restricted`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamapp_operator.app import App
+from streamapp_operator.names import secret_name
+from streamapp_operator.render.merge import merged
+from streamapp_operator.render.meta import APP_ANNOTATION, Object, labels
+from streamapp_operator.settings import Settings
+
+LIVE_PORT, RPC_PORT, BLOCK_PORT = 8080, 7078, 7079
+WORK_DIR = "/var/lib/streamapp"
+CONFIG_DIR = "/etc/streamapp/config"
+SECRETS_DIR = "/etc/streamapp/credentials"
+
+POD_SECURITY: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+CONTAINER_SECURITY: Object = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+SCRATCH_VOLUMES: list[Object] = [{"name": "work", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
+SCRATCH_MOUNTS: list[Object] = [
+    {"name": "work", "mountPath": WORK_DIR},
+    {"name": "tmp", "mountPath": "/tmp"},
+]
+
+
+def image_of(app: App, settings: Settings) -> str:
+    return app.manifest.spec.image or settings.image
+
+
+def secrets_volume(app: App, *keys: str) -> Object:
+    """The credentials, of which a pod gets only the ones it needs."""
+    return {
+        "name": "credentials",
+        "secret": {
+            "secretName": secret_name(app.base),
+            "items": [{"key": key, "path": key} for key in keys],
+        },
+    }
+
+
+def pull_secrets(settings: Settings) -> Object:
+    if not settings.image_pull_secrets:
+        return {}
+    return {"imagePullSecrets": [{"name": name} for name in settings.image_pull_secrets]}
+
+
+def pod_template(app: App, component: str, spec: Object, theirs: dict[str, Any] | None) -> Object:
+    """A pod template with the user's part over ours; the labels that pods are found by stay ours."""
+    ours = {"metadata": {"labels": {}, "annotations": {}}, "spec": spec}
+    template: Object = merged(ours, theirs or {})
+    metadata = template["metadata"]
+    metadata["labels"] = {**metadata["labels"], **labels(app.base, component)}
+    metadata["annotations"] = {**metadata["annotations"], APP_ANNOTATION: app.name}
+    return template

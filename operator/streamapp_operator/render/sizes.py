@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a container's resources to what Java and Spark must be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamapp.errors import ManifestError, Problem
+from streamapp_operator.quantities import mebibytes, quantity
+
+_DRIVER_HEAP = 0.5
+"""The rest is for Python, and for what Java keeps outside of its heap."""
+_EXECUTOR_HEAP = 0.55
+"""The rest is for RocksDB, whose memory is not Java's, and for buffers and threads."""
+_LEAST_MIB = 768
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of one container. Memory in mebibytes."""
+
+    resources: dict[str, Any]
+    """As Kubernetes takes them."""
+    cpu: str
+    cpu_limit: str | None
+    cores: int
+    """Tasks at a time."""
+    heap: int
+    overhead: int
+
+
+def driver_size(given: Mapping[str, Any] | None, default: Mapping[str, Any]) -> Size:
+    """
+    Raises:
+        ManifestError: when they cannot be read, or are too small to work.
+    """
+    return _size("driver", given, default, _DRIVER_HEAP)
+
+
+def executor_size(given: Mapping[str, Any] | None, default: Mapping[str, Any]) -> Size:
+    """
+    Raises:
+        ManifestError: when they cannot be read, or are too small to work.
+    """
+    return _size("executor", given, default, _EXECUTOR_HEAP)
+
+
+def _size(role: str, given: Mapping[str, Any] | None, default: Mapping[str, Any], heap_share: float) -> Size:
+    field = f"{role}.resources"
+    try:
+        requests, limits = dict((given or {}).get("requests") or {}), dict((given or {}).get("limits") or {})
+        memory = limits.get("memory", requests.get("memory", default["limits"]["memory"]))
+        cpu = str(requests.get("cpu", limits.get("cpu", default["requests"]["cpu"])))
+        cores = max(1, -int(-quantity(cpu) // 1))
+        total = mebibytes(memory)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ManifestError([Problem(None, field, None, str(error), None)]) from None
+    if total < _LEAST_MIB:
+        raise ManifestError(
+            [Problem(None, field, str(memory), f"memory of {memory} is too little", f"at least {_LEAST_MIB}Mi")]
+        )
+    # A request below the limit would let the node run out of memory, and the pod be the one that is ended for it.
+    resources = {
+        "requests": {**requests, "cpu": cpu, "memory": str(memory)},
+        "limits": {**limits, "memory": str(memory)},
+    }
+    heap = int(total * heap_share)
+    limit = limits.get("cpu")
+    return Size(resources, cpu, None if limit is None else str(limit), cores, heap, total - heap)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What whoever installs the operator decides for all apps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Resources = Mapping[str, Mapping[str, Any]]
+
+
+def _driver_resources() -> Resources:
+    return {"requests": {"cpu": "250m", "memory": "1536Mi"}, "limits": {"memory": "1536Mi"}}
+
+
+def _executor_resources() -> Resources:
+    return {"requests": {"cpu": "500m", "memory": "1536Mi"}, "limits": {"memory": "1536Mi"}}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values of the chart that concern apps."""
+
+    image: str = "streamapp/runtime:dev"
+    """Of driver and executors, unless the app names one."""
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    driver_resources: Resources = field(default_factory=_driver_resources)
+    executor_resources: Resources = field(default_factory=_executor_resources)
+    network_policy: bool = True
+    """Whether apps get NetworkPolicies."""

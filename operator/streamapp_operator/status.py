@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The status of a resource: pure, of the facts, the status so far, and the time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from streamapp_operator.conditions import conditions, stamp
+from streamapp_operator.facts import Facts
+from streamapp_operator.names import base_name
+from streamapp_operator.progress import lag_of, restore_of, sub_topologies_of
+from streamapp_operator.render.executors import EXECUTOR
+from streamapp_operator.render.meta import selector_text
+
+Status = dict[str, Any]
+
+_VOLATILE = ("lag", "subTopologies", "restore")
+"""Numbers that move all the time. They are written with what else changes, or when they are old."""
+_NODE = re.compile(r"node '([^']+)'")
+_RECORD = re.compile(r"topic [^,]+, partition \d+, offset \d+")
+_LONGEST_ERROR = 2000
+
+
+def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Status, now: datetime) -> Status:
+    """The status that is true now.
+
+    Args:
+        facts: what is wanted and seen.
+        name: of the resource.
+        target: what we are about to bring about.
+        previous: the status so far, for what it remembers: times, and the last error.
+        now: the time.
+    """
+    live = facts.live or {}
+    status: Status = {
+        "observedGeneration": facts.generation,
+        "phase": facts.phase,
+        "conditions": conditions(facts, previous.get("conditions", ()), now),
+        "target": dict(target),
+        "replicas": facts.executors,
+        "desiredReplicas": facts.wanted_executors,
+        "selector": selector_text(base_name(name), EXECUTOR),
+        "restarts": facts.driver.restarts,
+        "lag": lag_of(live) or previous.get("lag"),
+        "subTopologies": sub_topologies_of(live) or previous.get("subTopologies"),
+        "restore": restore_of(live),
+        "lastError": _last_error(facts, previous, now),
+    }
+    return {key: value for key, value in status.items() if value is not None}
+
+
+def only_numbers_moved(previous: Status, status: Status) -> bool:
+    """Whether the two differ in nothing but numbers that move all the time."""
+    return _without_numbers(previous) == _without_numbers(status)
+
+
+def _without_numbers(status: Status) -> Status:
+    kept = {key: value for key, value in status.items() if key not in _VOLATILE}
+    # Messages of conditions quote the numbers.
+    conditions = [{**c, "message": ""} for c in status.get("conditions", ()) if c["reason"] == "Restoring"]
+    others = [c for c in status.get("conditions", ()) if c["reason"] != "Restoring"]
+    return {**kept, "conditions": [*others, *conditions]}
+
+
+def _last_error(facts: Facts, previous: Status, now: datetime) -> Status | None:
+    """What went wrong last; it stays when it is over."""
+    message = _error(facts)[:_LONGEST_ERROR]
+    old: Status | None = previous.get("lastError")
+    if not message or (old is not None and old["message"] == message):
+        return old
+    node, record = _NODE.search(message), _RECORD.search(message)
+    error = {"message": message, "time": stamp(now)}
+    return error | ({"node": node[1]} if node else {}) | ({"record": record[0]} if record else {})
+
+
+def _error(facts: Facts) -> str:
+    said = facts.live.get("error") if facts.live is not None else None
+    return str(said or facts.driver.error or facts.refusal or "; ".join(facts.problems))

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which apps to look at next. A key is handed out to one worker at a time, and however often it is added meanwhile, it
+comes once more."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+FIRST_BACKOFF_SECONDS = 0.5
+LONGEST_BACKOFF_SECONDS = 30.0
+
+
+class Workqueue:
+    """Keys with the time at which each is due. May be used from any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due: dict[Key, float] = {}
+        self._heap: list[tuple[float, Key]] = []
+        self._out: set[Key] = set()
+        self._again: set[Key] = set()
+        self._failures: dict[Key, int] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def add(self, key: Key, after: float = 0.0) -> None:
+        """Due after so many seconds, or when it is due anyway if that is sooner."""
+        with self._changed:
+            if key in self._out:
+                self._again.add(key)
+                return
+            due = self._clock() + after
+            if key not in self._due or due < self._due[key]:
+                self._due[key] = due
+                heapq.heappush(self._heap, (due, key))
+                self._changed.notify()
+
+    def take(self) -> Key | None:
+        """The next key, when it is due; None when the queue is closed. Give it back by `done`."""
+        with self._changed:
+            while not self._closed:
+                wait = self._seconds_to_next()
+                if wait is not None and wait <= 0:
+                    _, key = heapq.heappop(self._heap)
+                    del self._due[key]
+                    self._out.add(key)
+                    return key
+                self._changed.wait(wait)
+            return None
+
+    def done(self, key: Key, again: float | None) -> None:
+        """It went well. `again`: seconds after which to look again; None: not before it is added."""
+        with self._changed:
+            self._failures.pop(key, None)
+        self._give_back(key, again)
+
+    def failed(self, key: Key) -> None:
+        """It did not go well: again after a while that grows with each time."""
+        with self._changed:
+            count = self._failures.get(key, 0)
+            self._failures[key] = count + 1
+        self._give_back(key, min(FIRST_BACKOFF_SECONDS * 2**count, LONGEST_BACKOFF_SECONDS))
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _give_back(self, key: Key, again: float | None) -> None:
+        with self._changed:
+            self._out.discard(key)
+            added = key in self._again
+            self._again.discard(key)
+        if added and key not in self._failures:
+            again = 0.0
+        if again is not None:
+            self.add(key, again)
+
+    def _seconds_to_next(self) -> float | None:
+        while self._heap:
+            due, key = self._heap[0]
+            if self._due.get(key) == due:  # else an earlier entry of the key has overtaken this one
+                return due - self._clock()
+            heapq.heappop(self._heap)
+        return None
