@@ -34,13 +34,9 @@ class Controller:
         self._lease = lease
         if lease is not None:
             kube.may_write = lease.require
-        self._threads = [
-            threading.Thread(target=self._work, name=f"worker-{i}", daemon=True) for i in range(workers)
-        ]
+        self._threads = [threading.Thread(target=self._work, name=f"worker-{i}", daemon=True) for i in range(workers)]
         if lease is not None:
-            self._threads.append(
-                threading.Thread(target=lease.keep, args=(_no_answer,), name="lease", daemon=True)
-            )
+            self._threads.append(threading.Thread(target=lease.keep, args=(_no_answer,), name="lease", daemon=True))
 
     def start(self) -> None:
         for thread in self._threads:

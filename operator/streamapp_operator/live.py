@@ -21,9 +21,7 @@ def ask(pod: Object, token: str) -> tuple[dict[str, Any] | None, str]:
     if not address:
         return None, "the driver's pod has no address yet"
     host = f"[{address}]" if ":" in address else address
-    request = urllib.request.Request(
-        f"http://{host}:{LIVE_PORT}/status", headers={"Authorization": f"Bearer {token}"}
-    )
+    request = urllib.request.Request(f"http://{host}:{LIVE_PORT}/status", headers={"Authorization": f"Bearer {token}"})
     try:
         # Straight to the pod, whatever proxy the environment names.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

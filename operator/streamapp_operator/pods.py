@@ -82,9 +82,7 @@ def is_lost(pod: Object, now: datetime) -> bool:
 _LOST_SECONDS = 5.0
 
 
-def _state(
-    pod: Object, status: Mapping[str, Any], container: Mapping[str, Any], error: str
-) -> tuple[str, str]:
+def _state(pod: Object, status: Mapping[str, Any], container: Mapping[str, Any], error: str) -> tuple[str, str]:
     if "deletionTimestamp" in pod["metadata"]:
         return STOPPING, "the driver stops"
     waiting = container.get("state", {}).get("waiting", {})

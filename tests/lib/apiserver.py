@@ -111,15 +111,18 @@ class ApiServer:
         folder, token = self.folder, secrets.token_hex(16)
         self._token = token
         (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
-        subprocess.run(
-            ["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True
-        )
+        subprocess.run(["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True)
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "test",
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
-            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority": str(folder / "certs" / "apiserver.crt")}}],
+            "clusters": [
+                {
+                    "name": "test",
+                    "cluster": {"server": self.url, "certificate-authority": f"{folder}/certs/apiserver.crt"},
+                }
+            ],
             "users": [{"name": "admin", "user": {"token": token}}],
         }
         self.kubeconfig.write_text(yaml.safe_dump(config))

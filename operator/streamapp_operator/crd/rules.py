@@ -58,9 +58,7 @@ def _rules() -> Iterator[Rule]:
 
 def _of_the_app() -> Iterator[Rule]:
     def of(version: str) -> str:
-        return (
-            f"(has({version}.spec.applicationId) ? {version}.spec.applicationId : {version}.metadata.name)"
-        )
+        return f"(has({version}.spec.applicationId) ? {version}.spec.applicationId : {version}.metadata.name)"
 
     yield Rule(
         (),
@@ -105,9 +103,7 @@ def _of_a_node(node: tuple[str, ...]) -> Iterator[Rule]:
     def rule(rule: str, message: str) -> Rule:
         return Rule(node, rule, named + message, computed=True)
 
-    operations = {
-        name: "has(self.aggregate)" if name == "groupBy" else f"has(self.{name})" for name in OPERATIONS
-    }
+    operations = {name: "has(self.aggregate)" if name == "groupBy" else f"has(self.{name})" for name in OPERATIONS}
     yield rule(
         f"self.name.matches('{_LEGAL_NAME}')",
         f"\\'' + self.name + '\\' cannot be part of a topic\\'s name; use {_LEGAL_WORDS}'",
@@ -117,9 +113,7 @@ def _of_a_node(node: tuple[str, ...]) -> Iterator[Rule]:
         f"{_count(operations)} < 2",
         f"has ' + {_listed(operations)} + ', and a node has one operation; make a node of each'",
     )
-    yield rule(
-        "!has(self.window) || has(self.aggregate)", "`window` is only for `groupBy`; remove `window`'"
-    )
+    yield rule("!has(self.window) || has(self.aggregate)", "`window` is only for `groupBy`; remove `window`'")
     yield rule(
         "!has(self.store) || has(self.aggregate) || has(self.join)",
         "`store` is only for `groupBy` or `join`; remove `store`'",

@@ -20,9 +20,7 @@ def status_schema() -> Schema:
             "What the operator has decided to bring about; written before it acts.",
             generation=_integer("The generation of the spec it comes from."),
             fingerprint=_text("Of all objects that are wanted."),
-            changes=_list(
-                "What differs from the target before, and what is done about it.", _text("One change.")
-            ),
+            changes=_list("What differs from the target before, and what is done about it.", _text("One change.")),
         ),
         replicas=_integer("Executors that run."),
         desiredReplicas=_integer("Executors that are wanted."),

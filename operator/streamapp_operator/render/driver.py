@@ -119,9 +119,7 @@ def _template(app: App, settings: Settings, credentials: Credentials) -> Object:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _STOP_SECONDS,
         "securityContext": POD_SECURITY,
-        "tolerations": [
-            {"key": f"node.kubernetes.io/{state}", **gone} for state in ("unreachable", "not-ready")
-        ],
+        "tolerations": [{"key": f"node.kubernetes.io/{state}", **gone} for state in ("unreachable", "not-ready")],
         "containers": [container],
         "volumes": [
             *SCRATCH_VOLUMES,

@@ -19,6 +19,9 @@ from streamapp_operator.render.pods import (
 from streamapp_operator.settings import Settings
 
 EXECUTOR = "executor"
+_JAVA_OPTIONS = "-Dspark.master=k8s://https://kubernetes.default.svc:443"
+"""Spark reads the secret of its connections from a file only where it knows that it is on Kubernetes, and tells its
+executors so only over such a connection."""
 
 
 def executor_template(app: App, settings: Settings) -> Object:
@@ -34,6 +37,7 @@ def executor_template(app: App, settings: Settings) -> Object:
         "containers": [
             {
                 "name": EXECUTOR,
+                "env": [{"name": "JDK_JAVA_OPTIONS", "value": _JAVA_OPTIONS}],
                 "securityContext": CONTAINER_SECURITY,
                 "volumeMounts": [
                     *SCRATCH_MOUNTS,

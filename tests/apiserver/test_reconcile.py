@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From whatever there is to what is wanted, on a real API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lib.operator import RUNNING, Apps, Crash, KubeError
+from lib.wait import until
+from streamapp_operator.crd.status import status_schema
+
+pytestmark = pytest.mark.cluster
+
+CHILDREN = {
+    ("ConfigMap", "word-count-config"),
+    ("NetworkPolicy", "word-count-driver"),
+    ("NetworkPolicy", "word-count-executors"),
+    ("PodDisruptionBudget", "word-count-executors"),
+    ("Role", "word-count-driver"),
+    ("RoleBinding", "word-count-driver"),
+    ("Secret", "word-count-credentials"),
+    ("Service", "word-count-driver"),
+    ("ServiceAccount", "word-count-driver"),
+    ("StatefulSet", "word-count-driver"),
+}
+
+
+def essence(apps: Apps) -> dict[tuple[str, str], object]:
+    """The app's objects without what differs from run to run."""
+
+    def plain(item: dict[str, object]) -> object:
+        if item["kind"] == "Secret":
+            return sorted(item["data"])  # type: ignore[call-overload]
+        spec = {key: value for key, value in item.items() if key not in ("metadata", "status", "apiVersion")}
+        metadata = item["metadata"]
+        template = spec.get("spec", {}).get("template")  # type: ignore[attr-defined]
+        if template:  # names the app's uid and the secret's fingerprint
+            template["metadata"]["annotations"].pop("streamapp.dev/template")
+            container = template["spec"]["containers"][0]
+            container["args"] = [word for word in container["args"] if not word.startswith(("--owner", "--namespace"))]
+        for subject in spec.get("subjects", ()):  # type: ignore[attr-defined]
+            subject.pop("namespace")
+        service = spec.get("spec", {})
+        for own in ("clusterIP", "clusterIPs"):
+            service.pop(own, None)  # type: ignore[attr-defined]
+        return {"labels": metadata["labels"], **spec}  # type: ignore[index]
+
+    return {key: plain(item) for key, item in apps.children().items()}
+
+
+def delete_app(apps: Apps) -> None:
+    """And wait until the cluster has collected what it owned."""
+    uid = apps.get("StreamApp", "word-count")["metadata"]["uid"]
+    apps.kube.delete("StreamApp", apps.namespace, "word-count", uid)
+    until(
+        lambda: not any(apps.kube.get(kind, apps.namespace, name) for kind, name in CHILDREN),
+        60,
+        "all objects are gone",
+        every=0.2,
+    )
+
+
+def test_an_app_becomes_objects_and_then_nothing_is_written(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
+    assert set(apps.children()) == CHILDREN
+    apps.await_driver()
+    apps.settle()
+    for _ in range(3):
+        with apps.counting() as writes:
+            apps.reconcile()
+        assert writes == []
+
+
+def test_what_is_about_to_be_done_is_in_status_before_it_is_done(apps: Apps) -> None:
+    apps.create()
+    with pytest.raises(Crash), apps.crashing_after(1):
+        apps.reconcile()
+    assert apps.children() == {}
+    target = apps.status()["target"]
+    assert target["generation"] == 1
+    assert "make StatefulSet word-count-driver" in target["changes"]
+
+
+def test_a_crash_after_any_write_makes_no_difference(apps: Apps) -> None:
+    apps.create()
+    writes = apps.settle()
+    wanted = essence(apps)
+    assert writes > len(CHILDREN)
+    for count in range(writes):
+        delete_app(apps)
+        apps.create()
+        with pytest.raises(Crash), apps.crashing_after(count):
+            apps.settle()
+        apps.settle()
+        assert essence(apps) == wanted, f"after a crash at write {count}"
+
+
+@pytest.mark.parametrize(("kind", "name"), sorted(CHILDREN))
+def test_a_deleted_object_comes_back(apps: Apps, kind: str, name: str) -> None:
+    apps.create()
+    apps.settle()
+    driver = apps.await_driver()["metadata"]["uid"]
+    before = apps.get(kind, name)["metadata"]["uid"]
+    apps.kube.delete(kind, apps.namespace, name, before)
+    until(lambda: apps.kube.get(kind, apps.namespace, name) is None, 30, "it is gone", every=0.1)
+    apps.reconcile()
+    assert apps.get(kind, name)["metadata"]["uid"] != before
+    apps.settle()
+    related = ("StatefulSet", "Secret")  # a new secret between driver and executors is one that the old driver has not
+    if kind not in related:
+        assert apps.await_driver()["metadata"]["uid"] == driver
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "path", "value"),
+    [
+        ("ConfigMap", "word-count-config", ("data", "plan.json"), "{}"),
+        ("NetworkPolicy", "word-count-driver", ("spec", "egress"), [{}]),
+        ("PodDisruptionBudget", "word-count-executors", ("spec", "minAvailable"), 7),
+        ("Role", "word-count-driver", ("rules",), [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]),
+        ("RoleBinding", "word-count-driver", ("subjects",), []),
+        ("Service", "word-count-driver", ("spec", "selector"), {"app": "other"}),
+        ("ServiceAccount", "word-count-driver", ("automountServiceAccountToken",), True),
+        ("StatefulSet", "word-count-driver", ("spec", "replicas"), 3),
+    ],
+)
+def test_an_edited_object_is_set_right(apps: Apps, kind: str, name: str, path: tuple[str, ...], value: object) -> None:
+    apps.create()
+    apps.settle()
+    driver = apps.await_driver()["metadata"]["uid"]
+    wanted = essence(apps)
+    found = apps.get(kind, name)
+    at = found
+    for step in path[:-1]:
+        at = at[step]
+    assert at[path[-1]] != value
+    at[path[-1]] = value
+    apps.kube.replace(found)
+    apps.settle()
+    assert essence(apps) == wanted
+    assert apps.await_driver()["metadata"]["uid"] == driver
+
+
+def test_a_field_that_is_no_longer_wanted_goes(apps: Apps) -> None:
+    apps.create(executor={"podTemplate": {"spec": {"nodeSelector": {"disk": "fast"}}}})
+    apps.settle()
+    assert "disk: fast" in apps.get("ConfigMap", "word-count-config")["data"]["executor.yaml"]
+    apps.change(executor=None, driver={"podTemplate": {"spec": {"nodeSelector": {"disk": "fast"}}}})
+    apps.settle()
+    assert apps.get("StatefulSet", "word-count-driver")["spec"]["template"]["spec"]["nodeSelector"] == {"disk": "fast"}
+    apps.change(driver=None)
+    apps.settle()
+    assert "nodeSelector" not in apps.get("StatefulSet", "word-count-driver")["spec"]["template"]["spec"]
+
+
+def test_another_plan_restarts_the_driver_once_and_another_number_of_replicas_does_not(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
+    first = apps.await_driver()["metadata"]["uid"]
+    apps.change(replicas=3)
+    apps.settle()
+    assert apps.await_driver()["metadata"]["uid"] == first
+    assert apps.get("PodDisruptionBudget", "word-count-executors")["spec"]["minAvailable"] == 2
+    assert apps.status()["desiredReplicas"] == 3
+    apps.change(epochInterval="1s")
+    apps.settle()
+    second = apps.await_driver(other_than=first)["metadata"]["uid"]
+    apps.settle()
+    assert apps.await_driver()["metadata"]["uid"] == second
+
+
+def test_suspend_stops_the_driver_and_resume_starts_it(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
+    apps.await_driver()
+    apps.change(suspend=True)
+    apps.settle()
+    until(
+        lambda: apps.kube.get("Pod", apps.namespace, "word-count-driver-0") is None, 30, "the driver stops", every=0.1
+    )
+    apps.settle()
+    assert apps.status()["phase"] == "Suspended"
+    assert apps.condition("Paused")["reason"] == "Suspended"
+    assert apps.status()["desiredReplicas"] == 0
+    apps.change(suspend=False)
+    apps.settle()
+    apps.await_driver()
+
+
+def test_a_bad_manifest_leaves_the_app_running_and_a_good_one_recovers(apps: Apps, tmp_path: Path) -> None:
+    apps.create()
+    apps.settle()
+    wanted = essence(apps)
+    with apps.driver_says(RUNNING, tmp_path):
+        apps.add_executor()
+        apps.settle()
+        good = apps.get("StreamApp", "word-count")["spec"]["topology"]
+        bad = [*good[:1], {**good[1], "flatMap": {"word": "splitt(value)"}}, *good[2:]]
+        apps.change(topology=bad)
+        apps.settle()
+        valid = apps.condition("TopologyValid")
+        assert (valid["status"], valid["reason"], valid["observedGeneration"]) == ("False", "Invalid", 2)
+        assert "node 'words'" in valid["message"]
+        assert "did you mean `split`?" in valid["message"]
+        assert essence(apps) == wanted
+        assert apps.condition("Ready")["status"] == "True"
+        apps.change(topology=good)
+        apps.settle()
+        assert apps.condition("TopologyValid")["status"] == "True"
+    assert {"TopologyInvalid", "TopologyValid"} <= set(apps.events())
+
+
+def test_an_app_that_was_never_good_is_invalid(apps: Apps) -> None:
+    apps.create(driver={"resources": {"limits": {"memory": "64Mi"}}})
+    apps.settle()
+    assert apps.status()["phase"] == "Invalid"
+    assert apps.children() == {}
+    assert "memory of 64Mi is too little; at least 768Mi" in apps.condition("TopologyValid")["message"]
+
+
+def test_somebody_elses_object_is_not_taken_over(apps: Apps) -> None:
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "word-count-config", "namespace": apps.namespace},
+        "data": {"mine": "1"},
+    }
+    apps.kube.create(theirs)
+    apps.create()
+    with pytest.raises(KubeError, match="does not belong to this app"):
+        apps.reconcile()
+    assert apps.get("ConfigMap", "word-count-config")["data"] == {"mine": "1"}
+    degraded = apps.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "Refused")
+    with pytest.raises(KubeError), apps.counting() as writes:
+        apps.reconcile()
+    assert writes == []
+    found = apps.get("ConfigMap", "word-count-config")
+    apps.kube.delete("ConfigMap", apps.namespace, "word-count-config", found["metadata"]["uid"])
+    apps.settle()
+    assert set(apps.children()) == CHILDREN
+    assert apps.condition("Degraded")["status"] == "False"
+
+
+def test_a_pod_template_that_kubernetes_refuses_is_told(apps: Apps) -> None:
+    apps.create(driver={"podTemplate": {"spec": {"restartPolicy": "Perhaps"}}})
+    with pytest.raises(KubeError, match="Perhaps"):
+        apps.reconcile()
+    assert "Perhaps" in apps.condition("Degraded")["message"]
+    assert "Perhaps" in apps.status()["lastError"]["message"]
+    apps.change(driver=None)
+    apps.settle()
+    assert set(apps.children()) == CHILDREN
+
+
+def test_with_the_app_goes_everything(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
+    apps.await_driver()
+    delete_app(apps)
+    assert apps.reconcile() is None
+
+
+def test_paused_reconciliation_touches_nothing_but_status(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
+    body = apps.get("StreamApp", "word-count")
+    body["metadata"]["annotations"] = {"streamapp.dev/pause-reconciliation": "true"}
+    body["spec"]["replicas"] = 4
+    apps.kube.replace(body)
+    before = essence(apps)
+    apps.settle()
+    assert essence(apps) == before
+    assert apps.condition("Paused")["reason"] == "ReconciliationPaused"
+
+
+def test_all_of_the_status_is_in_its_schema(apps: Apps, tmp_path: Path) -> None:
+    """The API server drops what the schema has not, without a word."""
+    apps.create()
+    apps.settle()
+    with apps.driver_says(
+        {
+            **RUNNING,
+            "error": "node 'lines': bad",
+            "restore": {"s": {"restoring": 1, "done": 1, "total": 4, "etaSeconds": 2.0}},
+        },
+        tmp_path,
+    ):
+        apps.settle()
+        assert set(apps.status()) == set(status_schema()["properties"])

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Kubernetes objects of apps, as `streamapp render` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streamapp.cli.main import main
+
+HERE = Path(__file__).parent
+FILES = sorted((HERE / "objects").glob("*.manifest.yaml"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.split(".")[0])
+def test_objects(file: Path, golden: Callable[[Path, str], None], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", str(file)]) == 0
+    golden(file.with_name(file.name.replace(".manifest", "")), capsys.readouterr().out)
+
+
+def test_an_image_and_a_namespace_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", str(FILES[0]), "--image", "mine:1", "--namespace", "shop"]) == 0
+    printed = capsys.readouterr().out
+    assert "image: mine:1" in printed
+    assert "--executor-image=mine:1" in printed
+    assert "--owner=shop/" in printed
+
+
+def test_without_kafka_there_is_nothing_to_render(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", str(root / "examples" / "word-count.yaml")]) == 1
+    assert "`kafka` is missing; say where Kafka is" in capsys.readouterr().err

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Apps on a real API server, reconciled step by step by the test itself; and a kubelet's part, played by hand."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client import CollectorRegistry
+
+from lib.wait import until
+from streamapp.http.server import StatusServer
+from streamapp_operator.controller import new_credentials
+from streamapp_operator.kube import Kube, KubeError
+from streamapp_operator.names import driver_pod_name, secret_name
+from streamapp_operator.observe import LISTED
+from streamapp_operator.reconcile import reconcile
+from streamapp_operator.render import Credentials
+from streamapp_operator.render.config import credentials_of
+from streamapp_operator.render.pods import LIVE_PORT
+from streamapp_operator.settings import Settings
+
+Object = dict[str, Any]
+
+WORD_COUNT = """
+apiVersion: streamapp.dev/v1alpha1
+kind: StreamApp
+metadata: {name: word-count}
+spec:
+  kafka: {bootstrapServers: kafka:9092}
+  topology:
+  - {name: lines,  stream: {topic: text-lines, value: text}}
+  - {name: words,  from: lines, flatMap: {word: "split(lower(value), ' ')"}}
+  - {name: counts, from: words, groupBy: [word], aggregate: {count: "count(*)"}, store: word-counts}
+  - {name: out,    from: counts, to: {topic: word-counts}}
+"""
+_MOST_ROUNDS = 20
+_addresses = (f"127.77.{high}.{low}" for high, low in itertools.product(range(256), range(1, 255)))
+
+
+class Crash(BaseException):
+    """The operator dies here. No `except Exception` of ours may catch it."""
+
+
+class Apps:
+    """StreamApps of one namespace."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self.kube, self.namespace = kube, namespace
+        self.settings = Settings()
+        self.now: datetime | None = None
+        """The operator's clock; None: the real one."""
+
+    # --- what users do --------------------------------------------------------------------------------------
+
+    def create(self, text: str = WORD_COUNT, **spec: Any) -> str:
+        """Makes the app, with these fields of its spec on top; returns its name."""
+        body = yaml.safe_load(text)
+        body["metadata"]["namespace"] = self.namespace
+        body["spec"] |= spec
+        self.kube.create(body)
+        return str(body["metadata"]["name"])
+
+    def change(self, name: str = "word-count", **spec: Any) -> None:
+        """Sets fields of the spec; None takes one away."""
+        body = self.get("StreamApp", name)
+        for field, value in spec.items():
+            body["spec"].pop(field, None) if value is None else body["spec"].update({field: value})
+        self.kube.replace(body)
+
+    # --- what the operator does -----------------------------------------------------------------------------
+
+    def reconcile(self, name: str = "word-count") -> float | None:
+        clock = (lambda: self.now) if self.now is not None else (lambda: datetime.now(UTC))
+        return reconcile(self.kube, self.namespace, name, self.settings, new_credentials, clock)
+
+    def settle(self, name: str = "word-count") -> int:
+        """Reconciles until there is nothing left to write; returns how many writes it took."""
+        total = 0
+        for _ in range(_MOST_ROUNDS):
+            with self.counting() as writes:
+                self.reconcile(name)
+            total += len(writes)
+            if not writes:
+                return total
+        raise AssertionError(f"still writing after {_MOST_ROUNDS} rounds: {self.get('StreamApp', name)['status']}")
+
+    @contextmanager
+    def counting(self) -> Iterator[list[int]]:
+        """A list that grows by one with each write."""
+        writes: list[int] = []
+        before, self.kube.may_write = self.kube.may_write, lambda: writes.append(len(writes))
+        try:
+            yield writes
+        finally:
+            self.kube.may_write = before
+
+    @contextmanager
+    def crashing_after(self, count: int) -> Iterator[None]:
+        """The operator dies when it would write once more than `count` times."""
+        left = [count]
+
+        def write() -> None:
+            if left[0] == 0:
+                raise Crash
+            left[0] -= 1
+
+        before, self.kube.may_write = self.kube.may_write, write
+        try:
+            yield
+        finally:
+            self.kube.may_write = before
+
+    # --- what there is --------------------------------------------------------------------------------------
+
+    def get(self, kind: str, name: str) -> Object:
+        found = self.kube.get(kind, self.namespace, name)
+        assert found is not None, f"there is no {kind} {name}"
+        return found
+
+    def status(self, name: str = "word-count") -> Object:
+        return dict(self.get("StreamApp", name)["status"])
+
+    def condition(self, kind: str, name: str = "word-count") -> Object:
+        return dict(next(c for c in self.status(name)["conditions"] if c["type"] == kind))
+
+    def children(self, name: str = "word-count") -> dict[tuple[str, str], Object]:
+        """The app's objects, by kind and name."""
+        uid = self.get("StreamApp", name)["metadata"]["uid"]
+        found = [item for kind in LISTED for item in self.kube.list(kind, self.namespace)]
+        secret = self.kube.get("Secret", self.namespace, secret_name(name))
+        found += [secret] if secret else []
+        return {
+            (item["kind"], item["metadata"]["name"]): item
+            for item in found
+            if any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
+        }
+
+    def events(self) -> list[str]:
+        found = self.kube.list("Event", self.namespace)
+        return [event["reason"] for event in found if event["involvedObject"]["kind"] == "StreamApp"]
+
+    def credentials(self, name: str = "word-count") -> Credentials:
+        found = credentials_of(self.get("Secret", secret_name(name)))
+        assert found is not None
+        return found
+
+    def await_driver(self, name: str = "word-count", other_than: str = "") -> Object:
+        """The driver's pod, made by the StatefulSet's controller."""
+
+        def there() -> Object | None:
+            pod = self.kube.get("Pod", self.namespace, driver_pod_name(name))
+            is_new = pod is not None and pod["metadata"]["uid"] != other_than
+            return pod if is_new and pod is not None and "deletionTimestamp" not in pod["metadata"] else None
+
+        found = until(there, 30, "the driver's pod is made", every=0.1)
+        assert found is not None
+        return found
+
+    # --- the kubelet's part ---------------------------------------------------------------------------------
+
+    def set_pod_status(self, pod: Object, **status: Any) -> None:
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+        self.kube._call("PATCH", path, body={"status": status}, content_type="application/merge-patch+json")
+
+    def set_running(self, pod: Object, address: str, *, ready: bool = True) -> None:
+        self.set_pod_status(
+            pod,
+            phase="Running",
+            podIP=address,
+            podIPs=[{"ip": address}],
+            conditions=[{"type": "Ready", "status": str(ready)}],
+            containerStatuses=[
+                {
+                    "name": pod["spec"]["containers"][0]["name"],
+                    "ready": ready,
+                    "started": True,
+                    "restartCount": 0,
+                    "image": "x",
+                    "imageID": "x",
+                    "state": {"running": {}},
+                }
+            ],
+        )
+
+    def add_executor(self, number: int = 1, name: str = "word-count") -> Object:
+        """A pod as Spark makes one from the template."""
+        template = yaml.safe_load(self.get("ConfigMap", f"{name}-config")["data"]["executor.yaml"])
+        pod = copy.deepcopy(template)
+        pod["metadata"] |= {"name": f"{name}-abc-exec-{number}", "namespace": self.namespace}
+        pod["spec"]["containers"][0]["image"] = "x"
+        made = self.kube.create(pod)
+        self.set_running(made, "127.0.0.1")
+        return made
+
+    @contextmanager
+    def driver_says(self, status: Mapping[str, Any], folder: Path, name: str = "word-count") -> Iterator[Object]:
+        """The driver's pod runs, and its live interface says this. Yields the status, which may be changed."""
+        said = dict(status)
+        token = folder / "token"
+        token.write_text(self.credentials(name).token)
+        address = next(_addresses)
+        server = StatusServer(lambda: said, CollectorRegistry(), LIVE_PORT, address, token)
+        server.start()
+        try:
+            self.set_running(self.await_driver(name), address)
+            yield said
+        finally:
+            server.stop()
+
+
+RUNNING: Object = {
+    "name": "word-count",
+    "phase": "Running",
+    "error": None,
+    "lag": {"text-lines/0": 3, "text-lines/1": 4},
+    "totalLag": 7,
+    "subTopologies": {"counts": {"epoch": 12, "watermark": None}},
+    "restore": {},
+}
+"""What a driver says that is well."""
+
+__all__ = ["RUNNING", "WORD_COUNT", "Apps", "Crash", "KubeError"]
