@@ -19,6 +19,8 @@ from lib.left_out import leave_out
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
+collect_ignore = ["cluster/in_pods"]  # scripts for pods, which a look for doctests would run
+
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster.binaries import binaries
-from kubernetes import config
+from kubernetes import client, config
 
+from cluster.binaries import binaries
 from lib.apiserver import ApiServer
 from lib.operator import Apps
 from lib.wait import until
@@ -31,7 +31,8 @@ def api(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[ApiSer
 
 @pytest.fixture(scope="session")
 def kube(api: ApiServer) -> Kube:
-    return Kube(config.new_client_from_config(str(api.kubeconfig)))
+    new_client: Callable[[str], client.ApiClient] = config.new_client_from_config
+    return Kube(new_client(str(api.kubeconfig)))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def test_objects(file: Path, golden: Callable[[Path, str], None], capsys: pytest
 
 
 def test_an_image_and_a_namespace_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", str(FILES[0]), "--image", "mine:1", "--namespace", "shop"]) == 0
+    assert main(["render", str(FILES[-1]), "--image", "mine:1", "--namespace", "shop"]) == 0
     printed = capsys.readouterr().out
     assert "image: mine:1" in printed
     assert "--executor-image=mine:1" in printed

@@ -77,8 +77,10 @@ class Apps:
     # --- what the operator does -----------------------------------------------------------------------------
 
     def reconcile(self, name: str = "word-count") -> float | None:
-        clock = (lambda: self.now) if self.now is not None else (lambda: datetime.now(UTC))
-        return reconcile(self.kube, self.namespace, name, self.settings, new_credentials, clock)
+        return reconcile(self.kube, self.namespace, name, self.settings, new_credentials, self._clock)
+
+    def _clock(self) -> datetime:
+        return self.now or datetime.now(UTC)
 
     def settle(self, name: str = "word-count") -> int:
         """Reconciles until there is nothing left to write; returns how many writes it took."""

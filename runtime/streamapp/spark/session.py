@@ -23,6 +23,10 @@ PREFIX = "spark.streamapp."
 _EXECUTOR_MIB = 1024
 _TASKS_PER_PROCESSOR = 4
 _EXECUTOR_SLOTS = 4
+# What an epoch makes dies within seconds: survivor spaces that keep their size hold it until then, where adaptive ones
+# shrink and let it into the old generation, whose full collections stop everything. Classes alone fill the metaspace's
+# first size several times while Spark starts, each time with a full collection.
+_JVM_OPTIONS = "-XX:+UseParallelGC -XX:-UseAdaptiveSizePolicy -XX:MetaspaceSize=256m"
 
 _STATE = "spark.sql.streaming.stateStore."
 FIXED_SETTINGS: dict[str, str] = {
@@ -48,6 +52,14 @@ FIXED_SETTINGS: dict[str, str] = {
     # Aggregation maps of many short tasks: the default page would be tens of megabytes for each.
     "spark.buffer.pageSize": "4m",
     "spark.ui.enabled": "false",
+    # Without its pages nobody asks for what Spark remembers of past work; remembering it fills the old generation,
+    # which means a full collection every minute or so when epochs are short.
+    "spark.ui.liveUpdate.period": "-1",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -117,7 +129,7 @@ def open_session(
     """
     place.work_dir.mkdir(parents=True, exist_ok=True)
     log_config = place.log_config or _log_config(place.work_dir)
-    java = f"-Dlog4j2.configurationFile=file:{log_config} -XX:+UseParallelGC"
+    java = f"-Dlog4j2.configurationFile=file:{log_config} {_JVM_OPTIONS}"
     jars = class_path or runtime_class_path()
     builder = SparkSession.builder.appName(name).master(place.master)
     options = {
