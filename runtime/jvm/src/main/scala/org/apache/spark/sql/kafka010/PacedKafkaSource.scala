@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
-import org.apache.spark.sql.streamapp.{EpochPacer, EpochStyle, RuntimeConf}
+import org.apache.spark.sql.streamapp.{EpochPacer, EpochStyle, ProcessorShare, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
@@ -116,9 +116,12 @@ private final class KafkaRanges(val ranges: Array[KafkaBatchInputPartition]) ext
 }
 
 private object KafkaRangesReaderFactory extends PartitionReaderFactory {
-  override def createReader(partition: InputPartition): PartitionReader[InternalRow] = partition match {
-    case several: KafkaRanges => new KafkaRangesReader(several.ranges)
-    case one => KafkaBatchReaderFactory.createReader(one)
+  override def createReader(partition: InputPartition): PartitionReader[InternalRow] = {
+    ProcessorShare.await()
+    partition match {
+      case several: KafkaRanges => new KafkaRangesReader(several.ranges)
+      case one => KafkaBatchReaderFactory.createReader(one)
+    }
   }
 }
 

@@ -5,8 +5,9 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.internal.SQLConf
 
 /**
- * Epochs of few records run on Spark's interpreted expressions. Generating code costs the driver and each task
- * milliseconds for every epoch, whatever its size, and pays only from some thousand records on; the results are the same.
+ * What depends on the size of an epoch. Epochs of few records run on Spark's interpreted expressions: generating code costs
+ * the driver and each task milliseconds for every epoch, whatever its size, and pays only from some thousand records on;
+ * the results are the same. Tasks of larger epochs share the processors ([[ProcessorShare]]).
  */
 object EpochStyle {
   private val Few = 10000L
@@ -16,5 +17,6 @@ object EpochStyle {
     val few = records < Few
     session.conf.set(SQLConf.WHOLESTAGE_CODEGEN_ENABLED.key, !few)
     session.conf.set(SQLConf.CODEGEN_FACTORY_MODE.key, if (few) "NO_CODEGEN" else "FALLBACK")
+    ProcessorShare.declare(session.sparkContext, large = !few)
   }
 }

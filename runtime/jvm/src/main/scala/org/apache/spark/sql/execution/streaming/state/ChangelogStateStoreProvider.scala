@@ -7,7 +7,7 @@ import org.apache.hadoop.conf.Configuration
 import org.rocksdb.{RocksDB => NativeRocksDB, Statistics, TickerType}
 
 import org.apache.spark.TaskContext
-import org.apache.spark.sql.streamapp.{RuntimeConf, StoreSize, StoreStats}
+import org.apache.spark.sql.streamapp.{ProcessorShare, RuntimeConf, StoreSize, StoreStats}
 
 /**
  * Spark's RocksDB state store whose only durable form is a compacted Kafka topic.
@@ -67,6 +67,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
       loadEmpty: Boolean): RocksDB = {
     require(stateStoreCkptId.isEmpty && !loadEmpty,
       "the changelog store has neither checkpoint ids nor empty versions: stateStore.checkpointFormatVersion must be 1")
+    ProcessorShare.await()
     changelog.transaction.begin(version, changelog)
     TaskContext.get().addTaskFailureListener((_: TaskContext, error: Throwable) => changelog.taskFailed(error))
     if (loadedVersion == version) {
