@@ -17,6 +17,8 @@ object EpochStyle {
     val few = records < Few
     session.conf.set(SQLConf.WHOLESTAGE_CODEGEN_ENABLED.key, !few)
     session.conf.set(SQLConf.CODEGEN_FACTORY_MODE.key, if (few) "NO_CODEGEN" else "FALLBACK")
+    // To look for what is computed twice takes a task longer than to compute it twice for some hundred records.
+    session.conf.set(SQLConf.SUBEXPRESSION_ELIMINATION_ENABLED.key, !few)
     ProcessorShare.declare(session.sparkContext, large = !few)
   }
 }
