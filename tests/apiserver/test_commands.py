@@ -14,6 +14,7 @@ import yaml
 
 from lib.apiserver import ApiServer
 from lib.operator import RUNNING, WORD_COUNT, Apps
+from streamapp.cli.completion import suggestions
 from streamapp.cli.main import main
 
 pytestmark = pytest.mark.cluster
@@ -166,3 +167,40 @@ def test_kubectl_finds_it(api: ApiServer, apps: Apps) -> None:
 
     assert kubectl("streamapp", "suspend", "word-count", "-n", apps.namespace).stdout == "word-count stops\n"
     assert kubectl("streamapp", "--help").stdout.startswith("usage: kubectl streamapp ")
+
+
+def test_completion(api: ApiServer, apps: Apps) -> None:
+    apps.create()
+    place = ("--kubeconfig", str(api.kubeconfig), "-n", apps.namespace)
+    assert suggestions(["su"]) == ["suspend"]
+    assert suggestions(["suspend", *place, "w"]) == ["word-count"]
+    assert suggestions(["suspend", *place, "x"]) == []
+    assert suggestions(["scale", *place, "word-count", ""]) == []
+    assert suggestions(["suspend", "--kubeconfig", "/nowhere", ""]) == []
+    assert suggestions(["logs", "--f"]) == ["--follow"]
+    assert suggestions(["completion", "b"]) == ["bash"]
+    assert suggestions(["frobnicate", ""]) == []
+
+
+def test_kubectl_is_told_what_to_complete(api: ApiServer, apps: Apps) -> None:
+    apps.create()
+    program = str(Path(sys.executable).parent / "kubectl_complete-streamapp")
+    environment = {**os.environ, "KUBECONFIG": str(api.kubeconfig)}
+
+    def said(*words: str) -> str:
+        return subprocess.run([program, *words], env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert said("status", "-n", apps.namespace, "wor") == "word-count\n:4\n"
+    assert said("plan", "x") == ":0\n"
+
+
+def test_bash_completes(tmp_path: Path) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    script = """
+        source <(streamapp completion bash)
+        COMP_WORDS=(streamapp compl) COMP_CWORD=1
+        _streamapp
+        echo "${COMPREPLY[@]}"
+    """
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "completion\n"

@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 
 from streamapp.errors import InputError
-from streamapp_operator.commands.target import Target, add_cluster, add_name, target_of
+from streamapp_operator.commands.target import Target, add_cluster, add_name, names_of_apps, target_of
 
 HELP = "the log of an app on a cluster"
 DESCRIPTION = "Prints the driver's log, or with --executor that of an executor."
 EXAMPLE = """  streamapp logs word-count --follow
   streamapp logs word-count --executor 2 --tail 100"""
+suggest = names_of_apps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 
 from streamapp.errors import InputError
-from streamapp_operator.commands.target import add_cluster, add_name, target_of
+from streamapp_operator.commands.target import add_cluster, add_name, names_of_apps, target_of
 
 HELP = "start the driver of an app on a cluster anew"
 DESCRIPTION = """Deletes the driver's pod: the epoch under way ends, and a new driver goes on behind it, with new
 executors. Nothing is lost or doubled; there is no output for some 30 seconds."""
 EXAMPLE = "  streamapp restart word-count"
+suggest = names_of_apps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import argparse
 
-from streamapp_operator.commands.target import add_cluster, add_name, target_of
+from streamapp_operator.commands.target import add_cluster, add_name, names_of_apps, target_of
 
 HELP = "go on with an app that was suspended"
 DESCRIPTION = "Takes spec.suspend away: the app goes on where it was."
 EXAMPLE = "  streamapp resume word-count"
+suggest = names_of_apps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,11 +6,12 @@ from __future__ import annotations
 import argparse
 
 from streamapp.errors import InputError
-from streamapp_operator.commands.target import add_cluster, add_name, target_of
+from streamapp_operator.commands.target import add_cluster, add_name, names_of_apps, target_of
 
 HELP = "set the number of executors of an app on a cluster"
 DESCRIPTION = "Sets spec.replicas through the subresource `scale`, as `kubectl scale` does. The app goes on meanwhile."
 EXAMPLE = "  streamapp scale word-count 3"
+suggest = names_of_apps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import argparse
 
-from streamapp_operator.commands.target import add_cluster, add_name, target_of
+from streamapp_operator.commands.target import add_cluster, add_name, names_of_apps, target_of
 
 HELP = "stop an app on a cluster, and keep its state"
 DESCRIPTION = """Sets spec.suspend: the epoch under way ends, then driver and executors go. State and position stay
 in Kafka; `streamapp resume` goes on from there."""
 EXAMPLE = "  streamapp suspend word-count"
+suggest = names_of_apps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

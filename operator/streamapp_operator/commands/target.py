@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,15 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-n", "--namespace", help="default: that of the context")
     group.add_argument("--context", help="of the kubeconfig (default: the current one)")
     group.add_argument("--kubeconfig", help="default: KUBECONFIG, else ~/.kube/config")
+
+
+def names_of_apps(words: Sequence[str]) -> list[str]:
+    """For completion: the StreamApps of the namespace that the words so far name."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_cluster(parser)
+    options, _ = parser.parse_known_args(words)
+    with target_of(options) as target:
+        return [body["metadata"]["name"] for body in target.kube.list("StreamApp", target.namespace)]
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from typing import NoReturn, Protocol, cast
 
 from streamapp.errors import StreamAppError
 
-COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema", "driver")
+COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema", "completion", "driver")
 
 DONE, WRONG_INPUT, USAGE, FAILED = 0, 1, 2, 3
 INTERRUPTED = 130
