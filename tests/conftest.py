@@ -22,6 +22,26 @@ from streamapp.kafka.config import KafkaConfig
 collect_ignore = ["cluster/in_pods"]  # scripts for pods, which a look for doctests would run
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite-golden", action="store_true", help="write the golden files anew")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """`golden(file, text)`: the text is what the file holds.
+
+    With --rewrite-golden the file is written anew; the diff is then reviewed as a claim.
+    """
+
+    def compare(file: Path, text: str) -> None:
+        if request.config.getoption("--rewrite-golden", default=False):
+            file.write_text(text, encoding="utf-8")
+        assert file.exists(), f"{file} is missing; run pytest with --rewrite-golden and review it"
+        assert text == file.read_text(encoding="utf-8")
+
+    return compare
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """One real broker, shared. A test that stops, pauses or reconfigures a broker starts one of its own."""

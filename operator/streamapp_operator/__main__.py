@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m streamapp_operator`: runs the operator. Its settings come from the environment, as the chart sets it."""
+"""`python -m streamapp_operator`: runs the operator. Its settings come from the environment, as the chart sets it:
+
+    STREAMAPP_SETTINGS       JSON, see `settings_of`
+    STREAMAPP_NAMESPACES     to watch, separated by commas; empty: its own
+    STREAMAPP_CLUSTER_WIDE   `true`: watch all of them
+    STREAMAPP_NAMESPACE      its own, where it does not run in a pod
+    STREAMAPP_LEASE          name of the Lease
+    STREAMAPP_HEALTH_PORT    for probes and metrics; empty: none
+    STREAMAPP_LOG_LEVEL      DEBUG, INFO, WARNING or ERROR
+"""
 
 from __future__ import annotations
 
@@ -8,6 +17,7 @@ import logging
 import os
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import fields
@@ -15,13 +25,17 @@ from pathlib import Path
 from typing import Any
 
 from streamapp_operator.controller import Controller
+from streamapp_operator.crd import GROUP, PLURAL, VERSION
 from streamapp_operator.handlers import watch
+from streamapp_operator.health import serve
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease
 from streamapp_operator.settings import Settings
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 LEASE = "streamapp-operator"
+LOOK_FOR_DEFINITION_SECONDS = 1.0
+log = logging.getLogger("streamapp.operator")
 
 
 def settings_of(text: str) -> Settings:
@@ -59,9 +73,36 @@ def main(environment: Mapping[str, str]) -> int:
     )
     if not namespaces and environment.get("STREAMAPP_CLUSTER_WIDE") != "true":
         namespaces = [home]
-    lease = Lease(lease_kube, home, LEASE, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
-    watch(Controller(kube, settings, lease), namespaces)
+    name = environment.get("STREAMAPP_LEASE") or LEASE
+    lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+    controller = Controller(kube, settings, lease)
+    try:
+        port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
+        if port:
+            serve(controller, lease, port)
+    except (ValueError, OSError) as error:
+        print(f"error: STREAMAPP_HEALTH_PORT: {error}", file=sys.stderr)
+        return 1
+    await_definition(kube)
+    watch(controller, namespaces)
     return 0
+
+
+def await_definition(kube: Kube) -> None:
+    """Waits for ever until the cluster knows what a StreamApp is: whatever is not there when the watching begins is
+    never watched."""
+    said = ""
+    while True:
+        try:
+            if kube.knows(f"{GROUP}/{VERSION}", PLURAL):
+                return
+            why = f"the cluster does not know {PLURAL}.{GROUP}: apply crds/streamapp.yaml (the chart does it)"
+        except KubeError as error:
+            why = str(error)
+        if why != said:
+            log.warning("waiting: %s", why)
+            said = why
+        time.sleep(LOOK_FOR_DEFINITION_SECONDS)
 
 
 def _camel(name: str) -> str:

@@ -6,15 +6,21 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from collections.abc import Callable
+from time import monotonic
 
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease, NotHolder
+from streamapp_operator.metrics import Metrics
 from streamapp_operator.reconcile import reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.settings import Settings
 from streamapp_operator.workqueue import Key, Workqueue
 
 WAIT_FOR_LEASE_SECONDS = 2.0
+HANGS_SECONDS = 300.0
+"""No look at an app takes so long: each request to the API server has a deadline, and after the first that fails it is
+over."""
 log = logging.getLogger("streamapp.operator")
 
 
@@ -25,20 +31,48 @@ class Controller:
         settings: for all apps.
         lease: None: there is no other operator.
         workers: apps that are worked on at a time.
+        clock: seconds that never go back.
     """
 
-    def __init__(self, kube: Kube, settings: Settings, lease: Lease | None, workers: int = 4) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        settings: Settings,
+        lease: Lease | None,
+        workers: int = 4,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self.queue = Workqueue()
+        self.metrics = Metrics(lambda: self.queue.depth, lambda: lease is None or lease.is_held)
+        self._clock = clock
+        self._under_way: dict[str, tuple[Key, float]] = {}
+        """By thread: the app it looks at, and since when."""
+        self._started = False
         self._kube = kube
         self._settings = settings
         self._lease = lease
         if lease is not None:
             kube.may_write = lease.require
+        kube.on_answer = self.metrics.request
         self._threads = [threading.Thread(target=self._work, name=f"worker-{i}", daemon=True) for i in range(workers)]
         if lease is not None:
             self._threads.append(threading.Thread(target=lease.keep, args=(_no_answer,), name="lease", daemon=True))
 
+    @property
+    def fault(self) -> str:
+        """Why nothing good can be expected of us any more; empty when there is no reason."""
+        ended = [thread.name for thread in self._threads if self._started and not thread.is_alive()]
+        hanging = [
+            "/".join(key)
+            for key, since in list(self._under_way.values())
+            if self._clock() - since > HANGS_SECONDS
+        ]
+        if ended and not self.queue.is_closed:
+            return f"thread {ended[0]} has ended"
+        return f"the work on {hanging[0]} hangs" if hanging else ""
+
     def start(self) -> None:
+        self._started = True
         for thread in self._threads:
             thread.start()
 
@@ -63,8 +97,11 @@ class Controller:
 
     def _one(self, key: Key) -> None:
         namespace, name = key
+        thread = threading.current_thread().name
+        self._under_way[thread] = key, self._clock()
         try:
-            again = reconcile(self._kube, namespace, name, self._settings, new_credentials)
+            with self.metrics.reconciling():
+                again = reconcile(self._kube, namespace, name, self._settings, new_credentials)
         except NotHolder:
             self.queue.done(key, WAIT_FOR_LEASE_SECONDS)
         except KubeError as error:
@@ -75,7 +112,11 @@ class Controller:
             log.exception("%s/%s: unexpected", namespace, name)
             self.queue.failed(key)
         else:
+            if again is None:
+                self.metrics.apps.see(key, None)
             self.queue.done(key, again)
+        finally:
+            del self._under_way[thread]
 
 
 def new_credentials() -> Credentials:

@@ -42,8 +42,11 @@ def watch(controller: Controller, namespaces: Sequence[str]) -> None:
     settings.scanning.disabled = True
     settings.watching.server_timeout = 300
 
-    async def app(namespace: str | None, name: str | None, **_: Any) -> None:
+    async def app(
+        namespace: str | None, name: str | None, type: str | None, body: Mapping[str, Any], **_: Any
+    ) -> None:
         if namespace and name:
+            controller.metrics.apps.see((namespace, name), None if type == "DELETED" else dict(body))
             controller.queue.add((namespace, name))
 
     async def child(namespace: str | None, annotations: Mapping[str, str], **_: Any) -> None:

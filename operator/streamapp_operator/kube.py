@@ -8,7 +8,7 @@ is rendered as plain data.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import urllib3
@@ -17,6 +17,8 @@ from kubernetes import client, config
 from streamapp_operator.render.meta import MANAGER, Object
 
 SECONDS = 10.0
+PEOPLE = "kubectl-streamapp"
+"""Field manager of what people change by the command line."""
 
 _CORE = "/api/v1"
 _KINDS: dict[str, tuple[str, str]] = {
@@ -51,11 +53,18 @@ class Kube:
     Args:
         api: with address and credentials.
         may_write: asked before every call that changes anything; may raise.
+        on_answer: told the method of every call, and HTTP's code of its answer; 0 when there was none.
     """
 
-    def __init__(self, api: client.ApiClient, may_write: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        api: client.ApiClient,
+        may_write: Callable[[], None] = lambda: None,
+        on_answer: Callable[[str, int], None] = lambda method, code: None,
+    ) -> None:
         self._api = api
         self.may_write = may_write
+        self.on_answer = on_answer
 
     @staticmethod
     def connect() -> Kube:
@@ -90,6 +99,31 @@ class Kube:
         found = self._call("GET", _path(kind, namespace), query)
         return [{"apiVersion": found["apiVersion"], "kind": kind, **item} for item in found["items"]]
 
+    def knows(self, api_version: str, plural: str) -> bool:
+        """Whether the API server serves resources of that kind."""
+        try:
+            found = self._call("GET", f"/apis/{api_version}")
+        except KubeError as error:
+            if error.code == 404:
+                return False
+            raise
+        return any(resource["name"] == plural for resource in found["resources"])
+
+    def log(self, namespace: str, pod: str, **options: Any) -> Iterator[str]:
+        """Lines of a pod's log; endless with `follow=True`.
+
+        Args:
+            options: as the API server has them: `container`, `follow`, `previous`, `tailLines`.
+        """
+        query = [(name, str(value).lower()) for name, value in options.items() if value is not None]
+        path = f"{_path('Pod', namespace, pod)}/log"
+        request = self._api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
+        answer = self._api.call_api(*request, _request_timeout=(SECONDS, None if options.get("follow") else SECONDS))
+        if answer.status >= 400:
+            raise _error("GET", path, answer.status, answer.read())  # type: ignore[no-untyped-call]
+        for line in answer.response:
+            yield line.decode(errors="replace")
+
     # --- writing --------------------------------------------------------------------------------------------
 
     def apply(self, wanted: Object) -> Object:
@@ -111,6 +145,18 @@ class Kube:
         """Fails with code 409 when the object has changed since it was read."""
         metadata = wanted["metadata"]
         return self._call("PUT", _path(wanted["kind"], metadata["namespace"], metadata["name"]), body=wanted)
+
+    def merge(self, kind: str, namespace: str, name: str, change: Object, subresource: str = "") -> Object:
+        """Sets these fields and no others, as people do by hand; None takes a field away."""
+        path = _path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        return self._call("PATCH", path, {"fieldManager": PEOPLE}, change, "application/merge-patch+json")
+
+    def what_if(self, wanted: Object, found: Object | None) -> Object:
+        """What the object would be if somebody made it, or made this of the one that is there; nothing is changed."""
+        namespace, dry = wanted["metadata"]["namespace"], {"dryRun": "All"}
+        if found is None:
+            return self._call("POST", _path(wanted["kind"], namespace), dry, wanted)
+        return self._call("PUT", _path(wanted["kind"], namespace, wanted["metadata"]["name"]), dry, wanted)
 
     def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> None:
         """Deletes this very object; that it is gone, or another one has its name by now, is no error.
@@ -156,14 +202,35 @@ class Kube:
             answer = self._api.call_api(*request, _request_timeout=SECONDS)
             content = answer.read()  # type: ignore[no-untyped-call]
         except client.ApiException as error:
+            self.on_answer(method, error.status or 0)
             raise _error(method, path, error.status or 0, error.body or error.reason) from None
         except urllib3.exceptions.HTTPError as error:
+            self.on_answer(method, 0)
             raise KubeError(0, f"{method} {path}: no answer from the API server: {error}") from None
+        self.on_answer(method, answer.status)
         if answer.status >= 400:
             raise _error(method, path, answer.status, content)
         found: Any = json.loads(content)
         assert isinstance(found, dict)
         return found
+
+
+def connect_by_config(file: str | None, context: str | None) -> tuple[Kube, str]:
+    """A connection as kubectl would make it, and the namespace that it would use.
+
+    Raises:
+        KubeError: when there is no such file or context.
+    """
+    try:
+        contexts, active = config.list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]
+        found = next((each for each in contexts if each["name"] == context), None) if context else active
+        if found is None:
+            names = ", ".join(each["name"] for each in contexts)
+            raise KubeError(400, f"there is no context {context!r}; there are: {names}")
+        api = config.new_client_from_config(config_file=file, context=found["name"])  # type: ignore[no-untyped-call]
+    except (config.ConfigException, OSError) as error:
+        raise KubeError(400, f"no cluster: {error}") from None
+    return Kube(api), found["context"].get("namespace", "default")
 
 
 def _path(kind: str, namespace: str, name: str | None = None) -> str:

@@ -46,6 +46,7 @@ class Lease:
         self._kube, self._namespace, self._name, self._identity = kube, namespace, name, identity
         self._clock = clock
         self._held_until = float("-inf")
+        self._answered = float("-inf")
         self._seen: tuple[str, float] = ("", float("-inf"))
         self._stop = threading.Event()
 
@@ -61,6 +62,11 @@ class Lease:
     def is_held(self) -> bool:
         return self._clock() < self._held_until
 
+    @property
+    def is_known(self) -> bool:
+        """Whether we have lately learned who holds it, be it we or another."""
+        return self._clock() - self._answered < LEASE_SECONDS
+
     def try_once(self) -> bool:
         """Takes or renews it; whether it is ours now.
 
@@ -75,11 +81,14 @@ class Lease:
             elif self._may_take(found, asked):
                 self._kube.replace(self._wanted(found))
             else:
+                self._answered = asked
                 return False
         except KubeError as error:
             if error.code == 409:  # another one was quicker
+                self._answered = asked
                 return False
             raise
+        self._answered = asked
         self._held_until = asked + LEASE_SECONDS - MARGIN_SECONDS
         return True
 

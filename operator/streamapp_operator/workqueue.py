@@ -67,6 +67,17 @@ class Workqueue:
             self._failures[key] = count + 1
         self._give_back(key, min(FIRST_BACKOFF_SECONDS * 2**count, LONGEST_BACKOFF_SECONDS))
 
+    @property
+    def depth(self) -> int:
+        """Keys that are due and have not been taken."""
+        with self._changed:
+            now = self._clock()
+            return sum(due <= now for due in self._due.values())
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         with self._changed:
             self._closed = True

@@ -27,10 +27,13 @@ class ApiServer:
     Args:
         folder: a folder of its own for data, certificates and logs.
         binary: the multi-call executable of the test cluster.
+        audited: whether every request is written down, in `audit_log`.
     """
 
-    def __init__(self, folder: Path, binary: Path) -> None:
+    def __init__(self, folder: Path, binary: Path, audited: bool = False) -> None:
         self.folder = folder
+        self.audit_log = folder / "audit.log"
+        self._audited = audited
         self.folder.mkdir(parents=True, exist_ok=True)
         self._links = {name: folder / "bin" / name for name in _NAMES}
         self._binary = binary
@@ -72,8 +75,24 @@ class ApiServer:
             f"--service-account-key-file={folder}/sa.key",
             f"--service-account-signing-key-file={folder}/sa.key",
             "--disable-admission-plugins=DefaultIngressClass",
+            *(self._audit_options() if self._audited else ()),
         )
         until(self._is_ready, START_SECONDS, f"the API server answers; see {folder}/kube-apiserver.log", every=0.1)
+
+    def _audit_options(self) -> tuple[str, ...]:
+        policy = {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [{"level": "Metadata"}],
+        }
+        (self.folder / "audit.yaml").write_text(yaml.safe_dump(policy))
+        # Blocking: what has been answered is in the log.
+        return (
+            f"--audit-policy-file={self.folder}/audit.yaml",
+            f"--audit-log-path={self.audit_log}",
+            "--audit-log-mode=blocking",
+        )
 
     def stop_api(self) -> None:
         self._end("kube-apiserver")

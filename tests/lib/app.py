@@ -115,10 +115,15 @@ class AppProcess:
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 
+    @property
+    def address(self) -> str:
+        """Of the live interface: http://HOST:PORT. Raises OSError before there is one."""
+        return str(json.loads((self.state_dir / "app.json").read_text())["url"])
+
     def status(self) -> dict[str, Any]:
         """What it says of itself; empty while it starts or when it is gone."""
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, urllib.error.URLError):
-            url = json.loads((self.state_dir / "app.json").read_text())["url"]
+            url = self.address
             with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
                 status: dict[str, Any] = json.load(answer)
                 return status

@@ -25,17 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import yaml
 
-    from streamapp.errors import InputError
     from streamapp.manifest import parse_manifest
     from streamapp_operator.app import read_app
     from streamapp_operator.render import Credentials, render
     from streamapp_operator.settings import Settings
 
-    try:
-        text = sys.stdin.read() if str(options.file) == "-" else options.file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{options.file}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from None
-    body = parse_manifest(text, str(options.file)).to_object()
+    body = parse_manifest(manifest_text(options.file), str(options.file)).to_object()
     if options.namespace:
         body["metadata"].setdefault("namespace", options.namespace)
     body["metadata"].setdefault("uid", NOT_KNOWN)
@@ -43,3 +38,17 @@ def run(options: argparse.Namespace) -> int:
     objects = render(read_app(body), settings, Credentials(NOT_KNOWN, NOT_KNOWN))
     print(yaml.safe_dump_all(objects, sort_keys=False, width=120), end="")
     return 0
+
+
+def manifest_text(file: Path) -> str:
+    """What the file holds; `-` is standard input.
+
+    Raises:
+        InputError: when it cannot be read.
+    """
+    from streamapp.errors import InputError
+
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from None

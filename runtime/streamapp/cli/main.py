@@ -25,7 +25,7 @@ from typing import NoReturn, Protocol, cast
 
 from streamapp.errors import StreamAppError
 
-COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema", "driver")
+COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema", "completion", "driver")
 
 DONE, WRONG_INPUT, USAGE, FAILED = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build_parser() -> Parser:
     parser = Parser(
-        prog="streamapp",
+        prog=_program(),
         description="Exactly-once stream processing on Spark, with its state in Kafka, from one manifest.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="exit codes: 0 done; 1 the input or data is wrong; 2 usage; 3 the run failed (broker, engine)",
@@ -161,6 +161,11 @@ class _Interrupts:
     def _interrupt(self, _: int, __: FrameType | None) -> None:
         self.seen = True
         raise KeyboardInterrupt
+
+
+def _program() -> str:
+    """How we were called: by our own name, or as kubectl's plug-in."""
+    return "kubectl streamapp" if os.path.basename(sys.argv[0]).startswith("kubectl-") else "streamapp"
 
 
 def _version() -> str:

@@ -1,0 +1,67 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+
+{{- define "operator.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Room is left for what is put behind it: 52 characters, as long as a CronJob's. */}}
+{{- define "operator.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains (include "operator.name" .) .Release.Name }}
+{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "operator.name" .) | trunc 52 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "operator.selector" -}}
+app.kubernetes.io/name: {{ include "operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "operator.labels" -}}
+{{ include "operator.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: streamapp
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- .Values.serviceAccount.name | default (include "operator.fullname" .) }}
+{{- else }}
+{{- required "serviceAccount.create is false: say which ServiceAccount there is, in serviceAccount.name" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{/* (list image root): registry/repository:tag or registry/repository@digest */}}
+{{- define "operator.imageOf" -}}
+{{- $image := index . 0 }}{{ $root := index . 1 }}
+{{- if $image.registry }}{{ $image.registry }}/{{ end }}{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* The namespaces that are watched, as JSON; not for watch.clusterWide. */}}
+{{- define "operator.namespaces" -}}
+{{- .Values.watch.namespaces | default (list .Release.Namespace) | uniq | sortAlpha | toJson }}
+{{- end }}
+
+{{/* What the operator reads from STREAMAPP_SETTINGS. */}}
+{{- define "operator.settings" -}}
+{{- $secrets := list }}
+{{- range .Values.apps.imagePullSecrets }}{{ $secrets = append $secrets .name }}{{ end }}
+{{- dict
+  "image" (include "operator.imageOf" (list .Values.apps.image .))
+  "imagePullPolicy" .Values.apps.image.pullPolicy
+  "imagePullSecrets" $secrets
+  "driverResources" .Values.apps.driver.resources
+  "executorResources" .Values.apps.executor.resources
+  "networkPolicy" .Values.apps.networkPolicy
+  | toJson }}
+{{- end }}

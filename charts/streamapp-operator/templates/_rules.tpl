@@ -1,0 +1,46 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+
+{{/* What the operator may do where apps live. docs/security.md has a reason for every verb, and a test holds the two
+     and what the operator really asks for against each other. */}}
+{{- define "operator.rules" -}}
+# The apps: list, watch: which there are. get: the one that is looked at.
+- apiGroups: [streamapp.dev]
+  resources: [streamapps]
+  verbs: [get, list, watch]
+# patch: what the operator says of an app, by server-side apply.
+- apiGroups: [streamapp.dev]
+  resources: [streamapps/status]
+  verbs: [patch]
+# Objects of an app. list, watch: whether they are as they should be. get: whether a name is taken by somebody else.
+# create, patch: server-side apply of one that is not there yet, or not as it should be. delete: of one that is not
+# needed any more.
+- apiGroups: [""]
+  resources: [configmaps, serviceaccounts, services]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+# No `escalate` and no `bind`: the operator can hand on only what it may do itself.
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, list, watch, create, patch, delete]
+# The credentials of an app, by name. No list, no watch: other Secrets are never seen in bulk.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, create, patch]
+# list, watch: how drivers and executors are doing. delete: a driver that must start anew, and pods on a lost node.
+# get, create, deletecollection: only so that drivers can be given them, who make their executors with them.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, delete, deletecollection]
+# create: what has happened to an app, for `kubectl describe`.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`streamapp logs`: what the driver of an app on a cluster says, or one of its executors."""
+
+from __future__ import annotations
+
+import argparse
+
+from streamapp.errors import InputError
+from streamapp_operator.commands.target import Target, add_cluster, add_name, names_of_apps, target_of
+
+HELP = "the log of an app on a cluster"
+DESCRIPTION = "Prints the driver's log, or with --executor that of an executor."
+EXAMPLE = """  streamapp logs word-count --follow
+  streamapp logs word-count --executor 2 --tail 100"""
+suggest = names_of_apps
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+    parser.add_argument("--previous", action="store_true", help="of the container before the one that runs")
+    parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
+    parser.add_argument("--executor", metavar="ID", help="of this executor, by Spark's number for it")
+    add_cluster(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    with target_of(options) as target:
+        target.app(options.name)
+        pod, container = _pod(target, options.name, options.executor)
+        lines = target.kube.log(
+            target.namespace,
+            pod,
+            container=container,
+            follow=options.follow,
+            previous=options.previous,
+            tailLines=options.tail,
+        )
+        for line in lines:
+            print(line, end="", flush=options.follow)
+    return 0
+
+
+def _pod(target: Target, app: str, executor: str | None) -> tuple[str, str]:
+    """Names of the pod and of its container."""
+    from streamapp_operator.names import base_name, driver_pod_name
+    from streamapp_operator.render.driver import DRIVER
+    from streamapp_operator.render.executors import EXECUTOR
+    from streamapp_operator.render.meta import selector_text
+
+    base = base_name(app)
+    if executor is None:
+        name = driver_pod_name(base)
+        if target.kube.get("Pod", target.namespace, name) is None:
+            raise InputError(f"{app} has no driver now; `streamapp status {app}` says why")
+        return name, DRIVER
+    pods = target.kube.list("Pod", target.namespace, selector_text(base, EXECUTOR))
+    names = {pod["metadata"]["name"].rpartition("-")[2]: pod["metadata"]["name"] for pod in pods}
+    if executor not in names:
+        there = f"there are: {', '.join(sorted(names))}" if names else "it has none"
+        raise InputError(f"{app} has no executor {executor!r}; {there}")
+    return names[executor], EXECUTOR

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`streamapp status`: an app of a cluster on one page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from streamapp_operator.commands.target import add_cluster, add_name, names_of_apps, target_of
+
+HELP = "how an app on a cluster is doing"
+DESCRIPTION = """Prints phase, executors, lag, epochs, conditions and the last error of a StreamApp.
+Exit code 0 if it is Ready, else 1."""
+EXAMPLE = """  streamapp status word-count -n shop"""
+suggest = names_of_apps
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name(parser)
+    add_cluster(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    with target_of(options) as target:
+        body = target.app(options.name)
+    print("\n".join(lines_of(body)))
+    return 0 if is_ready(body) else 1
+
+
+def is_ready(body: Mapping[str, Any]) -> bool:
+    conditions = (body.get("status") or {}).get("conditions", ())
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+
+
+def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
+    """The page. Pure, of the resource."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    yield f"{metadata['namespace']}/{metadata['name']}: {status.get('phase', 'not seen by an operator yet')}"
+    if not status:
+        return
+    if status["observedGeneration"] != metadata["generation"]:
+        seen, wanted = status["observedGeneration"], metadata["generation"]
+        yield f"  generation  {wanted}; what follows is about generation {seen}"
+    yield f"  executors   {status['replicas']} of {status['desiredReplicas']}"
+    if "lag" in status:
+        topics = ", ".join(f"{topic} {records}" for topic, records in sorted(status["lag"].get("topics", {}).items()))
+        yield f"  lag         {status['lag']['total']} records" + (f": {topics}" if topics else "")
+    for part in status.get("subTopologies", ()):
+        watermark = f", watermark {part['watermark']}" if "watermark" in part else ""
+        yield f"  {part['name']:<11} epoch {part['epoch']}{watermark}"
+    if "restore" in status:
+        yield f"  restore     {status['restore']['progress']}"
+    if status.get("restarts"):
+        yield f"  restarts    {status['restarts']}"
+    yield ""
+    rows = [("CONDITION", "STATUS", "REASON", "MESSAGE")]
+    rows += [(each["type"], each["status"], each["reason"], each["message"]) for each in status["conditions"]]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    for row in rows:
+        first, *more = row[3].split("\n")
+        yield "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=False)) + f"  {first}"
+        yield from (" " * (sum(widths) + 6) + line for line in more)
+    if "lastError" in status:
+        error = status["lastError"]
+        yield ""
+        yield f"last error, {error['time']}:"
+        yield from (f"  {line}" for line in error["message"].splitlines())

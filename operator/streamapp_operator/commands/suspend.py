@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`streamapp suspend`: stops an app of a cluster, in order."""
+
+from __future__ import annotations
+
+import argparse
+
+from streamapp_operator.commands.target import add_cluster, add_name, names_of_apps, target_of
+
+HELP = "stop an app on a cluster, and keep its state"
+DESCRIPTION = """Sets spec.suspend: the epoch under way ends, then driver and executors go. State and position stay
+in Kafka; `streamapp resume` goes on from there."""
+EXAMPLE = "  streamapp suspend word-count"
+suggest = names_of_apps
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_name(parser)
+    add_cluster(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    with target_of(options) as target:
+        target.app(options.name)
+        target.kube.merge("StreamApp", target.namespace, options.name, {"spec": {"suspend": True}})
+    print(f"{options.name} stops")
+    return 0

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which app of which cluster a command is about, by the options that kubectl has for it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamapp.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from streamapp_operator.kube import Kube
+
+
+@dataclass(frozen=True)
+class Target:
+    """A connection, and the namespace that is meant."""
+
+    kube: Kube
+    namespace: str
+
+    def app(self, name: str) -> dict[str, Any]:
+        """
+        Raises:
+            InputError: when there is no such app.
+        """
+        found = self.kube.get("StreamApp", self.namespace, name)
+        if found is None:
+            raise InputError(f"there is no StreamApp '{name}' in namespace '{self.namespace}' (-n names another one)")
+        return found
+
+
+def add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of the StreamApp")
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("cluster")
+    group.add_argument("-n", "--namespace", help="default: that of the context")
+    group.add_argument("--context", help="of the kubeconfig (default: the current one)")
+    group.add_argument("--kubeconfig", help="default: KUBECONFIG, else ~/.kube/config")
+
+
+def names_of_apps(words: Sequence[str]) -> list[str]:
+    """For completion: the StreamApps of the namespace that the words so far name."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_cluster(parser)
+    options, _ = parser.parse_known_args(words)
+    with target_of(options) as target:
+        return [body["metadata"]["name"] for body in target.kube.list("StreamApp", target.namespace)]
+
+
+@contextmanager
+def target_of(options: argparse.Namespace) -> Iterator[Target]:
+    """The cluster of the options; what it refuses becomes an error of ours.
+
+    Raises:
+        InputError: when there is no such cluster, or it refuses what is asked.
+        RunError: when it does not answer.
+    """
+    try:
+        from streamapp_operator.kube import KubeError
+        from streamapp_operator.kube import connect_by_config as connect
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is missing; install streamapp with its extra `operator`") from None
+    try:
+        kube, namespace = connect(options.kubeconfig, options.context)
+        yield Target(kube, options.namespace or namespace)
+    except KubeError as error:
+        if 400 <= error.code < 500:
+            raise InputError(str(error)) from None
+        raise RunError(str(error)) from None

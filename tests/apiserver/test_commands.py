@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line on a cluster: `streamapp status`, `plan`, `suspend` and the others, and kubectl's plug-in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lib.apiserver import ApiServer
+from lib.operator import RUNNING, WORD_COUNT, Apps
+from streamapp.cli.completion import suggestions
+from streamapp.cli.main import main
+
+pytestmark = pytest.mark.cluster
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(api: ApiServer, apps: Apps, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command for the test's namespace; returns its exit code, what it said, and its complaints."""
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([*arguments, "--kubeconfig", str(api.kubeconfig), "--namespace", apps.namespace])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return command
+
+
+@pytest.fixture
+def plan(run: Run, tmp_path: Path) -> Callable[..., str]:
+    """What `streamapp plan` says of the word count with these fields of its spec."""
+
+    def said(**spec: object) -> str:
+        body = yaml.safe_load(WORD_COUNT)
+        body["spec"] |= spec
+        (tmp_path / "app.yaml").write_text(yaml.safe_dump(body))
+        code, out, complaints = run("plan", str(tmp_path / "app.yaml"))
+        assert code == 0, complaints
+        return out
+
+    return said
+
+
+def test_status(apps: Apps, run: Run, tmp_path: Path) -> None:
+    apps.create()
+    code, out, _ = run("status", "word-count")
+    assert (code, out) == (1, f"{apps.namespace}/word-count: not seen by an operator yet\n")
+    apps.settle()
+    code, out, _ = run("status", "word-count")
+    assert code == 1
+    assert f"{apps.namespace}/word-count: Pending\n  executors   0 of 1\n" in out
+    with apps.driver_says(RUNNING, tmp_path):
+        apps.add_executor()
+        apps.settle()
+        code, out, _ = run("status", "word-count")
+    assert code == 0
+    assert "  executors   1 of 1\n  lag         7 records: text-lines 7\n  counts      epoch 12\n" in out
+    assert "Ready          True    Processing      records are processed" in out
+
+
+def test_status_of_a_wrong_manifest_says_what_is_wrong(apps: Apps, run: Run) -> None:
+    apps.create(driver={"resources": {"limits": {"memory": "64Mi"}}})
+    apps.settle()
+    code, out, _ = run("status", "word-count")
+    assert code == 1
+    assert "memory of 64Mi is too little; at least 768Mi" in out
+    assert "last error, " in out
+
+
+def test_suspend_and_resume(apps: Apps, run: Run) -> None:
+    apps.create()
+    assert run("suspend", "word-count") == (0, "word-count stops\n", "")
+    assert apps.get("StreamApp", "word-count")["spec"]["suspend"] is True
+    assert run("resume", "word-count") == (0, "word-count goes on\n", "")
+    assert not apps.get("StreamApp", "word-count")["spec"].get("suspend")
+
+
+def test_scale(apps: Apps, run: Run) -> None:
+    apps.create()
+    assert run("scale", "word-count", "3") == (0, "word-count is to have 3 executors\n", "")
+    assert apps.get("StreamApp", "word-count")["spec"]["replicas"] == 3
+    apps.change(replicas=None, autoscaling={"maxReplicas": 4})
+    code, _, complaint = run("scale", "word-count", "3")
+    assert code == 1
+    assert "has spec.autoscaling, which decides" in complaint
+
+
+def test_restart(apps: Apps, run: Run) -> None:
+    apps.create()
+    assert run("restart", "word-count")[0] == 1
+    apps.settle()
+    before = apps.await_driver()["metadata"]["uid"]
+    assert run("restart", "word-count")[0] == 0
+    apps.await_driver(other_than=before)
+
+
+def test_logs_of_what_is_not_there(apps: Apps, run: Run) -> None:
+    apps.create()
+    assert "has no driver now" in run("logs", "word-count")[2]
+    assert "has no executor '1'; it has none" in run("logs", "word-count", "--executor", "1")[2]
+    apps.settle()
+    apps.add_executor(2)
+    assert "has no executor '1'; there are: 2" in run("logs", "word-count", "--executor", "1")[2]
+
+
+def test_plan(apps: Apps, plan: Callable[..., str]) -> None:
+    assert plan() == f"{apps.namespace}/word-count is new\n"
+    apps.create()
+    assert plan() == "nothing changes\n"
+    assert plan(replicas=3) == "replicas: 3 is new\n\nnothing is started anew\n"
+    slower = plan(epochInterval="1s")
+    assert slower.startswith("epochInterval: 100ms becomes 1s\n")
+    assert "the driver is started anew" in slower
+    topology = yaml.safe_load(WORD_COUNT)["spec"]["topology"]
+    renamed = plan(topology=[*topology[:2], {**topology[2], "store": "others"}, *topology[3:]])
+    assert "node 'counts' changes\n" in renamed
+    assert "store 'word-counts' is not used any more; its changelog word-count-word-counts-changelog stays" in renamed
+    assert "store 'others' is new and begins empty" in renamed
+    other = plan(topology=[*topology[:2], {**topology[2], "aggregate": {"count": "sum(1.5)"}}, *topology[3:]])
+    assert "store 'word-counts' holds state of another meaning: refused at restore" in other
+    assert apps.get("StreamApp", "word-count")["metadata"]["generation"] == 1
+
+
+def test_plan_leaves_what_others_have_set(apps: Apps, run: Run, plan: Callable[..., str]) -> None:
+    apps.create()
+    run("scale", "word-count", "3")
+    assert plan() == "nothing changes\n"
+
+
+def test_plan_says_what_the_api_server_would_refuse(apps: Apps, run: Run, tmp_path: Path) -> None:
+    apps.create()
+    body = yaml.safe_load(WORD_COUNT)
+    body["spec"]["maxParallelism"] = 4
+    (tmp_path / "app.yaml").write_text(yaml.safe_dump(body))
+    code, out, complaint = run("plan", str(tmp_path / "app.yaml"))
+    assert (code, out) == (1, "")
+    assert "maxParallelism" in complaint
+
+
+def test_an_app_a_context_or_a_cluster_that_is_not_there(run: Run, api: ApiServer, tmp_path: Path) -> None:
+    code, _, complaint = run("status", "nobody")
+    assert code == 1
+    assert "there is no StreamApp 'nobody' in namespace" in complaint
+    assert "there is no context 'moon'; there are: test" in run("status", "nobody", "--context", "moon")[2]
+    config = yaml.safe_load(api.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    assert main(["status", "nobody", "--kubeconfig", str(tmp_path / "kubeconfig")]) == 3
+
+
+def test_kubectl_finds_it(api: ApiServer, apps: Apps) -> None:
+    apps.create()
+    paths = [str(Path(sys.executable).parent), str(api.folder / "bin"), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": ":".join(paths), "KUBECONFIG": str(api.kubeconfig)}
+
+    def kubectl(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["kubectl", *arguments], env=environment, capture_output=True, text=True, timeout=60)
+
+    assert kubectl("streamapp", "suspend", "word-count", "-n", apps.namespace).stdout == "word-count stops\n"
+    assert kubectl("streamapp", "--help").stdout.startswith("usage: kubectl streamapp ")
+
+
+def test_completion(api: ApiServer, apps: Apps) -> None:
+    apps.create()
+    place = ("--kubeconfig", str(api.kubeconfig), "-n", apps.namespace)
+    assert suggestions(["su"]) == ["suspend"]
+    assert suggestions(["suspend", *place, "w"]) == ["word-count"]
+    assert suggestions(["suspend", *place, "x"]) == []
+    assert suggestions(["scale", *place, "word-count", ""]) == []
+    assert suggestions(["suspend", "--kubeconfig", "/nowhere", ""]) == []
+    assert suggestions(["logs", "--f"]) == ["--follow"]
+    assert suggestions(["completion", "b"]) == ["bash"]
+    assert suggestions(["frobnicate", ""]) == []
+
+
+def test_kubectl_is_told_what_to_complete(api: ApiServer, apps: Apps) -> None:
+    apps.create()
+    program = str(Path(sys.executable).parent / "kubectl_complete-streamapp")
+    environment = {**os.environ, "KUBECONFIG": str(api.kubeconfig)}
+
+    def said(*words: str) -> str:
+        return subprocess.run([program, *words], env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert said("status", "-n", apps.namespace, "wor") == "word-count\n:4\n"
+    assert said("plan", "x") == ":0\n"
+
+
+def test_bash_completes(tmp_path: Path) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    script = """
+        source <(streamapp completion bash)
+        COMP_WORDS=(streamapp compl) COMP_CWORD=1
+        _streamapp
+        echo "${COMPREPLY[@]}"
+    """
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "completion\n"

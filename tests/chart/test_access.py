@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator may do is what it does, each verb with a reason, and nothing else; on a real API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lib.apiserver import ApiServer
+from lib.chart import VALUES, Object, Render
+from lib.grants import Grant, argued_in, asked_for, granted_by, roles_of
+from lib.operator import WORD_COUNT
+from lib.wait import until
+from streamapp_operator.observe import LISTED
+from streamapp_operator.render.access import DRIVER_RULES
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE = "streams"
+ACCOUNT = "ops-streamapp-operator"
+USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+
+
+def grants_of(objects: list[Object]) -> set[Grant]:
+    """To the operator; roles for people are not among them."""
+    ours = [role for role in roles_of(objects) if not role["metadata"]["name"].endswith(("-edit", "-view"))]
+    return {grant for role in ours for grant in granted_by(role["rules"])}
+
+
+def without_reason(granted: set[Grant], manual: str) -> set[Grant]:
+    return granted - set(argued_in(manual))
+
+
+@pytest.fixture(scope="module")
+def manual(root: Path) -> str:
+    return (root / "docs" / "security.md").read_text()
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda file: file.stem)
+def test_no_rule_has_a_wildcard_or_gives_more_than_it_says(render: Render, values: Path) -> None:
+    roles = roles_of(render("--values", str(values)))
+    assert roles
+    for role in roles:
+        for rule in role["rules"]:
+            words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+            assert not [word for word in words if "*" in word], rule
+            assert not words & {"escalate", "bind", "impersonate", "pods/exec", "nodes", "clusterroles"}, rule
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda file: file.stem)
+def test_every_grant_is_argued_in_the_manual_and_nothing_is_argued_that_is_not_granted(
+    render: Render, values: Path, manual: str
+) -> None:
+    granted = grants_of(render("--values", str(values)))
+    assert without_reason(granted, manual) == set()
+    assert set(argued_in(manual)) - granted == set()
+
+
+def test_a_planted_grant_is_noticed(render: Render, manual: str) -> None:
+    objects = render()
+    roles_of(objects)[0]["rules"].append({"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]})
+    assert without_reason(grants_of(objects), manual) == {Grant("", "secrets", "list")}
+
+
+@dataclass
+class Running:
+    """The operator as a process, with its account's own token, under the chart's rules."""
+
+    api: ApiServer
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def kubectl(self, *arguments: str, text: str | None = None, check: bool = True) -> str:
+        return self.api.kubectl(f"--namespace={NAMESPACE}", *arguments, text=text, check=check)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(30) == 0, self.log.read_text()[-3000:]
+
+
+@pytest.fixture(scope="module")
+def installed(api: ApiServer, render: Render) -> list[Object]:
+    """The chart's objects, applied, but for the pods: the operator runs as a process here."""
+    objects = [item for item in render() if item["kind"] not in ("CustomResourceDefinition", "Deployment", "Pod")]
+    api.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects))
+    return objects
+
+
+@pytest.fixture
+def operator(api: ApiServer, render: Render, installed: list[Object], tmp_path: Path) -> Iterator[Running]:
+    config = yaml.safe_load(api.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": api.token_of(NAMESPACE, ACCOUNT)}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    (deployment,) = [item for item in render() if item["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    given = {item["name"]: item["value"] for item in container["env"] if "value" in item}
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streamapp_operator"],
+            env={
+                **os.environ,
+                **given,
+                "KUBECONFIG": str(tmp_path / "kubeconfig"),
+                "STREAMAPP_NAMESPACE": NAMESPACE,
+                "STREAMAPP_HEALTH_PORT": "",
+            },
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        yield Running(api, process, log)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_operator_does_its_work_with_these_rights_and_uses_every_one(
+    operator: Running, render: Render, tmp_path: Path
+) -> None:
+    kubectl = operator.kubectl
+    kubectl("apply", "-f", "-", text=WORD_COUNT)
+
+    def status(path: str) -> str:
+        return kubectl("get", "streamapp", "word-count", f"--output=jsonpath={{{path}}}", check=False)
+
+    def is_there(what: str) -> bool:
+        return bool(kubectl("get", what, "--ignore-not-found", "--output=name"))
+
+    # Everything is made, and told.
+    until(lambda: status(".status.phase") == "Pending", 60, "the app is Pending", every=0.5)
+    until(lambda: is_there("pod/word-count-driver-0"), 30, "the driver's pod is made", every=0.2)
+    until(lambda: "word-count" in kubectl("get", "events"), 30, "events are told", every=0.5)
+    # Objects that are not needed any more go.
+    uid = status(".metadata.uid")
+    old = [old_object(operator, kind, uid) for kind in LISTED]
+    kubectl("apply", "-f", "-", text=yaml.safe_dump_all(old))
+    names = ",".join(item["kind"].lower() for item in old)
+    until(lambda: "word-count-old" not in kubectl("get", names, "--output=name"), 60, "they are deleted", every=0.5)
+    # A driver with an old plan goes.
+    before = kubectl("get", "pod/word-count-driver-0", "--output=jsonpath={.metadata.uid}")
+    kubectl("patch", "streamapp", "word-count", "--type=merge", "--patch", '{"spec": {"epochInterval": "1s"}}')
+    until(
+        lambda: kubectl("get", "pod/word-count-driver-0", "--output=jsonpath={.metadata.uid}", check=False) != before,
+        60,
+        "the driver is started anew",
+        every=0.2,
+    )
+    # A Lease that somebody deletes is made again.
+    held = kubectl("get", "lease", ACCOUNT, "--output=jsonpath={.spec.holderIdentity}")
+    assert held
+    kubectl("delete", "lease", ACCOUNT)
+    until(lambda: is_there(f"lease/{ACCOUNT}"), 30, "the Lease is back", every=0.2)
+    operator.stop()
+    assert kubectl("get", "lease", ACCOUNT, "--output=jsonpath={.spec.holderIdentity}") == ""
+
+    asked, refused = asked_for(operator.api.audit_log, USER)
+    assert refused == [], operator.log.read_text()[-3000:]
+    granted, handed_on = grants_of(render()), set(granted_by(DRIVER_RULES))
+    assert granted - asked - handed_on == set(), "granted and not needed"
+    assert unneeded({*granted, Grant("", "secrets", "list")}, asked | handed_on) == {Grant("", "secrets", "list")}
+
+
+def unneeded(granted: set[Grant], used: set[Grant]) -> set[Grant]:
+    return granted - used
+
+
+def old_object(operator: Running, kind: str, uid: str) -> Object:
+    """One that belongs to the app and is not among those that it should have now: a copy under another name."""
+    name = {
+        "NetworkPolicy": "word-count-driver",
+        "PodDisruptionBudget": "word-count-executors",
+        "ConfigMap": "word-count-config",
+    }.get(kind, "word-count-driver")
+    found: Object = json.loads(operator.kubectl("get", kind, name, "--output=json"))
+    metadata = found["metadata"]
+    assert metadata["ownerReferences"][0]["uid"] == uid
+    kept = {field: metadata[field] for field in ("labels", "annotations", "ownerReferences", "namespace")}
+    found |= {"metadata": {**kept, "name": "word-count-old"}}
+    found.pop("status", None)
+    for field in ("clusterIP", "clusterIPs"):
+        if kind == "Service":
+            found["spec"].pop(field)
+    if kind == "StatefulSet":
+        found["spec"]["replicas"] = 0
+    return found
+
+
+# --- what the API server says ---------------------------------------------------------------------------------------
+
+ALLOWED = [
+    ("list", "streamapps.streamapp.dev", NAMESPACE),
+    ("patch", "streamapps.streamapp.dev/status", NAMESPACE),
+    ("create", "statefulsets.apps", NAMESPACE),
+    ("delete", "pods", NAMESPACE),
+    ("get", "secrets", NAMESPACE),
+    ("create", "roles.rbac.authorization.k8s.io", NAMESPACE),
+    ("create", "events", NAMESPACE),
+    (f"update={ACCOUNT}", "leases.coordination.k8s.io", NAMESPACE),
+]
+DENIED = [
+    ("list", "secrets", NAMESPACE),
+    ("watch", "secrets", NAMESPACE),
+    ("delete", "secrets", NAMESPACE),
+    ("patch", "streamapps.streamapp.dev", NAMESPACE),
+    ("delete", "streamapps.streamapp.dev", NAMESPACE),
+    ("patch", "pods", NAMESPACE),
+    ("create", "pods/exec", NAMESPACE),
+    ("get", "pods/log", NAMESPACE),
+    ("create", "serviceaccounts/token", NAMESPACE),
+    ("escalate", "roles.rbac.authorization.k8s.io", NAMESPACE),
+    ("bind", "roles.rbac.authorization.k8s.io", NAMESPACE),
+    ("create", "deployments.apps", NAMESPACE),
+    ("update=another", "leases.coordination.k8s.io", NAMESPACE),
+    ("list", "leases.coordination.k8s.io", NAMESPACE),
+    *[(verb, what, place) for verb in ("get", "list", "create", "delete") for what, place in (
+        ("pods", "default"),
+        ("secrets", "kube-system"),
+        ("streamapps.streamapp.dev", "default"),
+        ("namespaces", ""),
+        ("nodes", ""),
+        ("clusterroles.rbac.authorization.k8s.io", ""),
+        ("customresourcedefinitions.apiextensions.k8s.io", ""),
+    )],
+]  # fmt: skip
+
+
+def may(api: ApiServer, user: str, verb: str, what: str, namespace: str) -> bool:
+    """Asks the API server by a SubjectAccessReview."""
+    verb, _, name = verb.partition("=")
+    resource, _, rest = what.partition(".")
+    group, _, sub = rest.partition("/")
+    if not rest:
+        resource, _, sub = resource.partition("/")
+    attributes = {"verb": verb, "resource": resource, "group": group, "namespace": namespace}
+    attributes |= {key: value for key, value in (("name", name), ("subresource", sub)) if value}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "groups": ["system:serviceaccounts", "system:authenticated"]}
+        | {"resourceAttributes": attributes},
+    }
+    said = json.loads(api.kubectl("create", "-f", "-", "--output=json", text=yaml.safe_dump(review)))
+    return bool(said["status"]["allowed"])
+
+
+def test_what_is_allowed_and_what_is_not(api: ApiServer, installed: list[Object]) -> None:
+    assert [case for case in ALLOWED if not may(api, USER, *case)] == []
+    assert [case for case in DENIED if may(api, USER, *case)] == []
+
+
+def test_people_get_what_their_role_says(api: ApiServer, render: Render) -> None:
+    options = ("--set", "rbac.aggregateToDefaultRoles=true")
+    people = [item for item in render(*options) if item["metadata"]["name"].endswith(("-edit", "-view"))]
+    assert len(people) == 2
+    bindings = [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": f"people-{role}", "namespace": NAMESPACE},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"jane-{role}"}],
+        }
+        for role in ("view", "edit")
+    ]
+    api.kubectl("apply", "-f", "-", text=yaml.safe_dump_all([*people, *bindings]))
+    apps = "streamapps.streamapp.dev"
+    until(lambda: may(api, "jane-edit", "patch", apps, NAMESPACE), 30, "the role is aggregated", every=0.2)
+    assert may(api, "jane-view", "get", apps, NAMESPACE)
+    assert not may(api, "jane-view", "patch", apps, NAMESPACE)
+    assert may(api, "jane-edit", "patch", f"{apps}/scale", NAMESPACE)
+    assert not may(api, "jane-edit", "patch", f"{apps}/status", NAMESPACE)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Helm makes of the chart."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.binaries import KUBERNETES
+from lib.apiserver import ApiServer
+from lib.chart import CHART, VALUES, Helm, Object, Render
+from streamapp_operator.__main__ import settings_of
+from streamapp_operator.settings import Settings
+
+pytestmark = pytest.mark.cluster  # needs no node, but the programs of the test cluster
+
+HERE = Path(__file__).parent
+CRD = "CustomResourceDefinition"
+each_values = pytest.mark.parametrize("values", VALUES, ids=lambda file: file.stem)
+
+
+def operator_of(objects: list[Object]) -> Object:
+    """The operator's container."""
+    (deployment,) = [item for item in objects if item["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def variable(container: Object, name: str) -> str | None:
+    return next((str(item["value"]) for item in container["env"] if item["name"] == name), None)
+
+
+@each_values
+def test_lint(helm: Helm, values: Path) -> None:
+    done = helm("lint", str(CHART), "--strict", "--kube-version", KUBERNETES, "--values", str(values))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@each_values
+def test_the_objects(render: Render, values: Path, golden: Callable[[Path, str], None]) -> None:
+    """All but the definition, and dashboards and rules without their content: those have tests of their own."""
+    objects = [item for item in render("--values", str(values)) if item["kind"] != CRD]
+    for item in objects:
+        if "grafana_dashboard" in item["metadata"]["labels"]:
+            item["data"] = dict.fromkeys(item["data"], "...")
+        if item["kind"] == "PrometheusRule":
+            item["spec"] = {"groups": [group["name"] for group in item["spec"]["groups"]]}
+    golden(HERE / "rendered" / values.name, yaml.safe_dump_all(objects, sort_keys=False, width=120))
+
+
+@each_values
+def test_an_api_server_takes_every_object(api: ApiServer, render: Render, values: Path) -> None:
+    """Without a warning, so with no field that it does not know, and pods that are `restricted`."""
+    objects = render("--values", str(values))
+    named = {item["metadata"].get("namespace") for item in objects} - {None}
+    for namespace in named:
+        made = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": namespace,
+                "labels": {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")},
+            },
+        }
+        api.kubectl("apply", "-f", "-", text=yaml.safe_dump(made))
+    known = [item for item in objects if not item["apiVersion"].startswith("monitoring.coreos.com/")]
+    said = api.kubectl(
+        "apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-",
+        text=yaml.safe_dump_all(known), check=False,
+    )  # fmt: skip
+    lines = said.splitlines()
+    assert len(lines) == len(known), said
+    assert all(line.endswith("serverside-applied (server dry run)") for line in lines), said
+
+
+def test_the_definition_is_that_of_the_manifest(root: Path, render: Render) -> None:
+    text = (root / "crds" / "streamapp.yaml").read_text()
+    assert (CHART / "files" / "streamapp.yaml").read_text() == text, "run `make crd`"
+    wanted = yaml.safe_load(text)
+
+    def definitions(*options: str) -> list[Object]:
+        return [item for item in render(*options) if item["kind"] == CRD]
+
+    assert definitions("--set", "crds.keep=false") == [wanted]
+    wanted["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+    assert definitions() == [wanted]
+    assert definitions("--set", "crds.install=false") == []
+
+
+def test_what_apps_get_is_what_the_operator_does_without_a_chart(render: Render) -> None:
+    """The chart's values and the operator's own defaults say the same."""
+    given = settings_of(variable(operator_of(render()), "STREAMAPP_SETTINGS") or "")
+    assert given == Settings(image="streamapp/runtime:0.1.0")
+
+
+def test_images(render: Render) -> None:
+    digest = f"sha256:{'0' * 64}"
+    for options, image in (
+        ((), "streamapp/operator:0.1.0"),
+        (("--set", "image.tag=v2"), "streamapp/operator:v2"),
+        (("--set", "image.registry=r:1,image.digest=" + digest), f"r:1/streamapp/operator@{digest}"),
+    ):
+        assert operator_of(render(*options))["image"] == image
+
+
+def test_what_is_watched(render: Render) -> None:
+    for options, namespaces, cluster_wide in (
+        ((), "streams", None),
+        (("--set", "watch.namespaces={b,a}"), "a,b", None),
+        (("--set", "watch.clusterWide=true"), None, "true"),
+    ):
+        container = operator_of(render(*options))
+        assert variable(container, "STREAMAPP_NAMESPACES") == namespaces
+        assert variable(container, "STREAMAPP_CLUSTER_WIDE") == cluster_wide
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("imag.tag=1", "imag"),
+        ("image.tags=1", "tags"),
+        ("image.tag=2", "/image/tag"),  # numbers are refused: of 1.10 they would leave 1.1
+        ("replicas=many", "replicas"),
+        ("replicas=-1", "replicas"),
+        ("logLevel=LOUD", "logLevel"),
+        ("image.pullPolicy=Sometimes", "pullPolicy"),
+        ("image.digest=abc", "digest"),
+        ("watch.namespaces={Shop}", "namespaces"),
+        ("service.port=80", "port"),
+        ("podMonitor.interval=often", "interval"),
+        ("imagePullSecrets={pull}", "imagePullSecrets"),
+        ("apps.driver.resources.limit.memory=1Gi", "limit"),
+        ("networkPolicy.kafkaPorts={kafka}", "kafkaPorts"),
+        ("watch.clusterWide=true,watch.namespaces={a}", "say one of the two"),
+        ("serviceAccount.create=false", "say which ServiceAccount there is"),
+    ],
+)
+def test_wrong_values_are_refused(helm: Helm, setting: str, said: str) -> None:
+    done = helm("template", "ops", str(CHART), "--kube-version", KUBERNETES, "--set", setting)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+_WHOLE = ("resources", "strategy", "livenessProbe", "readinessProbe")
+"""Values that Kubernetes defines, and that need not have all of their parts here."""
+
+
+def names(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Every value that the schema knows; of sections what is in them."""
+    for key, inner in schema["properties"].items():
+        if inner.get("properties") and key not in _WHOLE:
+            yield from names(inner, f"{path}{key}.")
+        else:
+            yield f"{path}{key}"
+
+
+def described(text: str) -> Iterator[str]:
+    """The values of a file that have a comment above them."""
+    section: list[str] = []
+    above = ""
+    for line in text.splitlines():
+        if found := re.match(r"( *)(\w+):", line):
+            del section[len(found[1]) // 2 :]
+            section.append(found[2])
+            if above.startswith("#"):
+                yield ".".join(section)
+        above = line.strip()
+
+
+def test_every_value_of_the_schema_stands_in_the_file_and_is_described() -> None:
+    known = set(names(json.loads((CHART / "values.schema.json").read_text())))
+    assert known - set(described((CHART / "values.yaml").read_text())) == {"global"}

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chart on a cluster: installed, tested, upgraded, taken back, removed; and the operator that it brings at work."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.access import Cluster, CommandFailed
+from cluster.images import OPERATOR, RUNTIME
+from cluster.namespace import Namespace
+from lib.chart import CHART
+from lib.operator import WORD_COUNT
+from lib.wait import until
+
+# Who comes first pays for the cluster and its images.
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+CRD = "customresourcedefinition/streamapps.streamapp.dev"
+NAME = "ops-streamapp-operator"
+SECONDS = 120.0
+
+
+class Release:
+    """The chart as release `ops` in a namespace."""
+
+    def __init__(self, cluster: Cluster, namespace: Namespace) -> None:
+        self.cluster, self.namespace = cluster, namespace
+        self._images = [
+            option
+            for value, image in (("image", OPERATOR), ("apps.image", RUNTIME))
+            for part, text in zip(("repository", "tag"), image.split(":"), strict=True)
+            for option in ("--set", f"{value}.{part}={text}")
+        ]
+
+    def helm(self, verb: str, *arguments: str, chart: Path | None = None) -> str:
+        place = ["-n", self.namespace.name]
+        if chart is not None:
+            wait = ["--wait", f"--timeout={SECONDS:g}s"]
+            return self.cluster.helm(verb, "ops", str(chart), *place, *wait, *self._images, *arguments)
+        return self.cluster.helm(verb, "ops", *place, *arguments)
+
+    @property
+    def pod(self) -> str:
+        """The operator's only pod that is not about to go."""
+        pods = self.namespace.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
+        (name,) = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        return str(name)
+
+    @property
+    def holder(self) -> str:
+        """Who holds the Lease: the name of a pod, and something behind it."""
+        return str(self.namespace.get(f"lease/{NAME}").get("spec", {}).get("holderIdentity", ""))
+
+    def await_leader(self) -> None:
+        until(lambda: self.holder.startswith(f"{self.pod}-"), 60, "the new operator holds the Lease", every=0.5)
+
+    def leftovers(self) -> list[str]:
+        """All that has the release's labels, anywhere."""
+        kinds = self.cluster.kubectl("api-resources", "--verbs=list,delete", "-o", "name").split()
+        found = self.cluster.kubectl(
+            "get", ",".join(kinds), "--all-namespaces", "-o", "json", "-l", "app.kubernetes.io/instance=ops"
+        )  # fmt: skip
+        return [f"{each['kind']} {each['metadata']['name']}" for each in json.loads(found)["items"]]
+
+
+@pytest.fixture
+def release(cluster: Cluster, namespace: Namespace, operator_image: str, root: Path) -> Iterator[Release]:
+    """Not installed yet. Where the definition is there already, it is given to this release, and stays."""
+    made, kept = Release(cluster, namespace), cluster.has(CRD)
+    if kept:
+        owner = (f"meta.helm.sh/release-{part}" for part in ("name", "namespace"))
+        values = (f"{key}={value}" for key, value in zip(owner, ("ops", namespace.name), strict=True))
+        cluster.kubectl("annotate", CRD, "--overwrite", *values)
+        cluster.kubectl("label", CRD, "--overwrite", "app.kubernetes.io/managed-by=Helm")
+    try:
+        yield made
+    finally:
+        if "ops" in cluster.helm("list", "-n", namespace.name, "-q").split():
+            made.helm("uninstall", "--wait")
+        if kept:
+            cluster.apply(root / "crds" / "streamapp.yaml")
+        elif cluster.has(CRD):
+            cluster.kubectl("delete", CRD)
+
+
+def install(release: Release, chart: Path = CHART, *options: str) -> str:
+    try:
+        return release.helm("install", *options, chart=chart)
+    except CommandFailed as error:
+        pods = release.namespace.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
+        words = [release.namespace.describe(pod["metadata"]["name"]) for pod in pods]
+        raise AssertionError("\n".join([str(error), *words])) from None
+
+
+def fields_of_the_definition(cluster: Cluster) -> set[str]:
+    found = cluster.get(CRD)
+    schema: dict[str, Any] = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return set(schema["properties"]["spec"]["properties"])
+
+
+def test_install_upgrade_rollback_uninstall(cluster: Cluster, release: Release, namespace: Namespace) -> None:
+    notes = install(release)
+    assert f"runs the StreamApps of these namespaces: {namespace.name}." in notes
+    first = release.pod
+    release.await_leader()
+    assert "Phase:          Succeeded" in release.helm("test", "--logs")
+
+    # An app is taken care of, and those who run it may.
+    namespace.apply(WORD_COUNT)
+    until(lambda: cluster.has("statefulset/word-count-driver", namespace.name), 60, "the app's objects", every=0.5)
+    driver = until(
+        lambda: (
+            cluster.has("pod/word-count-driver-0", namespace.name)
+            and namespace.get("pod/word-count-driver-0")["metadata"]["uid"]
+        ),
+        60,
+        "the driver's pod",
+        every=0.5,
+    )
+
+    release.helm("upgrade", "--set", "logLevel=DEBUG", chart=CHART)
+    second = release.pod
+    assert second != first
+    release.await_leader()
+
+    release.helm("rollback", "1", "--wait")
+    third = release.pod
+    assert third != second
+    release.await_leader()
+    assert namespace.get("pod/word-count-driver-0")["metadata"]["uid"] == driver, "the app went on"
+
+    release.helm("uninstall", "--wait")
+    assert release.leftovers() == []
+    assert cluster.has(CRD), "keep"
+    assert cluster.has("streamapp/word-count", namespace.name), "the app stays"
+    assert cluster.has("statefulset/word-count-driver", namespace.name), "and what runs it"
+
+    # A release of the same name takes over what was kept.
+    install(release)
+    release.await_leader()
+
+
+def test_an_older_chart_is_upgraded_and_so_is_the_definition(
+    cluster: Cluster, release: Release, tmp_path: Path
+) -> None:
+    older = shutil.copytree(CHART, tmp_path / "older")
+    chart = yaml.safe_load((older / "Chart.yaml").read_text()) | {"version": "0.0.9", "appVersion": "0.0.9"}
+    (older / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    definition = older / "files" / "streamapp.yaml"
+    text = definition.read_text()
+    body = yaml.safe_load(text)
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    schema["properties"].pop("startFrom")
+    head = text[: text.index("spec:\n")]  # the template looks for its very words
+    definition.write_text(head + yaml.safe_dump({"spec": body["spec"]}))
+
+    install(release, older)
+    assert "startFrom" not in fields_of_the_definition(cluster)
+    release.helm("upgrade", chart=CHART)
+    assert "startFrom" in fields_of_the_definition(cluster)
+    release.await_leader()
+    release.helm("rollback", "1", "--wait")
+    assert "startFrom" not in fields_of_the_definition(cluster)
+
+
+def test_the_operator_waits_for_the_definition(cluster: Cluster, release: Release, root: Path) -> None:
+    if cluster.has(CRD):
+        pytest.skip("somebody else has installed the definition")
+    release.cluster.helm(
+        "install", "ops", str(CHART), "-n", release.namespace.name, *release._images, "--set", "crds.install=false"
+    )  # fmt: skip
+    said = "waiting: the cluster does not know streamapps.streamapp.dev"
+    deployment = f"deployment/{NAME}"
+    until(lambda: said in logs(release, deployment), SECONDS, "the operator says what it waits for", every=0.5)
+    cluster.apply(root / "crds" / "streamapp.yaml")
+    release.namespace.kubectl("rollout", "status", deployment, f"--timeout={SECONDS:g}s", seconds=SECONDS + 10)
+    release.await_leader()
+
+
+def logs(release: Release, what: str) -> str:
+    try:
+        return release.namespace.kubectl("logs", what)
+    except CommandFailed as error:
+        return error.said

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words for the tests of the chart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Object = dict[str, Any]
+Helm = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs Helm with these arguments, without a cluster; says what it said and how it ended."""
+Render = Callable[..., list[Object]]
+"""The objects of the chart with these options: release `ops` in namespace `streams`."""
+
+CHART = Path(__file__).parents[2] / "charts" / "streamapp-operator"
+VALUES = sorted((Path(__file__).parents[1] / "chart" / "values").glob("*.yaml"))
+"""Files of values that the chart is tested with."""
+RULES = CHART / "files" / "rules.yaml"
+DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
+
+
+def alerts() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """Where a query stands, and the query."""
+    for alert in alerts():
+        yield alert["alert"], alert["expr"]
+    for file in DASHBOARDS:
+        for panel in json.loads(file.read_text())["panels"]:
+            for target in panel.get("targets", ()):
+                yield f"{file.stem}: {panel['title']}", target["expr"]
