@@ -41,7 +41,7 @@ chaos: setup ## the long runs under faults
 	@echo "== chaos"; $(PYTHON) -m pytest -q tests -m chaos --timeout 7200 $(ARGS)
 
 bench: setup ## benchmarks against Kafka Streams and stock Spark
-	@$(PYTHON) -m benchmarks $(ARGS)
+	@PYTHONPATH=tests $(PYTHON) -m benchmarks $(ARGS)
 
 jvm: setup ## the Scala part only
 

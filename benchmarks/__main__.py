@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks side by side: `python -m benchmarks [word-count] [latency] [restore] [memory] [--quick]`.
+"""Benchmarks side by side: `python -m benchmarks [word-count] [latency] [restore] [memory] [operator] [--quick]`.
 
 All systems work on one embedded broker, one after the other, round after round. Results are printed, and written into
 docs/benchmarks.md unless the run was a quick or a partial one.
@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from benchmarks import latency, memory, report, restore, systems, word_count
+from benchmarks import latency, memory, reconcile, report, restore, systems, word_count
 from benchmarks.kafka_edge import Kafka
 from benchmarks.systems import KAFKA_STREAMS, OURS, STOCK_SPARK, Starter
 from streamapp.kafka.broker import EmbeddedBroker
@@ -99,6 +99,19 @@ class Bench:
         head = ("JVM", "peak resident MB", "keys/s, start included")
         return f"{keys:,} keys, each heap at most {systems.HEAP}.\n\n" + report.table(head, rows)
 
+    def operator(self) -> str:
+        apps = self._options.apps or (20 if self._quick else 200)
+        found = reconcile.measure(apps, self._scratch)
+        print(f"  operator: {found}", flush=True)
+        rows = [
+            ("all created at once, until the last one has a status", f"{found.created_seconds:.1f} s"),
+            ("a change, until the status says so, p50 / p99", f"{found.p50_ms:.0f} / {found.p99_ms:.0f} ms"),
+            ("peak resident memory", f"{found.peak_mb:.0f} MB"),
+            ("writes in a minute without changes", f"{found.steady_writes}"),
+            ("reads a second meanwhile", f"{found.steady_reads_per_second:.0f}"),
+        ]
+        return f"{apps} apps.\n\n" + report.table(("operator", "measured"), rows)
+
     @property
     def _numbers(self) -> tuple[str, ...]:
         return tuple(f"round {number + 1}" for number in range(self._options.rounds))
@@ -126,6 +139,7 @@ BENCHMARKS: dict[str, Callable[[Bench], str]] = {
     "latency": Bench.latency,
     "restore": Bench.restore,
     "memory": Bench.memory,
+    "operator": Bench.operator,
 }
 
 
@@ -136,12 +150,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--lines", type=int, default=0, help="of word-count")
     parser.add_argument("--keys", type=int, default=0, help="of restore and memory")
+    parser.add_argument("--apps", type=int, default=0, help="of operator")
     parser.add_argument("--only", default="", help="systems whose name has this in it")
     options = parser.parse_args()
     for what in options.what:
         if what not in BENCHMARKS:
             parser.error(f"no benchmark {what!r}; there are {', '.join(BENCHMARKS)}")
-    full = not (options.quick or options.rounds or options.lines or options.keys or options.only)
+    full = not (options.quick or options.rounds or options.lines or options.keys or options.apps or options.only)
     options.rounds = options.rounds or (1 if options.quick else 3)
     systems.build_kafka_streams()
     about = report.machine()

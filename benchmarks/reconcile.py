@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator with many apps, on a real API server without a node: how soon it acts on a change, what it takes of memory, and
-whether it leaves the API server in peace when there is nothing to do."""
+"""The operator with many apps, on a real API server without a node: how soon it acts on a change, what it takes of
+memory, and whether it leaves the API server in peace when there is nothing to do."""
 
 from __future__ import annotations
 
