@@ -21,6 +21,7 @@ import psutil
 import yaml
 from kubernetes import client, config, watch
 from prometheus_client.parser import text_string_to_metric_families
+from urllib3.exceptions import ProtocolError
 
 from cluster.binaries import binaries
 from lib.apiserver import ApiServer
@@ -128,13 +129,19 @@ class _Seen:
 
     def _follow(self) -> None:
         listing = self._objects.list_namespaced_custom_object
-        for event in self._watch.stream(listing, GROUP, VERSION, NAMESPACE, PLURAL):
-            now, body = time.monotonic(), event["object"]
-            generation = body.get("status", {}).get("observedGeneration")
-            if generation is not None:
-                with self._changed:
-                    self._times.setdefault((body["metadata"]["name"], generation), now)
-                    self._changed.notify_all()
+        try:
+            for event in self._watch.stream(listing, GROUP, VERSION, NAMESPACE, PLURAL):
+                self._see(event["object"], time.monotonic())
+        except ProtocolError:  # the API server has ended
+            if not self._watch._stop:
+                raise
+
+    def _see(self, body: Any, now: float) -> None:
+        generation = body.get("status", {}).get("observedGeneration")
+        if generation is not None:
+            with self._changed:
+                self._times.setdefault((body["metadata"]["name"], generation), now)
+                self._changed.notify_all()
 
     def __enter__(self) -> _Seen:
         self._thread.start()
