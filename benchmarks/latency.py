@@ -28,7 +28,7 @@ class Load:
     """How fast, how long."""
 
     per_second: int = 1000
-    warm_up_seconds: int = 90
+    warm_up_seconds: int = 180
     seconds: int = 60
     words: int = 10_000
     seed: int = 1
