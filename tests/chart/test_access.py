@@ -272,7 +272,7 @@ def test_people_get_what_their_role_says(api: ApiServer, render: Render) -> None
         }
         for role in ("view", "edit")
     ]
-    api.kubectl("apply", "-f", "-", text=yaml.safe_dump_all([*people, *bindings]))
+    api.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all([*people, *bindings]))
     apps = "streamapps.streamapp.dev"
     until(lambda: may(api, "jane-edit", "patch", apps, NAMESPACE), 30, "the role is aggregated", every=0.2)
     assert may(api, "jane-view", "get", apps, NAMESPACE)
