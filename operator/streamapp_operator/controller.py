@@ -9,7 +9,7 @@ import threading
 
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease, NotHolder
-from streamapp_operator.reconcile import reconcile
+from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.settings import Settings
 from streamapp_operator.workqueue import Key, Workqueue
@@ -32,6 +32,7 @@ class Controller:
         self._kube = kube
         self._settings = settings
         self._lease = lease
+        self._memory = Memory()
         if lease is not None:
             kube.may_write = lease.require
         self._threads = [threading.Thread(target=self._work, name=f"worker-{i}", daemon=True) for i in range(workers)]
@@ -64,7 +65,7 @@ class Controller:
     def _one(self, key: Key) -> None:
         namespace, name = key
         try:
-            again = reconcile(self._kube, namespace, name, self._settings, new_credentials)
+            again = reconcile(self._kube, namespace, name, self._settings, new_credentials, self._memory)
         except NotHolder:
             self.queue.done(key, WAIT_FOR_LEASE_SECONDS)
         except KubeError as error:
