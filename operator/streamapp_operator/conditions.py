@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from streamapp_operator import autoscale
 from streamapp_operator.facts import Facts
 from streamapp_operator.pods import ABSENT, FAILED, PENDING, RUNNING, STOPPING
 from streamapp_operator.progress import restore_of
@@ -38,7 +39,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "Degraded": ("AsExpected", "DriverFailed", "DriverSilent", "QueryRestarting", "ExecutorsMissing", "Refused"),
     "TopologyValid": ("Valid", "Invalid"),
     "StateRestored": ("Restored", "NoState", "Restoring", "DriverNotRunning"),
-    "ScalingActive": ("AutoscalingOff", "NotDecided"),
+    "ScalingActive": ("AutoscalingOff", "Suspended", "RecommendOnly", *autoscale.REASONS),
     "Paused": ("Active", "Suspended", "ReconciliationPaused"),
 }
 
@@ -175,7 +176,14 @@ def _state_restored(facts: Facts) -> Verdict:
 def _scaling_active(facts: Facts) -> Verdict:
     if facts.app is None or facts.app.manifest.spec.autoscaling is None:
         return FALSE, "AutoscalingOff", "spec.autoscaling is not there"
-    return UNKNOWN, "NotDecided", "no decision has been made yet"
+    if facts.scaling is None:
+        return FALSE, "Suspended", "spec.suspend is true"
+    reason, words = facts.scaling.reason, facts.scaling.words
+    if reason == autoscale.UNKNOWN:
+        return UNKNOWN, reason, words
+    if facts.scaling.recommended is not None:
+        return FALSE, "RecommendOnly", words
+    return TRUE, reason, words
 
 
 def _paused(facts: Facts) -> Verdict:

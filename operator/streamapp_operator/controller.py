@@ -12,7 +12,7 @@ from time import monotonic
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease, NotHolder
 from streamapp_operator.metrics import Metrics
-from streamapp_operator.reconcile import reconcile
+from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.settings import Settings
 from streamapp_operator.workqueue import Key, Workqueue
@@ -51,6 +51,7 @@ class Controller:
         self._kube = kube
         self._settings = settings
         self._lease = lease
+        self._memory = Memory()
         if lease is not None:
             kube.may_write = lease.require
         kube.on_answer = self.metrics.request
@@ -101,7 +102,7 @@ class Controller:
         self._under_way[thread] = key, self._clock()
         try:
             with self.metrics.reconciling():
-                again = reconcile(self._kube, namespace, name, self._settings, new_credentials)
+                again = reconcile(self._kube, namespace, name, self._settings, new_credentials, self._memory)
         except NotHolder:
             self.queue.done(key, WAIT_FOR_LEASE_SECONDS)
         except KubeError as error:

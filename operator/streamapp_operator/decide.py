@@ -7,20 +7,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from streamapp.errors import ManifestError
+from streamapp_operator import autoscale
 from streamapp_operator.app import App, read_app
+from streamapp_operator.autoscale import History
 from streamapp_operator.diff import differences
 from streamapp_operator.facts import Facts
 from streamapp_operator.names import driver_name, secret_name
 from streamapp_operator.observe import LISTED, Observation
-from streamapp_operator.pods import STOPPING, driver_state, is_lost, runs
+from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.render import Credentials, render
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
+from streamapp_operator.scaling import scaled
 from streamapp_operator.settings import Settings
 
 PAUSE_ANNOTATION = "streamapp.dev/pause-reconciliation"
@@ -46,7 +49,16 @@ class Delete:
     """Seconds it gets to end in order; None: what it asks for itself."""
 
 
-Action = Apply | Delete
+@dataclass(frozen=True)
+class Scale:
+    """Tell a running driver how many executors it is to have."""
+
+    driver: Object
+    replicas: int
+    why: str
+
+
+Action = Apply | Delete | Scale
 
 
 @dataclass(frozen=True)
@@ -57,48 +69,69 @@ class Decision:
     target: Mapping[str, Any]
     """For the status: what we are about to bring about."""
     actions: tuple[Action, ...] = ()
+    history: History = field(default_factory=History)
+    """For the next decision."""
 
 
-def decide(seen: Observation, settings: Settings, fresh: Credentials, now: datetime) -> Decision:
+def decide(
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History | None = None
+) -> Decision:
     """
     Args:
         seen: everything that is there.
         settings: of the operator.
         fresh: credentials for an app that has none yet.
         now: the time.
+        history: of the last decision; None: nothing is remembered, and an app is scaled a little later.
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
-    app, objects, problems = _wanted(seen, settings, fresh)
+    wanted = _wanted(seen, settings, fresh, now, history or History())
+    app, objects = wanted.app, wanted.objects
     actions: tuple[Action, ...] = ()
     if not paused and "deletionTimestamp" not in body["metadata"]:
-        actions = (*_lost_pods(seen, now), *(_changes(app, seen, objects) if app is not None else ()))
+        actions = (*_useless_pods(seen, now), *(_changes(app, seen, objects) if app is not None else ()))
     previous = (body.get("status") or {}).get("target", {})
     facts = Facts(
         generation=body["metadata"]["generation"],
         app=app,
-        problems=problems,
+        problems=wanted.problems,
         suspended=bool(body["spec"].get("suspend", False)),
         paused=paused,
         changes=tuple(action.why for action in actions),
         driver=driver_state(seen.driver),
         live=seen.status,
         silence=seen.silence,
-        executors=sum(runs(pod) for pod in seen.executors),
+        executors=_running(seen),
+        scaling=wanted.scaling,
     )
     target = _target(facts, objects) if actions else previous
-    return Decision(facts, target, actions)
+    return Decision(facts, target, actions, wanted.history)
 
 
-def _wanted(
-    seen: Observation, settings: Settings, fresh: Credentials
-) -> tuple[App | None, tuple[Object, ...], tuple[str, ...]]:
+@dataclass(frozen=True)
+class _Wanted:
+    app: App | None = None
+    objects: tuple[Object, ...] = ()
+    problems: tuple[str, ...] = ()
+    scaling: autoscale.Decision | None = None
+    history: History = field(default_factory=History)
+
+
+def _wanted(seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History) -> _Wanted:
+    status = seen.body.get("status") or {}
     try:
-        app = read_app(seen.body)
+        app, scaling, history = scaled(
+            read_app(seen.body), settings, status, seen.position, seen.unknown, _running(seen), history, now
+        )
         known = credentials_of(seen.children.get(("Secret", secret_name(app.base)), {}))
-        return app, render(app, settings, known or fresh), ()
+        return _Wanted(app, render(app, settings, known or fresh), (), scaling, history)
     except ManifestError as error:
-        return None, (), tuple(str(problem) for problem in error.problems)
+        return _Wanted(problems=tuple(str(problem) for problem in error.problems))
+
+
+def _running(seen: Observation) -> int:
+    return sum(runs(pod) for pod in seen.executors)
 
 
 def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[Action, ...]:
@@ -117,9 +150,21 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
     for (kind, name), found in seen.children.items():
         if (kind, name) not in names and kind in LISTED:
             actions.append(Delete(found, f"delete {kind} {name}, which is not needed any more"))
-    if not actions:
-        actions += _outdated_driver(app, seen, objects)
+    restart = _outdated_driver(app, seen, objects)
+    if not restart:
+        actions += _other_replicas(app, seen)
+    elif not actions:  # what the next driver reads is there
+        actions += restart
     return tuple(actions)
+
+
+def _other_replicas(app: App, seen: Observation) -> list[Action]:
+    """A running driver takes another number of executors without a restart."""
+    known = (seen.status or {}).get("replicas")
+    if seen.driver is None or driver_state(seen.driver).state != RUNNING or not known:
+        return []
+    was, wanted = known["wanted"], app.plan.replicas
+    return [Scale(seen.driver, wanted, f"scale from {was} to {wanted} replicas")] if was != wanted else []
 
 
 def _outdated_driver(app: App, seen: Observation, objects: tuple[Object, ...]) -> list[Action]:
@@ -134,11 +179,13 @@ def _outdated_driver(app: App, seen: Observation, objects: tuple[Object, ...]) -
     return [Delete(seen.driver, "restart the driver with the new plan")]
 
 
-def _lost_pods(seen: Observation, now: datetime) -> tuple[Action, ...]:
+def _useless_pods(seen: Observation, now: datetime) -> tuple[Action, ...]:
     """Pods on a node that does not answer never end by themselves. That the driver may still run there does no harm:
-    the next one fences it."""
+    the next one fences it. Executors that have ended are cleared away by their driver, unless it has ended first."""
     pods = [pod for pod in (seen.driver, *seen.executors) if pod is not None and is_lost(pod, now)]
-    return tuple(Delete(pod, f"forget {pod['metadata']['name']}, whose node is lost", grace=0) for pod in pods)
+    lost = [Delete(pod, f"forget {pod['metadata']['name']}, whose node is lost", grace=0) for pod in pods]
+    over = [pod for pod in seen.executors if is_over(pod, now)]
+    return (*lost, *(Delete(pod, f"clear {pod['metadata']['name']} away, which has ended") for pod in over))
 
 
 def _target(facts: Facts, objects: tuple[Object, ...]) -> dict[str, Any]:

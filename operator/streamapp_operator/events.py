@@ -14,6 +14,7 @@ from streamapp_operator.render.meta import MANAGER, Object
 NORMAL, WARNING = "Normal", "Warning"
 REASONS = (
     "Applying",
+    "Scaling",
     "TopologyInvalid",
     "TopologyValid",
     "Refused",
@@ -52,6 +53,9 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
     degraded = after["Degraded"]
     if degraded["reason"] == "Refused" != before.get("Degraded", {}).get("reason"):
         yield Event(WARNING, "Refused", degraded["message"])
+    scaling, replicas = after["ScalingActive"], status["desiredReplicas"]
+    if scaling["status"] == "True" and replicas != previous.get("desiredReplicas", replicas):
+        yield Event(NORMAL, "Scaling", f"{previous['desiredReplicas']} → {replicas} replicas: {scaling['message']}")
     phase = status["phase"]
     if phase != previous.get("phase"):
         bad = phase in _BAD_PHASES

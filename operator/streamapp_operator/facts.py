@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamapp_operator.app import App
+from streamapp_operator.autoscale import Decision
 from streamapp_operator.pods import ABSENT, FAILED, PENDING, RUNNING, STOPPING, DriverState
 
 PHASES = (
@@ -45,6 +46,8 @@ class Facts:
     """Why it says nothing."""
     executors: int
     """That run."""
+    scaling: Decision | None = None
+    """What autoscaling says; None where there is none."""
     refusal: str = ""
     """What the API server said when it refused an object of the app."""
 

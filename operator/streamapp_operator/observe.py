@@ -9,6 +9,7 @@ from typing import Any
 
 from streamapp_operator import live
 from streamapp_operator.kube import Kube
+from streamapp_operator.lag import Lags, Position
 from streamapp_operator.names import base_name, driver_pod_name, secret_name
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.driver import DRIVER
@@ -43,9 +44,15 @@ class Observation:
     """What the driver says about itself; None when it does not answer."""
     silence: str = ""
     """Why it does not answer."""
+    position: Position | None = None
+    """Where the app is in its input; None when that is not asked for, or not known."""
+    unknown: str = ""
+    """Why it is not known."""
+    token: str = field(default="", repr=False)
+    """By which its live interface knows the operator."""
 
 
-def observe(kube: Kube, namespace: str, name: str) -> Observation | None:
+def observe(kube: Kube, lags: Lags, namespace: str, name: str) -> Observation | None:
     """None when there is no such resource.
 
     Raises:
@@ -62,10 +69,12 @@ def observe(kube: Kube, namespace: str, name: str) -> Observation | None:
     children = {(item["kind"], item["metadata"]["name"]): item for item in found if is_owned_by(item, uid)}
     pods = kube.list("Pod", namespace, selector_text(base))
     driver = next((pod for pod in pods if pod["metadata"]["name"] == driver_pod_name(base)), None)
+    known = credentials_of(children.get(("Secret", secret_name(base)), {}))
+    token = known.token if known else ""
     status, silence = None, "there is no driver"
     if driver is not None and component_of(driver) == DRIVER:
-        known = credentials_of(children.get(("Secret", secret_name(base)), {}))
-        status, silence = live.ask(driver, known.token if known else "")
+        status, silence = live.ask(driver, token)
+    position, unknown = lags.of(body)
     return Observation(
         body=body,
         children=children,
@@ -73,4 +82,7 @@ def observe(kube: Kube, namespace: str, name: str) -> Observation | None:
         executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR),
         status=status,
         silence=silence,
+        position=position,
+        unknown=unknown,
+        token=token,
     )

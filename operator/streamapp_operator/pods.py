@@ -79,7 +79,20 @@ def is_lost(pod: Object, now: datetime) -> bool:
     return when is not None and (now - datetime.fromisoformat(when)).total_seconds() > _LOST_SECONDS
 
 
+def is_over(pod: Object, now: datetime) -> bool:
+    """Whether an executor's pod has ended and nobody has cleared it away: its driver, which would, has ended too."""
+    ended = [
+        container["state"]["terminated"].get("finishedAt")
+        for container in pod.get("status", {}).get("containerStatuses", ())
+        if "terminated" in container.get("state", {})
+    ]
+    if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed") or not ended or None in ended:
+        return False
+    return (now - datetime.fromisoformat(max(ended))).total_seconds() > _OVER_SECONDS
+
+
 _LOST_SECONDS = 5.0
+_OVER_SECONDS = 30.0
 
 
 def _state(pod: Object, status: Mapping[str, Any], container: Mapping[str, Any], error: str) -> tuple[str, str]:

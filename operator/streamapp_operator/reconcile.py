@@ -13,15 +13,18 @@ brings an app closer to what is wanted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from streamapp.manifest import API_VERSION, KIND
-from streamapp_operator.decide import Action, Apply, Decision, decide
+from streamapp_operator import live
+from streamapp_operator.autoscale import History
+from streamapp_operator.decide import Action, Apply, Decision, Scale, decide
 from streamapp_operator.events import events_between, to_object
 from streamapp_operator.kube import Kube, KubeError
+from streamapp_operator.lag import Lags
 from streamapp_operator.observe import Observation, observe
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import MANAGER, Object, is_owned_by
@@ -31,6 +34,8 @@ from streamapp_operator.status import Status, only_numbers_moved, status_of
 AFTER_ACTING_SECONDS = 1.0
 UNDER_WAY_SECONDS = 2.0
 RESYNC_SECONDS = 20.0
+AUTOSCALE_SECONDS = 5.0
+"""So often the lag of an app that autoscales is looked at."""
 NUMBERS_SECONDS = 30.0
 """Numbers that move all the time are written no more often than this."""
 GENERATION_ANNOTATION = "streamapp.dev/generation"
@@ -41,12 +46,31 @@ _REFUSALS = (400, 403, 404, 409, 422)
 log = logging.getLogger("streamapp.operator")
 
 
+@dataclass
+class Memory:
+    """What is remembered from round to round. Losing it costs connections, and makes autoscaling wait anew."""
+
+    lags: Lags = field(default_factory=Lags)
+    histories: MutableMapping[tuple[str, str], tuple[str, History]] = field(default_factory=dict)
+    """By namespace and name: the uid of the resource that it is about, and what was measured."""
+
+    def history(self, body: Object) -> History | None:
+        metadata = body["metadata"]
+        uid, history = self.histories.get((metadata["namespace"], metadata["name"]), ("", None))
+        return history if uid == metadata["uid"] else None
+
+    def keep(self, body: Object, history: History) -> None:
+        metadata = body["metadata"]
+        self.histories[metadata["namespace"], metadata["name"]] = metadata["uid"], history
+
+
 def reconcile(
     kube: Kube,
     namespace: str,
     name: str,
     settings: Settings,
     new_credentials: Callable[[], Credentials],
+    memory: Memory,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> float | None:
     """Brings one app closer to what is wanted.
@@ -57,10 +81,12 @@ def reconcile(
     Raises:
         KubeError: when the API server does not answer; try again later.
     """
-    seen = observe(kube, namespace, name)
+    seen = observe(kube, memory.lags, namespace, name)
     if seen is None or "deletionTimestamp" in seen.body["metadata"]:
+        memory.histories.pop((namespace, name), None)
         return None
-    decision = decide(seen, settings, new_credentials(), clock())
+    decision = decide(seen, settings, new_credentials(), clock(), memory.history(seen.body))
+    memory.keep(seen.body, decision.history)
     previous: Status = seen.body.get("status") or {}
     said = previous
     if decision.target != previous.get("target", {}):
@@ -77,6 +103,8 @@ def reconcile(
         raise KubeError(422, refusal)
     if decision.actions:
         return AFTER_ACTING_SECONDS
+    if facts.scaling is not None:
+        return AUTOSCALE_SECONDS
     return RESYNC_SECONDS if facts.phase in _SETTLED and facts.phase != "Suspending" else UNDER_WAY_SECONDS
 
 
@@ -89,7 +117,7 @@ def _act(kube: Kube, seen: Observation, decision: Decision) -> str:
     for action in decision.actions:
         log.info("%s/%s: %s", seen.body["metadata"]["namespace"], seen.body["metadata"]["name"], action.why)
         try:
-            _do(kube, seen.body, action)
+            _do(kube, seen, action)
         except KubeError as error:
             if error.code not in _REFUSALS:
                 raise
@@ -97,8 +125,12 @@ def _act(kube: Kube, seen: Observation, decision: Decision) -> str:
     return ""
 
 
-def _do(kube: Kube, body: Object, action: Action) -> None:
-    if isinstance(action, Apply):
+def _do(kube: Kube, seen: Observation, action: Action) -> None:
+    body = seen.body
+    if isinstance(action, Scale):
+        if problem := live.scale(action.driver, seen.token, action.replicas):
+            log.warning("%s/%s: %s", body["metadata"]["namespace"], body["metadata"]["name"], problem)
+    elif isinstance(action, Apply):
         if action.is_new:
             _require_free(kube, body, action.wanted)
         wanted = action.wanted

@@ -42,6 +42,7 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
         "target": dict(target),
         "replicas": facts.executors,
         "desiredReplicas": facts.wanted_executors,
+        "recommendedReplicas": facts.scaling.recommended if facts.scaling is not None else None,
         "selector": selector_text(base_name(name), EXECUTOR),
         "restarts": facts.driver.restarts,
         "lag": lag_of(live) or previous.get("lag"),
@@ -60,9 +61,13 @@ def only_numbers_moved(previous: Status, status: Status) -> bool:
 def _without_numbers(status: Status) -> Status:
     kept = {key: value for key, value in status.items() if key not in _VOLATILE}
     # Messages of conditions quote the numbers.
-    conditions = [{**c, "message": ""} for c in status.get("conditions", ()) if c["reason"] == "Restoring"]
-    others = [c for c in status.get("conditions", ()) if c["reason"] != "Restoring"]
-    return {**kept, "conditions": [*others, *conditions]}
+    quoting = [{**c, "message": ""} for c in status.get("conditions", ()) if _quotes_numbers(c)]
+    others = [c for c in status.get("conditions", ()) if not _quotes_numbers(c)]
+    return {**kept, "conditions": [*others, *quoting]}
+
+
+def _quotes_numbers(condition: Mapping[str, Any]) -> bool:
+    return bool(condition["reason"] == "Restoring" or condition["type"] == "ScalingActive")
 
 
 def _last_error(facts: Facts, previous: Status, now: datetime) -> Status | None:

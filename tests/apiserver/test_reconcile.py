@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lib.operator import RUNNING, Apps, Crash, KubeError
 from lib.wait import until
 from streamapp_operator.crd.status import status_schema
+from streamapp_operator.lag import Lags, Position
+from streamapp_operator.reconcile import Memory
 
 pytestmark = pytest.mark.cluster
 
@@ -172,6 +176,86 @@ def test_another_plan_restarts_the_driver_once_and_another_number_of_replicas_do
     assert apps.await_driver()["metadata"]["uid"] == second
 
 
+def test_a_running_driver_is_told_another_number_of_replicas(apps: Apps, tmp_path: Path) -> None:
+    apps.create()
+    apps.settle()
+    driver = apps.await_driver()["metadata"]["uid"]
+    with apps.driver_says(RUNNING, tmp_path) as said:
+        apps.settle()
+        apps.change(replicas=3)
+        apps.settle()
+        assert said["replicas"]["wanted"] == 3
+        assert "scale from 1 to 3 replicas" in apps.status()["target"]["changes"]
+        assert apps.await_driver()["metadata"]["uid"] == driver
+        with apps.counting() as writes:
+            apps.reconcile()
+        assert writes == []
+
+
+class KnownLag(Lags):
+    """As if Kafka had said this."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.position: Position | None = Position(produced=0, consumed=0, partitions=8)
+
+    def of(self, body: Mapping[str, Any]) -> tuple[Position | None, str]:
+        return self.position, "Kafka is silent"
+
+
+def test_lag_scales_an_app_and_missing_lag_does_not(apps: Apps, tmp_path: Path) -> None:
+    lags = apps.memory.lags = KnownLag()
+    apps.create(autoscaling={"maxReplicas": 4, "lag": {"recordsPerReplica": 100}, "stabilisation": "1 minute"})
+    apps.settle()
+    driver = apps.await_driver()["metadata"]["uid"]
+    with apps.driver_says(RUNNING, tmp_path) as said:
+        apps.add_executor(1)
+        apps.settle()
+        assert apps.status()["desiredReplicas"] == 1
+
+        lags.position = Position(produced=350, consumed=0, partitions=8)
+        apps.pass_time(20)
+        assert apps.status()["desiredReplicas"] == 4
+        assert said["replicas"]["wanted"] == 4
+        active = apps.condition("ScalingActive")
+        assert (active["status"], active["reason"]) == ("True", "AsWanted")
+        assert "350 records of lag, 100 for each replica" in active["message"]
+        for number in (2, 3, 4):
+            apps.add_executor(number)
+
+        lags.position = None
+        apps.pass_time(300)
+        assert apps.status()["desiredReplicas"] == 4
+        active = apps.condition("ScalingActive")
+        assert (active["status"], active["reason"]) == ("Unknown", "MetricsMissing")
+        assert "Kafka is silent" in active["message"]
+
+        lags.position = Position(produced=350, consumed=350, partitions=8)
+        apps.pass_time(40)
+        assert apps.status()["desiredReplicas"] == 4
+        apps.memory = Memory(lags)  # an operator that starts anew only waits anew
+        apps.pass_time(90)
+        assert apps.status()["desiredReplicas"] == 1
+        assert said["replicas"]["wanted"] == 1
+        assert apps.await_driver()["metadata"]["uid"] == driver
+    assert apps.events().count("Scaling") == 2
+
+
+def test_what_is_only_recommended_is_in_status(apps: Apps) -> None:
+    lags = apps.memory.lags = KnownLag()
+    lags.position = Position(produced=350, consumed=0, partitions=8)
+    autoscaling = {"maxReplicas": 4, "lag": {"recordsPerReplica": 100}, "mode": "Recommend"}
+    apps.create(autoscaling=autoscaling)
+    apps.settle()
+    apps.await_driver()
+    apps.add_executor()
+    apps.pass_time(60)
+    assert apps.status()["desiredReplicas"] == 1
+    assert apps.status()["recommendedReplicas"] == 4
+    active = apps.condition("ScalingActive")
+    assert (active["status"], active["reason"]) == ("False", "RecommendOnly")
+
+
 def test_suspend_stops_the_driver_and_resume_starts_it(apps: Apps) -> None:
     apps.create()
     apps.settle()
@@ -235,6 +319,8 @@ def test_somebody_elses_object_is_not_taken_over(apps: Apps) -> None:
     assert apps.get("ConfigMap", "word-count-config")["data"] == {"mine": "1"}
     degraded = apps.condition("Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "Refused")
+    with pytest.raises(KubeError):
+        apps.reconcile()  # says what is left to do
     with pytest.raises(KubeError), apps.counting() as writes:
         apps.reconcile()
     assert writes == []
@@ -290,4 +376,5 @@ def test_all_of_the_status_is_in_its_schema(apps: Apps, tmp_path: Path) -> None:
         tmp_path,
     ):
         apps.settle()
-        assert set(apps.status()) == set(status_schema()["properties"])
+        of_autoscaling = {"recommendedReplicas"}
+        assert set(apps.status()) == set(status_schema()["properties"]) - of_autoscaling

@@ -50,7 +50,7 @@ def complaints(body: dict[str, Any]) -> list[str]:
 
 def without_values(words: str) -> str:
     """CEL cannot name a number, nor a name out of a list: see crd/rules.py."""
-    return re.sub(r"\s+", " ", re.sub(r"\d+", "", words)).strip()
+    return re.sub(r"\s+", " ", re.sub(r" ?\d+", "", words)).strip()
 
 
 WRONG = {

@@ -7,7 +7,7 @@ import copy
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from streamapp_operator.controller import new_credentials
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.names import driver_pod_name, secret_name
 from streamapp_operator.observe import LISTED
-from streamapp_operator.reconcile import reconcile
+from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.pods import LIVE_PORT
@@ -54,6 +54,7 @@ class Apps:
     def __init__(self, kube: Kube, namespace: str) -> None:
         self.kube, self.namespace = kube, namespace
         self.settings = Settings()
+        self.memory = Memory()
         self.now: datetime | None = None
         """The operator's clock; None: the real one."""
 
@@ -77,7 +78,13 @@ class Apps:
     # --- what the operator does -----------------------------------------------------------------------------
 
     def reconcile(self, name: str = "word-count") -> float | None:
-        return reconcile(self.kube, self.namespace, name, self.settings, new_credentials, self._clock)
+        return reconcile(self.kube, self.namespace, name, self.settings, new_credentials, self.memory, self._clock)
+
+    def pass_time(self, seconds: float, every: float = 5.0) -> None:
+        """The operator's clock goes on by so much, and every few seconds of it the operator looks."""
+        for _ in range(int(seconds / every)):
+            self.now = (self.now or datetime.now(UTC)) + timedelta(seconds=every)
+            self.settle()
 
     def _clock(self) -> datetime:
         return self.now or datetime.now(UTC)
@@ -97,7 +104,13 @@ class Apps:
     def counting(self) -> Iterator[list[int]]:
         """A list that grows by one with each write."""
         writes: list[int] = []
-        before, self.kube.may_write = self.kube.may_write, lambda: writes.append(len(writes))
+        before = self.kube.may_write
+
+        def write() -> None:
+            before()
+            writes.append(len(writes))
+
+        self.kube.may_write = write
         try:
             yield writes
         finally:
@@ -204,12 +217,17 @@ class Apps:
 
     @contextmanager
     def driver_says(self, status: Mapping[str, Any], folder: Path, name: str = "word-count") -> Iterator[Object]:
-        """The driver's pod runs, and its live interface says this. Yields the status, which may be changed."""
+        """The driver's pod runs, and its live interface says this. Yields the status, which may be changed, and which
+        the operator changes where it scales."""
         said = dict(status)
+
+        def scale(count: int) -> None:
+            said["replicas"] = {**said["replicas"], "wanted": count}
+
         token = folder / "token"
         token.write_text(self.credentials(name).token)
         address = next(_addresses)
-        server = StatusServer(lambda: said, CollectorRegistry(), LIVE_PORT, address, token)
+        server = StatusServer(lambda: said, CollectorRegistry(), LIVE_PORT, address, token, scale)
         server.start()
         try:
             self.set_running(self.await_driver(name), address)
@@ -226,6 +244,7 @@ RUNNING: Object = {
     "totalLag": 7,
     "subTopologies": {"counts": {"epoch": 12, "watermark": None}},
     "restore": {},
+    "replicas": {"wanted": 1, "running": 1},
 }
 """What a driver says that is well."""
 

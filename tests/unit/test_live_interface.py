@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from streamapp.http.server import OPEN_PAGES, StatusServer
+from streamapp.http.server import LARGEST_BODY, MOST_REPLICAS, OPEN_PAGES, StatusServer
 
 
 @pytest.fixture
@@ -66,3 +67,80 @@ def test_without_a_token_nobody_is_let_in(url: str, token_file: Path) -> None:
     assert answer(url + "/status", "Bearer ") == 401
     token_file.unlink()
     assert answer(url + "/status", "Bearer swordfish") == 401
+
+
+# --- PUT /replicas ------------------------------------------------------------------------------------------
+
+
+class Scaled:
+    """An app that does at once what it is told."""
+
+    def __init__(self, token_file: Path) -> None:
+        self.replicas = {"wanted": 1, "running": 1}
+        self.server = StatusServer(
+            lambda: {"phase": "Running", "replicas": self.replicas},
+            CollectorRegistry(),
+            token_file=token_file,
+            scale=self._scale,
+        )
+        self.server.start()
+
+    def _scale(self, count: int) -> None:
+        self.replicas = {"wanted": count, "running": count}
+
+    def put(self, body: bytes, token: str = "swordfish", page: str = "/replicas") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(self.server.url + page, body, headers, method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=5) as found:
+                return int(found.status), found.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture
+def app(token_file: Path) -> Iterator[Scaled]:
+    made = Scaled(token_file)
+    yield made
+    made.server.stop()
+
+
+def test_another_number_of_replicas(app: Scaled) -> None:
+    code, said = app.put(b'{"replicas": 3}')
+    assert (code, json.loads(said)) == (200, {"wanted": 3, "running": 3})
+    assert app.put(b'{"replicas": 0}')[0] == 200
+    assert app.replicas["wanted"] == 0
+
+
+def test_nobody_scales_without_the_token(app: Scaled) -> None:
+    assert app.put(b'{"replicas": 3}', token="halibut")[0] == 401
+    assert app.replicas["wanted"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"3", b"{}", b"[]", b'{"replicas": -1}', b'{"replicas": 1.5}', b'{"replicas": true}', b'{"replicas": "2"}',
+     b'{"replicas": %d}' % (MOST_REPLICAS + 1), b"{" * 500, b'{"replicas": 2}' + b" " * LARGEST_BODY],
+)  # fmt: skip
+def test_what_is_no_number_of_replicas_is_refused(app: Scaled, body: bytes) -> None:
+    code, said = app.put(body)
+    assert code == 400
+    assert '{"replicas": 3}' in said
+    assert app.replicas["wanted"] == 1
+
+
+def test_nothing_else_can_be_set(app: Scaled) -> None:
+    assert app.put(b'{"replicas": 3}', page="/status")[0] == 404
+
+
+def test_an_app_in_threads_says_how_it_could_be_scaled(token_file: Path) -> None:
+    server = StatusServer(lambda: {"phase": "Running"}, CollectorRegistry(), token_file=token_file)
+    server.start()
+    request = urllib.request.Request(
+        server.url + "/replicas", b'{"replicas": 3}', {"Authorization": "Bearer swordfish"}, method="PUT"
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=5)
+    assert refused.value.code == 409
+    assert "--replicas" in refused.value.read().decode()
+    server.stop()

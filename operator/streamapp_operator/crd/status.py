@@ -24,6 +24,7 @@ def status_schema() -> Schema:
         ),
         replicas=_integer("Executors that run."),
         desiredReplicas=_integer("Executors that are wanted."),
+        recommendedReplicas=_integer("Executors that autoscaling would ask for, where it only recommends."),
         selector=_text("Label selector of the executors' pods, for autoscalers."),
         lag=_object(
             "Committed records of the sources that are not processed yet.",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health, status and metrics of a running app, one thread per request."""
+"""Health, status and metrics of a running app, and how many replicas it has; one thread per request."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ Status = Mapping[str, Any]
 
 OPEN_PAGES = ("/healthz", "/readyz", "/metrics")
 """Pages that need no token: probes and scrapers have none, and they show no data of the user's."""
+LARGEST_BODY = 1000
+MOST_REPLICAS = 10_000
 
 
 class StatusServer:
-    """Serves `/healthz`, `/readyz`, `/status` and `/metrics`.
+    """Serves `/healthz`, `/readyz`, `/status` and `/metrics`, and takes `PUT /replicas`.
 
     Args:
         status: gives the app's status as plain data; called once per request.
@@ -31,6 +33,7 @@ class StatusServer:
         host: address to bind; on a laptop only this machine is served.
         token_file: holds the token that requests must bear (`Authorization: Bearer TOKEN`), but for OPEN_PAGES. It is
             read anew for each request, so that it may be changed. None: anyone may ask.
+        scale: takes the number of replicas that are wanted from now on; None: the app has none to scale.
     """
 
     def __init__(
@@ -40,8 +43,14 @@ class StatusServer:
         port: int = 0,
         host: str = "127.0.0.1",
         token_file: Path | None = None,
+        scale: Callable[[int], None] | None = None,
     ) -> None:
-        parts = {"status": staticmethod(status), "registry": registry, "token_file": token_file}
+        parts = {
+            "status": staticmethod(status),
+            "registry": registry,
+            "token_file": token_file,
+            "scale": None if scale is None else staticmethod(scale),
+        }
         handler = type("Handler", (_Handler,), parts)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         server = type("Server", (ThreadingHTTPServer,), {"address_family": family})
@@ -66,6 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
     status: Callable[[], Status]
     registry: CollectorRegistry
     token_file: Path | None
+    scale: Callable[[int], None] | None
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -85,6 +95,31 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             known = "/healthz /readyz /status /metrics"
             self._answer(404, "text/plain", f"no such page: {path}; there are {known}\n".encode())
+
+    def do_PUT(self) -> None:
+        path = self.path.split("?", 1)[0]
+        body = self._body()
+        if not self._may_ask():
+            self._answer(401, "text/plain", b"this page needs `Authorization: Bearer TOKEN`\n")
+        elif path != "/replicas":
+            self._answer(404, "text/plain", f"{path} cannot be set; only /replicas can\n".encode())
+        elif self.scale is None:
+            words = "the app runs in threads of one process; start it with --replicas N to scale it\n"
+            self._answer(409, "text/plain", words.encode())
+        elif (count := _replicas_of(body)) is None:
+            words = f'the body is {body[:100]!r}, and must be a number of replicas, e.g. {{"replicas": 3}}\n'
+            self._answer(400, "text/plain", words.encode())
+        else:
+            self.scale(count)
+            self._answer(200, "application/json", json.dumps(self.status()["replicas"]).encode())
+
+    def _body(self) -> bytes:
+        """Read even where it is not wanted: what is left over would be taken for the next request."""
+        length = self.headers.get("Content-Length", "0")
+        if length.isdigit() and int(length) <= LARGEST_BODY:
+            return self.rfile.read(int(length))
+        self.close_connection = True
+        return b""
 
     def _may_ask(self) -> bool:
         if self.token_file is None:
@@ -107,3 +142,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not news."""
+
+
+def _replicas_of(body: bytes) -> int | None:
+    try:
+        count = json.loads(body)["replicas"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return count if type(count) is int and 0 <= count <= MOST_REPLICAS else None

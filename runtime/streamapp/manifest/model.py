@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
+from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
 from streamapp.manifest.fields import Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.node import NodeSpec
@@ -52,6 +53,14 @@ def start_from_ms(text: str) -> int:
         )
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
+
+
+def _cron(line: str) -> str:
+    try:
+        parse_cron(line)
+    except ValueError as error:
+        refuse(*str(error).split("; ", 1))
+    return line
 
 
 def _idle_timeout(text: str) -> str:
@@ -142,7 +151,7 @@ class LagTarget(Model):
 class ScheduledBounds(Model):
     """Other bounds from a time on."""
 
-    cron: Annotated[str, Field(description="When these bounds begin.")]
+    cron: Annotated[str, AfterValidator(_cron), Field(description="When these bounds begin: a cron line, in UTC.")]
     min_replicas: Annotated[Count | None, Field(description="From then on.")] = None
     max_replicas: Annotated[PositiveCount | None, Field(description="From then on.")] = None
 
@@ -252,7 +261,8 @@ class Spec(Model):
         Field(description="For ever, or to the end that is found at the start."),
     ] = "continuous"
     schedule: Annotated[
-        str | None, Field(description="With run: untilCaughtUp, a cron line that says when.")
+        Annotated[str, AfterValidator(_cron)] | None,
+        Field(description="With run: untilCaughtUp, a cron line that says when, in UTC."),
     ] = None
     start_from: Annotated[
         str,

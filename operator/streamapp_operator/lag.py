@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far an app is behind, read from Kafka itself: also while its driver is down."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamapp.errors import ManifestError, RunError, StreamAppError
+from streamapp.kafka.admin import Admin
+from streamapp.kafka.config import KafkaConfig
+from streamapp.plan import Plan
+from streamapp_operator.app import read_app
+
+RETRY_SECONDS = 30.0
+"""A Kafka that has not answered is left alone for so long: waiting for it holds other apps up."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where an app is in its input."""
+
+    produced: int
+    """The sum of the ends of all partitions."""
+    consumed: int
+    """The sum of the offsets up to which the app has committed."""
+    partitions: int
+
+
+@dataclass
+class Lags:
+    """Reads positions. It keeps connections, one for each address, and which of them did not answer lately."""
+
+    clock: Callable[[], float] = time.monotonic
+    _admins: dict[str, Admin] = field(default_factory=dict)
+    _failed: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def of(self, body: Mapping[str, Any]) -> tuple[Position | None, str]:
+        """The position of a resource's app, or None and why there is none: nobody asks for it, or Kafka is silent."""
+        if not body["spec"].get("autoscaling") or body["spec"].get("suspend"):
+            return None, ""
+        try:
+            plan = read_app(body).plan
+        except ManifestError:
+            return None, "the manifest cannot be run"
+        if plan.kafka.tls or plan.kafka.sasl_mechanism:
+            return None, "the operator cannot read the lag from a Kafka that asks for TLS or SASL yet"
+        address = plan.kafka.bootstrap_servers or ""
+        failed_at, why = self._failed.get(address, (float("-inf"), ""))
+        if self.clock() - failed_at < RETRY_SECONDS:
+            return None, why
+        try:
+            if address not in self._admins:
+                self._admins[address] = Admin(KafkaConfig.load(address, None))
+            return position_of(self._admins[address], plan), ""
+        except StreamAppError as error:
+            if not isinstance(error, _Missing):
+                self._failed[address] = self.clock(), str(error)
+            return None, str(error)
+
+
+class _Missing(RunError):
+    """A topic is not there: the rest of Kafka may well be."""
+
+
+def position_of(admin: Admin, plan: Plan) -> Position:
+    """
+    Raises:
+        RunError: when Kafka does not answer, or a topic is missing.
+    """
+    there = admin.topics().keys()
+    hops = [topic.name for topic in plan.topics if topic.role == "repartition" and topic.name in there]
+    patterns = [re.compile(pattern) for pattern in plan.source_patterns]
+    found = [name for name in there if any(pattern.fullmatch(name) for pattern in patterns)]
+    topics = sorted({*plan.source_topics, *found, *hops})
+    if missing := [topic for topic in topics if topic not in there]:
+        raise _Missing(f"topic {missing[0]!r} does not exist")
+    committed = admin.group_offsets(plan.application_id)
+    produced = consumed = partitions = 0
+    for topic in topics:
+        ends = admin.end_offsets(topic)
+        begins = admin.end_offsets(topic) if plan.start_from == "latest" else admin.start_offsets(topic)
+        for partition, end in ends.items():
+            offset = committed.get((topic, partition), -1)
+            produced += end
+            consumed += min(end, offset if offset >= 0 else begins[partition])
+        if topic not in hops:
+            partitions += len(ends)
+    return Position(produced, consumed, partitions)
