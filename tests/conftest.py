@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from cluster.access import Cluster
 from cluster.choice import a_cluster
@@ -18,6 +19,10 @@ from lib.faults import quick_broker
 from lib.left_out import leave_out
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
+
+# A machine may be busy with other things: how long an example takes says nothing.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 collect_ignore = ["cluster/in_pods"]  # scripts for pods, which a look for doctests would run
 
