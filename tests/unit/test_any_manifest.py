@@ -93,14 +93,14 @@ def outcome(data: Any) -> str | None:
     st.lists(node | good | inner, max_size=6),
     st.dictionaries(st.sampled_from(["replicas", "run", "kafka", "onBadRecord"]), inner),
 )
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_any_nodes(nodes: list[Any], spec: dict[str, Any]) -> None:
     outcome({"apiVersion": "streamapp.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": "a"},
              "spec": {**spec, "topology": nodes}})  # fmt: skip
 
 
 @given(st.lists(good, min_size=2, max_size=9))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_nodes_that_fit_together(nodes: list[Any]) -> None:
     """Also: every sub-topology has at most one stateful node, and every input inside it."""
     data = {
@@ -123,7 +123,6 @@ def test_nodes_that_fit_together(nodes: list[Any]) -> None:
 
 
 @given(st.text(max_size=200))
-@settings(deadline=None)
 def test_any_text(text: str) -> None:
     with pytest.raises(ManifestError):
         parse_manifest(text)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamapp.durations import LONGEST_MS, format_duration, parse_duration
@@ -32,7 +32,6 @@ def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
         parse_duration(text)
 
 
-@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=LONGEST_MS))
 def test_a_formatted_duration_is_read_back(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds)) == milliseconds

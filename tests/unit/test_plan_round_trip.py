@@ -26,7 +26,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
 @given(st.one_of([st.from_type(cls) for cls in NODES]))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_every_node_is_read_back_exactly(node: Node) -> None:
     assert from_plain(Node, json.loads(json.dumps(to_plain(node)))) == node
 
