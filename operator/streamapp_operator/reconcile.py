@@ -41,7 +41,8 @@ NUMBERS_SECONDS = 30.0
 GENERATION_ANNOTATION = "streamapp.dev/generation"
 """On each object: the generation of the resource that it was last changed for."""
 
-_SETTLED = ("Running", "Suspended", "Stopped", "Invalid")
+_SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Invalid")
+"""Phases that only change with something that is watched, or slowly."""
 _REFUSALS = (400, 403, 404, 409, 422)
 log = logging.getLogger("streamapp.operator")
 
@@ -105,7 +106,7 @@ def reconcile(
         return AFTER_ACTING_SECONDS
     if facts.scaling is not None:
         return AUTOSCALE_SECONDS
-    return RESYNC_SECONDS if facts.phase in _SETTLED and facts.phase != "Suspending" else UNDER_WAY_SECONDS
+    return RESYNC_SECONDS if facts.phase in _SETTLED else UNDER_WAY_SECONDS
 
 
 def _status(decision: Decision, name: str, previous: Status, now: datetime) -> Status:
