@@ -195,7 +195,7 @@ def logs(release: Release, what: str) -> str:
 def test_what_is_wrong_with_an_app_is_told(
     release: Release, runtime_image: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No Kafka is where the manifest says: the driver ends, and says why; conditions, status and logs have its words."""
+    """No Kafka is where the manifest says: the driver ends, and conditions, status and logs have its last words."""
     install(release)
     namespace = release.namespace
     namespace.apply(WORD_COUNT.replace("kafka:9092", "127.0.0.1:9"))
