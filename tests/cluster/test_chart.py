@@ -18,6 +18,7 @@ from cluster.namespace import Namespace
 from lib.chart import CHART
 from lib.operator import WORD_COUNT
 from lib.wait import until
+from streamapp.cli.main import main
 
 # Who comes first pays for the cluster and its images.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -189,3 +190,34 @@ def logs(release: Release, what: str) -> str:
         return release.namespace.kubectl("logs", what)
     except CommandFailed as error:
         return error.said
+
+
+def test_what_is_wrong_with_an_app_is_told(
+    release: Release, runtime_image: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No Kafka is where the manifest says: the driver ends, and conditions, status and logs have its last words."""
+    install(release)
+    namespace = release.namespace
+    namespace.apply(WORD_COUNT.replace("kafka:9092", "127.0.0.1:9"))
+    place = ["--kubeconfig", str(release.cluster.kubeconfig), "--namespace", namespace.name]
+
+    def streamapp(*arguments: str) -> str:
+        capsys.readouterr()
+        main([*arguments, *place])
+        return capsys.readouterr().out
+
+    def failed() -> bool:
+        status = namespace.get("streamapp/word-count").get("status", {})
+        return any(each["reason"] == "DriverFailed" for each in status.get("conditions", ()))
+
+    until(failed, SECONDS, "the driver has failed", every=1.0)
+    words = "no Kafka broker answers at 127.0.0.1:9"
+    page = streamapp("status", "word-count")
+    assert "DriverFailed" in page
+    assert words in page
+    until(
+        lambda: words in streamapp("logs", "word-count") + streamapp("logs", "word-count", "--previous"),
+        60,
+        "the driver's log has its words",
+        every=1.0,
+    )
