@@ -60,7 +60,8 @@ def pods_of(driver: DriverPod, executors: Executors, replicas: int) -> Place:
         "spark.kubernetes.executor.podNamePrefix": f"{executors.prefix}-{secrets.token_hex(3)}",
     }
     size = {
-        "spark.executor.instances": str(replicas),
+        # None is a number that spark-submit refuses; the app lets the one go as soon as it runs.
+        "spark.executor.instances": str(max(1, replicas)),
         "spark.executor.cores": str(executors.cores),
         "spark.kubernetes.executor.request.cores": executors.cpu,
         "spark.executor.memoryOverhead": f"{executors.overhead_mib}m",
@@ -100,6 +101,7 @@ _FIXED = {
     "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
     "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
     "spark.kubernetes.driver.waitToReusePersistentVolumeClaim": "false",
+    "spark.kubernetes.decommission.script": "/opt/decommission.sh",
     # An app that lives for months will lose executors; the operator judges whether it does too often.
     "spark.executor.maxNumFailures": _MANY,
 }

@@ -42,8 +42,13 @@ FIXED_SETTINGS: dict[str, str] = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # One store with column families per join, instead of four stores.
     "spark.sql.streaming.join.stateFormatVersion": "3",
-    # A new executor takes its share of the state partitions at once instead of waiting for the old one's slots.
+    # State is where it is to be (Placement): a task waits a little for that executor, as elsewhere it has to restore.
     "spark.locality.wait": "0s",
+    "spark.locality.wait.process": "500ms",
+    # An executor that is to leave ends its tasks first. Its shuffle files go with it: those of a short epoch are read
+    # by then, and a long one makes them anew.
+    "spark.decommission.enabled": "true",
+    "spark.executor.decommission.forceKillTimeout": "60s",
     # Sub-topologies share the executors fairly.
     "spark.scheduler.mode": "FAIR",
     "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",
