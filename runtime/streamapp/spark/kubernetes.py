@@ -71,6 +71,7 @@ def pods_of(driver: DriverPod, executors: Executors, replicas: int) -> Place:
     return Place(
         master=API_SERVER,
         memory=f"{driver.heap_mib}m",
+        first_memory=f"{driver.heap_mib}m",
         executor_memory=f"{executors.heap_mib}m",
         host=driver.address,
         settings=_of_driver(driver) | image | size | _FIXED,
