@@ -80,7 +80,7 @@ COPY --from=runtime-packages /opt/packages /opt/packages
 RUN ln -s /opt/packages/lib/python3*/site-packages/pyspark /opt/spark && install -d /opt/spark/conf
 ENV SPARK_HOME=/opt/spark \
     PYSPARK_PYTHON=python3
-COPY container/entrypoint.sh /opt/entrypoint.sh
+COPY container/entrypoint.sh container/decommission.sh /opt/
 COPY --from=streamapp /opt/streamapp /opt/streamapp
 LABEL org.opencontainers.image.title="StreamApp runtime" org.opencontainers.image.licenses="Apache-2.0"
 USER 10001:10001

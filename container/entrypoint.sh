@@ -11,6 +11,8 @@ set -euo pipefail
 options=() # SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ... are one option each
 while name=SPARK_JAVA_OPT_${#options[@]}; [ -v "$name" ]; do options+=("${!name}"); done
 
+echo $$ > /tmp/executor.pid # for decommission.sh
+
 # SPARK_CLASSPATH is spark.executor.extraClassPath, SPARK_CONF_DIR what the driver has mounted for us.
 exec java "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
   -cp "${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}${SPARK_CONF_DIR:+$SPARK_CONF_DIR:}$SPARK_HOME/jars/*" \

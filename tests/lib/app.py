@@ -129,6 +129,13 @@ class AppProcess:
                 return status
         return {}
 
+    def scale(self, replicas: int) -> None:
+        """Asks for another number of executors."""
+        url = json.loads((self.state_dir / "app.json").read_text())["url"]
+        body = json.dumps({"replicas": replicas}).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/replicas", body, method="PUT"), timeout=10):
+            pass
+
     def epochs(self) -> dict[str, int]:
         """The last epoch this process has committed, by sub-topology; -1 for none yet."""
         return {name: part["epoch"] for name, part in self.status().get("subTopologies", {}).items()}

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
-from lib.app import WINDOW_MS, AppProcess, Bench, Fold, History, Load
+from lib.app import WINDOW_MS, Bench, Fold, History, Load
 from lib.wait import until
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
@@ -319,6 +319,19 @@ def verify_no_open_transactions(admin: Admin, topics: Iterable[str]) -> None:
 # --- everything ---------------------------------------------------------------------------------------------
 
 
+class RunningApp(Protocol):
+    """An application, wherever it runs."""
+
+    def require_alive(self) -> None:
+        """An AssertionError when it has ended by itself."""
+
+    def stop(self) -> int:
+        """A clean stop; 0 when it was one."""
+
+    def tail(self) -> str:
+        """What it has said last."""
+
+
 class Proof:
     """Watches an application from before its first start, and says at the end whether all invariants held."""
 
@@ -347,7 +360,23 @@ class Proof:
         assert violation is not None
         assert violation.invariant in invariants.split(), f"noticed something else: {violation}"
 
-    def await_caught_up(self, app: AppProcess, seconds: float = CATCH_UP_SECONDS) -> None:
+    def await_more(self, app: RunningApp, records: int = 50, seconds: float = CATCH_UP_SECONDS) -> None:
+        """Until so many further results have come, all of them sound."""
+        before = self.live.records
+
+        def come() -> bool:
+            self.require_sound()
+            app.require_alive()
+            return self.live.records >= before + records
+
+        try:
+            until(come, seconds, f"{records} further results", every=0.5)
+        except Violation:
+            raise
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the app said:\n{app.tail()}") from None
+
+    def await_caught_up(self, app: RunningApp, seconds: float = CATCH_UP_SECONDS) -> None:
         """Until the live reader has all results of all that was sent."""
         gaps: list[str] = []
 
@@ -364,7 +393,7 @@ class Proof:
         except AssertionError as error:
             raise Violation("I1", f"{gaps[0] if gaps else ''}; {error}; the app said:\n{app.tail()}") from None
 
-    def finish(self, app: AppProcess) -> None:
+    def finish(self, app: RunningApp) -> None:
         """Ends the load, waits for its results, asks one more record of every key, stops the app cleanly, and
         verifies I1 to I7."""
         if self._load.running:
@@ -394,7 +423,7 @@ class Proof:
             raise Violation("I7", f"the group's offsets are not at the end: {behind}")
         print(f"verified I1 to I7: {history.records} records in, {seen} out")
 
-    def _await_offsets(self, app: AppProcess) -> None:
+    def _await_offsets(self, app: RunningApp) -> None:
         topic = self._bench.topics.get("numbers")
         if topic is None:
             return

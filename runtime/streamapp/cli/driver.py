@@ -102,6 +102,7 @@ def _run(options: argparse.Namespace) -> int:
                 until_caught_up=plan.run == "untilCaughtUp",
                 port=options.port,
                 client_config=options.kafka_config,
+                replicas=plan.replicas,
                 place=pods_of(driver, executors, plan.replicas),
                 owner=options.owner,
                 # All addresses, so that `kubectl port-forward`, which comes from inside the pod, finds it too.

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
                 Options(
                     state_dir=state_dir,
                     until_caught_up=options.until_caught_up or plan.run == "untilCaughtUp",
-                    replicas=options.replicas or 1,
+                    replicas=options.replicas,
                     port=options.port,
                     client_config=client_config,
                 ),

@@ -29,6 +29,7 @@ from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.predecessors import read_known, require_positions_kept
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
+from streamapp.spark.replicas import Replicas
 from streamapp.spark.session import PREFIX, Place, executor_processes, open_session, this_process
 
 # A stop lets the epoch under way end: together with the rest it must stay below ten seconds.
@@ -47,12 +48,13 @@ class Options:
 
     state_dir: Path
     until_caught_up: bool = False
-    replicas: int = 1
+    replicas: int | None = None
+    """Executors to begin with; None: none, the tasks run in threads of this process."""
     port: int = 0
     client_config: Path | None = None
     """A file of Kafka client properties with the credentials, for the JVM side."""
     place: Place | None = None
-    """Where Spark runs; None: here, in threads, or in processes when there are several replicas."""
+    """Where the executors run; None: in processes of this machine."""
     owner: str | None = None
     """Whom the applicationId belongs to on this Kafka; None: whoever runs an app of this name by hand."""
     host: str = "127.0.0.1"
@@ -94,7 +96,7 @@ def run_app(
 def _place(plan: Plan, options: Options, work_dir: Path) -> Place:
     if options.place is not None:
         return replace(options.place, work_dir=work_dir)
-    if options.replicas > 1:
+    if options.replicas is not None:
         return executor_processes(options.replicas, work_dir)
     return this_process(plan.max_parallelism, work_dir)
 
@@ -134,12 +136,14 @@ class _App:
         self._admin = Admin(kafka)
         self._progress = Progress(spark, plan, self._admin)
         self._group = GroupPosition(kafka, plan.application_id)
+        self._replicas = None if options.replicas is None else Replicas(spark, options.replicas)
         self._server = StatusServer(
-            self._progress.snapshot,
-            metrics.registry(self._progress.snapshot),
+            self._status,
+            metrics.registry(self._status),
             options.port,
             options.host,
             options.token_file,
+            scale=None if self._replicas is None else self._replicas.want,
         )
         self._restarts: dict[str, int] = {}
         self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}
@@ -171,6 +175,11 @@ class _App:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
+    def _status(self) -> dict[str, Any]:
+        """What the live interface shows."""
+        replicas = self._replicas.status() if self._replicas is not None else None
+        return {**self._progress.snapshot(), "replicas": replicas}
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()
 
@@ -195,6 +204,8 @@ class _App:
         self._running[part.name] = self._queries.start(part, until_caught_up=self._options.until_caught_up)
 
     def _watch(self) -> None:
+        if self._replicas is not None:
+            self._replicas.keep()
         self._look()
         for part in self._plan.subtopologies:
             query = self._running.get(part.name)
@@ -216,7 +227,7 @@ class _App:
         self._progress.error = None
         self._group.write(self._progress.positions())
         self._purge()
-        self._on_progress(self._progress.snapshot())
+        self._on_progress(self._status())
 
     def _purge(self) -> None:
         """Deletes what every reader of an internal hop has committed: those topics have no retention of their own."""
@@ -237,7 +248,7 @@ class _App:
         self._restarts[f"{part.name}@{epoch}"] = attempts
         self._progress.error = str(failure.error)
         self._progress.phase = "Restarting"
-        self._on_progress(self._progress.snapshot())
+        self._on_progress(self._status())
         if not self._stop.wait(min(2.0 ** (attempts - 1), LONGEST_BACKOFF_SECONDS)):
             self._start(part)
 

@@ -60,7 +60,8 @@ def pods_of(driver: DriverPod, executors: Executors, replicas: int) -> Place:
         "spark.kubernetes.executor.podNamePrefix": f"{executors.prefix}-{secrets.token_hex(3)}",
     }
     size = {
-        "spark.executor.instances": str(replicas),
+        # None is a number that spark-submit refuses; the app lets the one go as soon as it runs.
+        "spark.executor.instances": str(max(1, replicas)),
         "spark.executor.cores": str(executors.cores),
         "spark.kubernetes.executor.request.cores": executors.cpu,
         "spark.executor.memoryOverhead": f"{executors.overhead_mib}m",
@@ -70,6 +71,7 @@ def pods_of(driver: DriverPod, executors: Executors, replicas: int) -> Place:
     return Place(
         master=API_SERVER,
         memory=f"{driver.heap_mib}m",
+        first_memory=f"{driver.heap_mib}m",
         executor_memory=f"{executors.heap_mib}m",
         host=driver.address,
         settings=_of_driver(driver) | image | size | _FIXED,
@@ -100,6 +102,7 @@ _FIXED = {
     "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
     "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
     "spark.kubernetes.driver.waitToReusePersistentVolumeClaim": "false",
+    "spark.kubernetes.decommission.script": "/opt/decommission.sh",
     # An app that lives for months will lose executors; the operator judges whether it does too often.
     "spark.executor.maxNumFailures": _MANY,
 }

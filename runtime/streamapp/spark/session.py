@@ -42,8 +42,13 @@ FIXED_SETTINGS: dict[str, str] = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # One store with column families per join, instead of four stores.
     "spark.sql.streaming.join.stateFormatVersion": "3",
-    # A new executor takes its share of the state partitions at once instead of waiting for the old one's slots.
+    # State is where it is to be (Placement): a task waits a little for that executor, as elsewhere it has to restore.
     "spark.locality.wait": "0s",
+    "spark.locality.wait.process": "500ms",
+    # An executor that is to leave ends its tasks first. Its shuffle files go with it: those of a short epoch are read
+    # by then, and a long one makes them anew.
+    "spark.decommission.enabled": "true",
+    "spark.executor.decommission.forceKillTimeout": "60s",
     # Sub-topologies share the executors fairly.
     "spark.scheduler.mode": "FAIR",
     "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",
@@ -72,6 +77,9 @@ class Place:
     work_dir: Path = Path(".")
     memory: str = "2g"
     executor_memory: str = "1g"
+    first_memory: str = "384m"
+    """Of each JVM's heap at its start. Its generations keep their size, and what Java would choose, a share of the
+    machine's or the container's memory, may be a few megabytes: it would do nothing but collect."""
     host: str = "127.0.0.1"
     """Address at which executors reach the driver; it binds no other."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -129,7 +137,7 @@ def open_session(
     """
     place.work_dir.mkdir(parents=True, exist_ok=True)
     log_config = place.log_config or _log_config(place.work_dir)
-    java = f"-Dlog4j2.configurationFile=file:{log_config} {_JVM_OPTIONS}"
+    java = f"-Dlog4j2.configurationFile=file:{log_config} -Xms{place.first_memory} {_JVM_OPTIONS}"
     jars = class_path or runtime_class_path()
     builder = SparkSession.builder.appName(name).master(place.master)
     options = {
