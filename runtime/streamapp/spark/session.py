@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
+import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streamapp.spark import formats
+from streamapp.spark.jvm import start_jvm
 
 JARS = Path(__file__).parents[1] / "jars"
 PREFIX = "spark.streamapp."
@@ -80,6 +78,17 @@ class Place:
     """A log4j2 configuration; None: a file of the work_dir."""
 
 
+def fresh_work_dir(state_dir: Path) -> Path:
+    """The folder for Spark's local files, with nothing in it.
+
+    Local state is never trusted across a restart: an unclean stop leaves changes that were never committed.
+    """
+    work_dir = state_dir / "work"
+    shutil.rmtree(work_dir, ignore_errors=True)
+    work_dir.mkdir(parents=True, exist_ok=True)
+    return work_dir
+
+
 def this_process(partitions: int, work_dir: Path) -> Place:
     """A place in this process alone.
 
@@ -127,15 +136,31 @@ def open_session(
         settings: further settings, among them the runtime's own (`spark.streamapp.*`).
         class_path: instead of `runtime_class_path()`, which it must contain.
     """
+    start_engine(place, class_path)
+    builder = SparkSession.builder.appName(name)
+    options = _settings_of(place, class_path) | settings | {"spark.sql.shuffle.partitions": str(partitions)}
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    # PySpark logs each analysis error with its whole plan to stderr; what the user must know is in the error we raise.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    spark = builder.getOrCreate()
+    formats.register_functions(spark)
+    return spark
+
+
+def start_engine(place: Place, class_path: str | None = None) -> None:
+    """Starts the Java process for a session in this place, which `open_session` does too: here it is done early."""
     place.work_dir.mkdir(parents=True, exist_ok=True)
+    start_jvm(_settings_of(place, class_path))
+
+
+def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
     log_config = place.log_config or _log_config(place.work_dir)
     java = f"-Dlog4j2.configurationFile=file:{log_config} {_JVM_OPTIONS}"
     jars = class_path or runtime_class_path()
-    builder = SparkSession.builder.appName(name).master(place.master)
-    options = {
+    return {
         **FIXED_SETTINGS,
-        **settings,
-        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.master": place.master,
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,
         "spark.driver.memory": place.memory,
@@ -148,13 +173,6 @@ def open_session(
         "spark.sql.warehouse.dir": str(place.work_dir / "warehouse"),
         **place.settings,
     }
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    # PySpark logs each analysis error with its whole plan to stderr; what the user must know is in the error we raise.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
-    spark = builder.getOrCreate()
-    formats.register_functions(spark)
-    return spark
 
 
 def _log_config(work_dir: Path) -> Path:
@@ -175,20 +193,3 @@ def _log_config(work_dir: Path) -> Path:
         "appender.file.strategy.max = 3\n"
     )
     return path
-
-
-def end_jvm(seconds: float = 10.0) -> None:
-    """Ends the JVM of this process and waits: until then it still holds, and deletes, files of the state folder."""
-    gateway = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:
-        return
-    SparkContext._gateway = SparkContext._jvm = None
-    with suppress(Py4JError, OSError):
-        gateway.shutdown()
-    with suppress(OSError):
-        process.stdin.close()  # which PySpark's JVM takes as its end
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
