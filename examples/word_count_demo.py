@@ -125,10 +125,10 @@ class Run:
                 store = sum(size["bytes"] for size in status["stores"].values())
                 say(
                     f"{done:>9,} lines in  {rate:>9,.0f}/s  epoch {max(part['epoch'] for part in parts):>3}  "
-                    f"lag {status['totalLag']:>9,}  state {store / 1e6:6.1f} MB",
+                    f"lag {status.get('totalLag', 0):>9,}  state {store / 1e6:6.1f} MB",
                     end="\r" if sys.stdout.isatty() else "\n",
                 )
-            if done > 0 and status["totalLag"] == 0:
+            if done > 0 and status.get("totalLag") == 0:
                 say("caught up".ljust(90))
                 return
             time.sleep(1)

@@ -16,7 +16,8 @@ from lib.faults import flip_bits
 from lib.probe import compile_probe, probe_class_path
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
-from streamapp.spark.session import PREFIX, Place, end_jvm, open_session
+from streamapp.spark.jvm import end_jvm
+from streamapp.spark.session import PREFIX, Place, open_session
 
 pytestmark = pytest.mark.kafka
 

@@ -80,3 +80,49 @@ def test_another_number_of_sources_is_refused_at_once(kafka: KafkaConfig, tmp_pa
 """)
     with pytest.raises(InputError, match="read 1 sources in an earlier version and reads 2 now"):
         a.run()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (
+            """{name: sums, groupBy: [key], aggregate: {n: count(*), total: sum(x)}}
+  - {name: shown, select: {n: n}}
+  - {name: out, to: {topic: $T-out}}""",
+            """{name: sums, groupBy: [key], aggregate: {n: count(*), total: sum(x)}}
+  - {name: out, to: {topic: $T-out}}""",
+            {"n": 2, "total": 7},
+        ),
+        (
+            "{name: sums, groupBy: [key], aggregate: {n: count(*), total: sum(x)}}",
+            """{name: sums, groupBy: [key], aggregate: {n: count(*), total: sum(x)}}
+  - {name: out, to: {topic: $T-out}}""",
+            {"n": 2, "total": 7},
+        ),
+        (
+            """{name: sums, join: {with: more, within: 1 hour, select: {y: more.y}}}
+  - {name: out, to: {topic: $T-out}}""",
+            """{name: sums, join: {with: more, within: 1 hour, select: {x: in.x, y: more.y}}}
+  - {name: out, to: {topic: $T-out}}""",
+            {"x": 5, "y": 9},
+        ),
+    ],
+    ids=["aggregate", "store-alone", "join"],
+)
+def test_what_later_nodes_use_does_not_change_the_state(
+    kafka: KafkaConfig, tmp_path: Path, before: str, after: str, shown: dict[str, int]
+) -> None:
+    """Spark keeps in the state what is used later on: here that is everything, always."""
+    sources = """
+  - {name: more, stream: {topic: $T-more, value: {format: json, schema: "y INT"}}}
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "x INT"}}}
+  - """
+    a = App(kafka, tmp_path, sources + before)
+    a.create("in", "more")
+    a.send("in", ("k", {"x": 5}))
+    a.run()
+    a.change(sources + after)
+    a.send("in", ("k", {"x": 2}))
+    a.send("more", ("k", {"y": 9}))
+    a.run()
+    assert shown in [record.value for record in a.received("out")]

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lib.inprocess import App
 from streamapp.errors import InputError, StreamAppError
+from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -350,3 +354,23 @@ def test_non_deterministic_work_passes_an_internal_topic_before_a_shuffle(app: M
     a.run()
     assert len(a.plan.subtopologies) == 2
     assert list(a.latest("out").values()) == [{"n": 1}] * 50
+
+
+def test_a_hop_is_purged_when_it_has_been_read(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: drawn, with: {n: cast(rand() * 0 as int)}}
+  - {name: counts, groupBy: [n], aggregate: {count: count(*)}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", *[(None, "x")] * 100)
+    hop = Admin(a.kafka)
+
+    def watch(status: Mapping[str, Any]) -> None:
+        if any(hop.start_offsets(a.topic("counts-repartition")).values()):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    a.run_until_told(watch)
+    a.send("in", (None, "x"))
+    a.run()
+    assert a.latest("out") == {"0": {"count": 101}}

@@ -16,9 +16,12 @@ from lib.faults import (
     bounce,
     compact,
     delete_half,
+    executors,
     failpoints,
     flip_bits,
     kill,
+    kill_executor,
+    kill_jvm_only,
     kill_python_only,
     last_epoch,
     local_files,
@@ -26,6 +29,7 @@ from lib.faults import (
     wipe,
 )
 from lib.verify import Proof
+from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
@@ -48,7 +52,31 @@ def test_driver_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
             proof.require_sound()
         app = bench.start()
         app.await_work()
-        proof.finish(app)
+        proof.finish(app, twin=True)
+
+
+@pytest.mark.timeout(600)
+def test_executors_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R1. The driver lives on, and other executors go on with what the dead one had under way."""
+    chooser = random.Random(101)
+    with (
+        Bench(kafka, tmp_path, "executors") as bench,
+        Proof(bench, load := bench.load(seed=101, rate=300)) as proof,
+    ):
+        app = bench.start(arguments=["--replicas", "2"])
+        app.await_work()
+        load.start()
+        killed = set()
+        for _ in range(2):
+            until(lambda: len(executors(app)) == 2, 60, "two executor processes")
+            app.await_epochs_beyond(app.epochs())
+            require_work(bench, load)
+            before = app.epochs()
+            killed.add(kill_executor(app, chooser))
+            app.await_epochs_beyond(before)
+            proof.require_sound()
+        assert len(killed) == 2
+        proof.finish(app, twin=True)
 
 
 STATELESS_STEPS = (
@@ -126,6 +154,25 @@ def test_broker_bounced_under_load(own_broker: EmbeddedBroker, own_kafka: KafkaC
 
 
 @pytest.mark.timeout(600)
+def test_the_death_of_the_java_process_is_told(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Killed alone, as by a system that is short of memory: one line says so, and a new start goes on."""
+    with Bench(kafka, tmp_path, "engine") as bench, Proof(bench, load := bench.load(seed=211, rate=200)) as proof:
+        load.start()
+        app = bench.start()
+        app.await_work()
+        require_work(bench, load)
+        kill_jvm_only(app)
+        assert app.await_exit(30) == 3, app.tail()
+        errors = [line for line in app.said.replace("\r", "\n").splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1, app.said
+        assert "Java process has ended (by SIGKILL" in errors[0]
+        assert "Traceback" not in app.said
+        app = bench.start()
+        app.await_work()
+        proof.finish(app)
+
+
+@pytest.mark.timeout(600)
 def test_until_caught_up_is_exact(kafka: KafkaConfig, tmp_path: Path) -> None:
     """A bounded run ends by itself with everything done; a second one goes on where it ended."""
     with Bench(kafka, tmp_path, "bounded") as bench, Proof(bench, load := bench.load(seed=101)) as proof:
@@ -133,4 +180,5 @@ def test_until_caught_up_is_exact(kafka: KafkaConfig, tmp_path: Path) -> None:
             load.send(records)
             app = bench.start(arguments=["--until-caught-up"])
             assert app.await_exit(120) == 0, app.tail()
+            assert "WARNING" not in app.said  # what Java and Spark have to say belongs into the log
         proof.verify()

@@ -363,18 +363,29 @@ class Bench:
         partitions: int = 4,
         interval: str = "100ms",
         spec: str = "",
+        beside: Bench | None = None,
     ) -> None:
+        self._as_given: dict[str, Any] = {
+            "topology": topology, "parallelism": parallelism, "partitions": partitions, "interval": interval,
+            "spec": spec,
+        }  # fmt: skip
         self.kafka = kafka
         self.folder = folder
         self.prefix = unique_name(name.replace("_", "-").lower()[:40])
         self.admin = Admin(kafka)
+        inputs = {"numbers": partitions, "ticks": 1}
+        outputs = {"totals": 2, "echo": partitions, "windows": 2}
+        made = inputs | outputs if beside is None else outputs
+        own = {name: f"{self.prefix}-{name}" for name in made if f"$T-{name}" in topology}
+        self.admin.create([TopicSpec(topic, "test", made[name]) for name, topic in own.items()])
+        read = {} if beside is None else {name: beside.topics[name] for name in inputs if name in beside.topics}
+        self.topics: dict[str, str] = read | own
+        for name, topic in read.items():
+            topology = topology.replace(f"$T-{name}", topic)
         self.manifest = folder / f"{self.prefix}.yaml"
         self.manifest.write_text(
             manifest_text(self.prefix, topology, parallelism=parallelism, interval=interval, spec=spec)
         )
-        names = {"numbers": partitions, "totals": 2, "echo": partitions, "ticks": 1, "windows": 2}
-        self.topics = {name: f"{self.prefix}-{name}" for name in names if f"$T-{name}" in topology}
-        self.admin.create([TopicSpec(topic, "test", names[name]) for name, topic in self.topics.items()])
         self._processes: list[AppProcess] = []
 
     def start(
@@ -385,6 +396,10 @@ class Bench:
         process = AppProcess(self.manifest, self.folder / state, self.kafka, log, env, arguments)
         self._processes.append(process)
         return process
+
+    def twin(self) -> Bench:
+        """Another application with the same topology over the same input; its outputs are its own."""
+        return Bench(self.kafka, self.folder, "twin", beside=self, **self._as_given)
 
     def load(self, seed: int, rate: int = 1000, keys: int = 200) -> Load:
         return Load(self.kafka, self.prefix, seed, rate=rate, keys=keys, ticks="ticks" in self.topics)

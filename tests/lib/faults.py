@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 )
 
 from lib.app import AppProcess, Bench, Load
+from lib.broker import bounce as take_down_and_up
 from lib.verify import committed
 from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
@@ -100,6 +101,19 @@ def kill_python_only(app: AppProcess) -> None:
     assert app.await_exit(10) == -signal.SIGKILL
 
 
+def jvm(app: AppProcess) -> psutil.Process:
+    """The Java process that the Python process has started."""
+    (found,) = [process for process in psutil.Process(app.pid).children() if process.name() == "java"]
+    return found
+
+
+def kill_jvm_only(app: AppProcess) -> None:
+    """SIGKILL to the Java process of the driver alone."""
+    victim = jvm(app)
+    victim.kill()
+    until(lambda: not _alive(victim), 10, "the Java process is gone")
+
+
 def executors(app: AppProcess) -> list[psutil.Process]:
     """The executor processes of a run with --replicas."""
     found = []
@@ -148,6 +162,10 @@ def stopped(app: AppProcess) -> Iterator[None]:
         yield
     finally:
         app.signal_group(signal.SIGCONT)
+
+
+def _alive(process: psutil.Process) -> bool:
+    return _status(process) not in (None, psutil.STATUS_ZOMBIE)
 
 
 def _status(process: psutil.Process) -> str | None:
@@ -205,12 +223,8 @@ def bounce(broker: EmbeddedBroker, hard: bool) -> None:
     """Down by SIGKILL or SIGTERM, and up again on the same ports; another process than before."""
     before = psutil.Process(broker.pid)
     address = broker.bootstrap_servers
-    if hard:
-        broker.kill()
-    else:
-        broker.terminate()
+    take_down_and_up(broker, hard)
     assert not before.is_running(), "the broker survived"
-    broker.start()
     assert broker.pid != before.pid
     assert broker.bootstrap_servers == address, "the broker came back on another port"
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from lib.verify import committed
 from streamapp.compile import compile_manifest
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
@@ -79,27 +80,11 @@ class App:
 
     def received(self, topic: str) -> list[Record]:
         """All committed records of a topic, partition by partition."""
-        return [_record(message) for message in self._messages(topic)]
+        return [_record(message) for message in committed(self.kafka, self.topic(topic))]
 
     def raw(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         """The same as (key, value) in bytes."""
-        return [(message.key(), message.value()) for message in self._messages(topic)]
-
-    def _messages(self, topic: str) -> list[Any]:
-        name = self.topic(topic)
-        ends = Admin(self.kafka).end_offsets(name)
-        settings = {"group.id": "test", "isolation.level": "read_committed", "enable.auto.commit": False}
-        consumer = Consumer({**self.kafka.for_librdkafka(), **settings})
-        found: list[Any] = []
-        for partition, end in sorted(ends.items()):
-            here = TopicPartition(name, partition, OFFSET_BEGINNING)
-            consumer.assign([here])
-            while end > 0 and consumer.position([here])[0].offset < end:
-                message = consumer.poll(1.0)
-                if message is not None and message.error() is None:
-                    found.append(message)
-        consumer.close()
-        return found
+        return [(message.key(), message.value()) for message in committed(self.kafka, self.topic(topic))]
 
     def latest(self, topic: str) -> dict[str | None, Any]:
         """The topic as a table: the last value of each key."""

@@ -5,7 +5,7 @@
     I2  no duplicates for a read_committed reader
     I3  record for record: every result of a key is the fold of a prefix of its input, in order
     I4  all of this holds for a reader DURING the faults, not only afterwards
-    I5  state rebuilt from the changelog is the fold of the input
+    I5  state rebuilt from the changelog is the fold of the input, and that of a twin that was never killed
     I6  a closed window has exactly one, final, record
     I7  no transaction stays open, and committed group offsets never go back
 
@@ -295,17 +295,42 @@ def committed(kafka: KafkaConfig, topic: str, isolation: str = "read_committed")
 MARKER = b"\x00"
 
 
+Rows = dict[tuple[int | None, bytes | None], bytes | None]
+
+
+def folded(kafka: KafkaConfig, topic: str) -> Rows:
+    """A changelog as the table that it is: (partition, key) to value, markers included."""
+    table: Rows = {}
+    for message in committed(kafka, topic):
+        table[message.partition(), message.key()] = message.value()
+    return {where: value for where, value in table.items() if value is not None}
+
+
+def rows_of(table: Rows) -> Rows:
+    return {where: value for where, value in table.items() if where[1] != MARKER}
+
+
 def verify_changelog(kafka: KafkaConfig, topic: str, rows: int) -> None:
     """I5, what can be seen without the engine: the changelog folds to one row for each key, and is marked."""
-    state: dict[tuple[int | None, bytes | None], bytes | None] = {}
-    for message in committed(kafka, topic):
-        state[message.partition(), message.key()] = message.value()
-    data = [where for where, value in state.items() if value is not None and where[1] != MARKER]
-    marked = {where[0] for where in state if where[1] == MARKER}
-    if len(data) != rows:
-        raise Violation("I5", f"{topic} folds to {len(data)} rows, not {rows}")
-    if marked != {where[0] for where in state}:
+    table = folded(kafka, topic)
+    marked = {where[0] for where in table if where[1] == MARKER}
+    if len(rows_of(table)) != rows:
+        raise Violation("I5", f"{topic} folds to {len(rows_of(table))} rows, not {rows}")
+    if marked != {where[0] for where in table}:
         raise Violation("I5", f"{topic}: a partition has no marker (marked: {marked})")
+
+
+def verify_twin(bench: Bench) -> None:
+    """I5: a twin that does all of the work at once, and is left in peace, has the same rows, byte for byte."""
+    with bench.twin() as twin:
+        app = twin.start("twin", arguments=["--until-caught-up"])
+        if app.await_exit(CATCH_UP_SECONDS) != 0:
+            raise AssertionError(f"the twin failed:\n{app.tail()}")
+        ours, its = (rows_of(folded(bench.kafka, f"{b.prefix}-totals-changelog")) for b in (bench, twin))
+        if ours != its:
+            differing = [where for where in ours.keys() | its.keys() if ours.get(where) != its.get(where)]
+            raise Violation("I5", f"{len(differing)} of {len(its)} rows are not the twin's, e.g. {differing[0]}")
+        print(f"verified I5: {len(its)} rows are those of a twin that was never killed")
 
 
 def verify_no_open_transactions(admin: Admin, topics: Iterable[str]) -> None:
@@ -393,9 +418,9 @@ class Proof:
         except AssertionError as error:
             raise Violation("I1", f"{gaps[0] if gaps else ''}; {error}; the app said:\n{app.tail()}") from None
 
-    def finish(self, app: RunningApp) -> None:
+    def finish(self, app: RunningApp, twin: bool = False) -> None:
         """Ends the load, waits for its results, asks one more record of every key, stops the app cleanly, and
-        verifies I1 to I7."""
+        verifies I1 to I7; with `twin`, also against an application that was never killed."""
         if self._load.running:
             self._load.stop()
         self._load.close_windows()
@@ -406,6 +431,8 @@ class Proof:
         code = app.stop()
         assert code == 0, f"a clean stop ended with {code}:\n{app.tail()}"
         self.verify()
+        if twin:
+            verify_twin(self._bench)
 
     def verify(self) -> None:
         """I1 to I7 of an application that is caught up and has ended."""

@@ -26,10 +26,11 @@ PLAN = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n Filter raise_error(
         ("x.PositionMismatchException: changelog c holds version 3\n at", 3, False, "holds version 3"),
         ("x.ForeignOwnerException: applicationId 'a' belongs to 'b'\n at", 1, False, "belongs to"),
         ("x.IncompatibleStateException: store 's': changelog c\n at", 1, False, "store 's'"),
-        ("Caused by: x.RecordTooLargeException: The message is 9 bytes\n at", 1, False, "max.message.bytes"),
+        ("Caused by: x.OversizedRecordException: a record for topic 't' has 9 bytes\n at", 1, False, "'t' has 9"),
         ("An error occurred while calling z:x.begin.\n: y.Trouble: no disk\n\tat", 3, True, "part': y.Trouble: no"),
         ("x: (as configured by transaction.max.timeout.ms)\n at", 1, False, "spec.transactionTimeout is longer"),
         ("Some data may have been lost because they are not available in Kafka any more", 3, False, "onSourceLoss"),
+        ("y.UnknownTopicOrPartitionException: This server does not\n at", 1, True, "does not exist any more"),
         ("x\nCaused by: y.TimeoutException: no answer\n at", 3, True, "y.TimeoutException: no answer"),
     ],
 )

@@ -13,12 +13,12 @@ STATUS = {
     "phase": "Running",
     "subTopologies": {
         "part": {
-            "recordsIn": 3, "recordsOut": 2, "bytesOut": 10, "changelogRecords": 1, "lateRecords": 4, "epochs": 5,
-            "badRecords": {"in": 6}, "epochMs": {"addBatch": 250}, "eventTimeDelaySeconds": 1.5,
+            "recordsIn": 3, "recordsOut": 2, "bytesOut": 10, "changelogRecords": 1, "epochs": 5, "lateRecords": 4,
+            "lostRecords": 7, "badRecords": {"in": 6}, "epochMs": {"addBatch": 250}, "eventTimeDelaySeconds": 1.5,
         }
     },
     "lag": {"topic/with-slashes/3": 7},
-    "stores": {"s": {"rows": 8, "bytes": 9}},
+    "stores": {"s": {"rowsEstimate": 8, "bytes": 9}},
     "restore": {"s": {"done": 1, "total": 2, "etaSeconds": 0.5}},
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from streamapp.cli.options import port_number, positive
@@ -62,8 +63,9 @@ def _run(options: argparse.Namespace) -> int:
     from streamapp.kafka.topics import ensure_topics, topics_of
     from streamapp.plan import Plan
     from streamapp.spark.app import Options, run_app
+    from streamapp.spark.jvm import end_jvm
     from streamapp.spark.kubernetes import DriverPod, Executors, pods_of
-    from streamapp.spark.session import end_jvm
+    from streamapp.spark.session import fresh_work_dir
 
     plan = Plan.from_json(read_text(options.file))
     if plan.kafka.bootstrap_servers is None:
@@ -93,6 +95,7 @@ def _run(options: argparse.Namespace) -> int:
         heap_mib=options.executor_heap,
         overhead_mib=options.executor_overhead,
     )
+    place = pods_of(driver, executors, plan.replicas)
     try:
         return run_app(
             plan,
@@ -102,8 +105,7 @@ def _run(options: argparse.Namespace) -> int:
                 until_caught_up=plan.run == "untilCaughtUp",
                 port=options.port,
                 client_config=options.kafka_config,
-                replicas=plan.replicas,
-                place=pods_of(driver, executors, plan.replicas),
+                place=replace(place, work_dir=fresh_work_dir(options.state_dir)),
                 owner=options.owner,
                 # All addresses, so that `kubectl port-forward`, which comes from inside the pod, finds it too.
                 host="::" if ":" in options.address else "0.0.0.0",

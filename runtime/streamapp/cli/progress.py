@@ -39,9 +39,9 @@ class ProgressLine:
 def summary(status: Mapping[str, Any]) -> str:
     """One line about a status.
 
-    >>> summary({"phase": "Running", "totalLag": 1200, "stores": {"s": {"rows": 7, "bytes": 2048}},
+    >>> summary({"phase": "Running", "totalLag": 1200, "stores": {"s": {"rowsEstimate": 7, "bytes": 2048}},
     ...          "subTopologies": {"0": {"recordsPerSecond": 1500.4, "epoch": 3}}})
-    'Running | 1,500 records/s | epoch 3 | lag 1,200 | state 7 rows, 2.0 kB'
+    'Running | 1,500 records/s | epoch 3 | lag 1,200 | state ~7 rows, 2.0 kB'
     """
     parts = [str(status.get("phase", "Starting"))]
     running = status.get("subTopologies", {}).values()
@@ -53,8 +53,10 @@ def summary(status: Mapping[str, Any]) -> str:
         parts.append(f"lag {status['totalLag']:,}")
     stores = status.get("stores", {}).values()
     if stores:
-        rows = sum(store.get("rows", 0) for store in stores)
-        parts.append(f"state {rows:,} rows, {_size(sum(store.get('bytes', 0) for store in stores))}")
+        rows = sum(store.get("rowsEstimate", 0) for store in stores)
+        parts.append(f"state ~{rows:,} rows, {_size(sum(store.get('bytes', 0) for store in stores))}")
+    if lost := sum(part.get("lostRecords", 0) for part in running):
+        parts.append(f"{lost:,} records lost")
     for name, restore in status.get("restore", {}).items():
         if restore.get("restoring"):
             parts.append(

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from streamapp.cli.state import CREDENTIALS, default_state_dir, occupied, publis
 if TYPE_CHECKING:
     from streamapp.kafka.config import KafkaConfig
     from streamapp.manifest import Manifest
+    from streamapp.spark.session import Place
 
 HELP = "run an app here"
 DESCRIPTION = """Runs the app of FILE on this machine until Ctrl-C, or with --until-caught-up to the end of
@@ -54,7 +56,18 @@ def run(options: argparse.Namespace) -> int:
     manifest = load_manifest(options.file)
     plan = compile_manifest(manifest)
     state_dir: Path = options.state_dir or default_state_dir(plan.name)
-    with occupied(state_dir), _kafka(options, manifest, state_dir) as (kafka, embedded):
+
+    @functools.cache
+    def engine() -> Place:
+        """Where Spark runs; its Java process, which takes as long to start as a broker, is there."""
+        from streamapp.spark.app import place_here
+        from streamapp.spark.session import start_engine
+
+        place = place_here(plan, state_dir, options.replicas)
+        start_engine(place)
+        return place
+
+    with occupied(state_dir), _kafka(options, manifest, state_dir, meanwhile=engine) as (kafka, embedded):
         client_config = _credentials(kafka, state_dir)
         publish(state_dir, kafka.bootstrap_servers, url=None)
         made = ensure_topics(Admin(kafka), topics_of(plan), create_all=embedded, file=str(options.file))
@@ -63,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
                 _say(f"created topic {spec.name}")
 
         from streamapp.spark.app import Options, run_app
-        from streamapp.spark.session import end_jvm
+        from streamapp.spark.jvm import end_jvm
 
         _say(f"starting {plan.name} ...")
         line = ProgressLine(sys.stderr)
@@ -79,9 +92,9 @@ def run(options: argparse.Namespace) -> int:
                 Options(
                     state_dir=state_dir,
                     until_caught_up=options.until_caught_up or plan.run == "untilCaughtUp",
-                    replicas=options.replicas,
                     port=options.port,
                     client_config=client_config,
+                    place=engine(),
                 ),
                 on_started=on_started,
                 on_progress=line.show,
@@ -93,11 +106,12 @@ def run(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _kafka(
-    options: argparse.Namespace, manifest: Manifest, state_dir: Path
+    options: argparse.Namespace, manifest: Manifest, state_dir: Path, meanwhile: Callable[[], object]
 ) -> Iterator[tuple[KafkaConfig, bool]]:
     """Where Kafka is: the command line says, else the manifest; else it is embedded (True).
 
-    An address alone on the command line leaves the manifest's TLS and SASL as they are.
+    An address alone on the command line leaves the manifest's TLS and SASL as they are. `meanwhile` is called while the
+    embedded one starts.
     """
     from streamapp.cli.manifests import kafka_of_manifest
     from streamapp.kafka.broker import EmbeddedBroker
@@ -108,9 +122,13 @@ def _kafka(
     elif is_kafka_named(options):
         yield KafkaConfig.load(options.bootstrap_servers, options.kafka_config), False
     else:
-        with EmbeddedBroker(state_dir / "broker", heap=options.heap) as broker:
+        broker = EmbeddedBroker(state_dir / "broker", heap=options.heap)
+        try:
+            broker.start(meanwhile=meanwhile)
             _say(f"embedded Kafka broker at {broker.bootstrap_servers}, data in {broker.data_dir}")
             yield KafkaConfig(broker.bootstrap_servers), True
+        finally:
+            broker.stop()
 
 
 def _credentials(kafka: KafkaConfig, state_dir: Path) -> Path | None:

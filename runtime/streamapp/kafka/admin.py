@@ -56,6 +56,10 @@ class TopicState:
     replication_factor: int
 
 
+class MissingTopic(RunError):
+    """A topic that was asked about is not there."""
+
+
 class Admin:
     """A connection for looking at and making topics. A question is answered or raises within ten seconds."""
 
@@ -174,7 +178,7 @@ class Admin:
     def _offsets(self, name: str, spec: OffsetSpec, committed_only: bool) -> dict[int, int]:
         state = self.topics().get(name)
         if state is None:
-            raise RunError(f"topic {name!r} does not exist")
+            raise MissingTopic(f"topic {name!r} does not exist")
         isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
         missing = set(range(state.partitions))
         found: dict[int, int] = {}

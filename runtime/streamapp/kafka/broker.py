@@ -30,7 +30,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -97,10 +97,16 @@ class EmbeddedBroker:
 
     # --- life -----------------------------------------------------------------------------------------------
 
-    def start(self, timeout: float = START_SECONDS) -> EmbeddedBroker:
-        """Start and wait until clients can connect. Raises RunError with the reason."""
+    def start(
+        self, timeout: float = START_SECONDS, meanwhile: Callable[[], object] = lambda: None
+    ) -> EmbeddedBroker:
+        """Start and wait until clients can connect. Raises RunError with the reason.
+
+        `meanwhile` is called while it starts, and may be called again.
+        """
         for attempts_left in reversed(range(PORT_ATTEMPTS)):
             self.launch()
+            meanwhile()
             try:
                 self.await_ready(timeout)
                 return self

@@ -276,10 +276,7 @@ class Spec(Model):
     ] = "Fail"
     on_source_loss: Annotated[
         str,
-        BeforeValidator(
-            lambda value: one_of(value, ("Fail", "Earliest"), not_yet=("Latest",)),
-            json_schema_input_type=Literal["Fail", "Earliest"],
-        ),
+        _word("Fail", "Earliest", "Latest"),
         Field(description="What to do when records are gone before they were read."),
     ] = "Fail"
     standby_replicas: Annotated[

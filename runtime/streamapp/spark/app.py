@@ -3,40 +3,37 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from streamapp.errors import RunError, StreamAppError
+from streamapp.errors import StreamAppError
 from streamapp.http.server import StatusServer
-from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
-from streamapp.kafka.group import GroupPosition
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark import metrics
 from streamapp.spark.failure import Failure, diagnose, trace_of
+from streamapp.spark.housekeeping import Housekeeping
+from streamapp.spark.jvm import jvm_is_gone, jvm_missed
 from streamapp.spark.predecessors import read_known, require_positions_kept
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
 from streamapp.spark.replicas import Replicas
-from streamapp.spark.session import PREFIX, Place, executor_processes, open_session, this_process
+from streamapp.spark.session import PREFIX, Place, executor_processes, fresh_work_dir, open_session, this_process
 
 # A stop lets the epoch under way end: together with the rest it must stay below ten seconds.
 DRAIN_SECONDS = 7.0
 COLLECT_SECONDS = 1.0
-PURGE_SECONDS = 10.0
-RESTARTS = 10
 LONGEST_BACKOFF_SECONDS = 30.0
 
 Report = Callable[[Mapping[str, Any]], None]
@@ -48,13 +45,11 @@ class Options:
 
     state_dir: Path
     until_caught_up: bool = False
-    replicas: int | None = None
-    """Executors to begin with; None: none, the tasks run in threads of this process."""
     port: int = 0
     client_config: Path | None = None
     """A file of Kafka client properties with the credentials, for the JVM side."""
     place: Place | None = None
-    """Where the executors run; None: in processes of this machine."""
+    """Where Spark runs, with a fresh working folder; None: in threads of this process."""
     owner: str | None = None
     """Whom the applicationId belongs to on this Kafka; None: whoever runs an app of this name by hand."""
     host: str = "127.0.0.1"
@@ -78,26 +73,26 @@ def run_app(
     Raises:
         StreamAppError: when the app cannot go on.
     """
-    work_dir = options.state_dir / "work"
-    # Local state is never trusted across a restart: an unclean stop leaves changes that were never committed.
-    shutil.rmtree(work_dir, ignore_errors=True)
-    spark = open_session(
-        plan.name, _place(plan, options, work_dir), plan.max_parallelism, _settings(plan, kafka, options)
-    )
-    try:
-        _open_metadata(spark, plan, kafka, options)
-        return _App(spark, plan, kafka, options, on_progress).run(on_started)
-    finally:
-        with suppress(Py4JError, OSError):  # a signal to the whole process group has ended the JVM before us
-            spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.end(plan.application_id)  # type: ignore[union-attr]
-            spark.stop()
+    place = options.place or place_here(plan, options.state_dir)
+    with jvm_missed(log=str(place.work_dir / "spark.log")):
+        spark = open_session(plan.name, place, plan.max_parallelism, _settings(plan, kafka, options))
+        try:
+            _open_metadata(spark, plan, kafka, options)
+            return _App(spark, plan, kafka, options, place.executors, on_progress).run(on_started)
+        finally:
+            if not jvm_is_gone():
+                with suppress(Py4JError, OSError):
+                    spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.end(  # type: ignore[union-attr]
+                        plan.application_id
+                    )
+                    spark.stop()
 
 
-def _place(plan: Plan, options: Options, work_dir: Path) -> Place:
-    if options.place is not None:
-        return replace(options.place, work_dir=work_dir)
-    if options.replicas is not None:
-        return executor_processes(options.replicas, work_dir)
+def place_here(plan: Plan, state_dir: Path, replicas: int | None = None) -> Place:
+    """A place on this machine: threads of this process, or as many processes as there are to be replicas."""
+    work_dir = fresh_work_dir(state_dir)
+    if replicas is not None:
+        return executor_processes(replicas, work_dir)
     return this_process(plan.max_parallelism, work_dir)
 
 
@@ -118,13 +113,21 @@ def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options:
     try:
         bridge.begin(_settings(plan, kafka, options), options.owner or f"local/{plan.name}")
     except Exception as error:
+        if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
+            raise  # no answer at all
         raise diagnose("metadata", str(error)).error from None
     require_positions_kept(plan, read_known(bridge.known(plan.application_id)))
 
 
 class _App:
     def __init__(
-        self, spark: SparkSession, plan: Plan, kafka: KafkaConfig, options: Options, on_progress: Report
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        kafka: KafkaConfig,
+        options: Options,
+        executors: int | None,
+        on_progress: Report,
     ) -> None:
         self._spark = spark
         self._plan = plan
@@ -133,10 +136,9 @@ class _App:
         self._stop = threading.Event()
         self._queries = Queries(spark, plan, kafka)
         self._running: dict[str, StreamingQuery] = {}
-        self._admin = Admin(kafka)
-        self._progress = Progress(spark, plan, self._admin)
-        self._group = GroupPosition(kafka, plan.application_id)
-        self._replicas = None if options.replicas is None else Replicas(spark, options.replicas)
+        self._progress = Progress(spark, plan)
+        self._housekeeping = Housekeeping(kafka, plan)
+        self._replicas = None if executors is None else Replicas(spark, executors)
         self._server = StatusServer(
             self._status,
             metrics.registry(self._status),
@@ -146,9 +148,9 @@ class _App:
             scale=None if self._replicas is None else self._replicas.want,
         )
         self._restarts: dict[str, int] = {}
-        self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}
-        self._purged: dict[tuple[str, int], int] = {}
-        self._purged_at = time.monotonic()
+        self._due: dict[str, float] = {}
+        """When a sub-topology that has failed is tried again."""
+        self._failure = ""
 
     def run(self, on_started: Callable[[str], None]) -> int:
         previous = {
@@ -167,11 +169,15 @@ class _App:
         except StreamAppError as error:
             self._progress.phase, self._progress.error = "Failed", str(error)
             raise
+        except (Py4JError, OSError):
+            if self._stop.is_set():  # a signal to the whole process group has ended the JVM before us
+                return 0
+            raise
         finally:
             with suppress(Py4JError, OSError):
                 self._drain()
             self._server.stop()
-            self._group.close()
+            self._housekeeping.close(self._progress.positions())
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
@@ -211,46 +217,35 @@ class _App:
             query = self._running.get(part.name)
             if query is None or query.isActive:
                 continue
-            error = query.exception()
-            if error is not None:
-                self._restart(part, diagnose(part.name, trace_of(error)))
+            if part.name in self._due:
+                if time.monotonic() >= self._due[part.name]:
+                    del self._due[part.name]
+                    self._start(part)
+            elif (error := query.exception()) is not None:
+                self._try_again_later(part, diagnose(part.name, trace_of(error)))
 
     def _look(self) -> None:
-        try:
-            self._progress.collect(self._running)
-        except RunError as error:  # Kafka does not answer: the queries will say so themselves if it matters
-            self._progress.error = str(error)
-            return
-        restores = self._progress.snapshot()["restore"].values()
-        restoring = any(restore["restoring"] for restore in restores)
-        self._progress.phase = "Restoring" if restoring else "Running"
-        self._progress.error = None
-        self._group.write(self._progress.positions())
-        self._purge()
+        self._progress.collect(self._running)
+        self._housekeeping.go_round(self._progress.positions())
+        self._progress.publish(self._housekeeping.lag)
+        if self._due:
+            self._progress.phase, self._progress.error = "Restarting", self._failure
+        else:
+            restores = self._progress.snapshot()["restore"].values()
+            restoring = any(restore["restoring"] for restore in restores)
+            self._progress.phase = "Restoring" if restoring else "Running"
+            self._progress.error = self._housekeeping.trouble
         self._on_progress(self._status())
 
-    def _purge(self) -> None:
-        """Deletes what every reader of an internal hop has committed: those topics have no retention of their own."""
-        if not self._hops or time.monotonic() - self._purged_at < PURGE_SECONDS:
-            return
-        self._purged_at = time.monotonic()
-        positions = self._progress.positions().items()
-        done = {at: offset for at, offset in positions if at[0] in self._hops and offset > self._purged.get(at, 0)}
-        if done:
-            self._admin.purge(done)
-            self._purged |= done
-
-    def _restart(self, part: SubTopology, failure: Failure) -> None:
+    def _try_again_later(self, part: SubTopology, failure: Failure) -> None:
         epoch = self._progress.snapshot().get("subTopologies", {}).get(part.name, {}).get("epoch", -1)
         attempts = self._restarts.get(f"{part.name}@{epoch}", 0) + 1
-        if not failure.retriable or attempts > RESTARTS:
+        if not failure.retriable or attempts > failure.tries:
             raise failure.error
         self._restarts[f"{part.name}@{epoch}"] = attempts
-        self._progress.error = str(failure.error)
-        self._progress.phase = "Restarting"
-        self._on_progress(self._status())
-        if not self._stop.wait(min(2.0 ** (attempts - 1), LONGEST_BACKOFF_SECONDS)):
-            self._start(part)
+        self._due[part.name] = time.monotonic() + min(2.0 ** (attempts - 1), LONGEST_BACKOFF_SECONDS)
+        self._failure = str(failure.error)
+        self._look()
 
     def _drain(self) -> None:
         """Lets epochs under way end, then stops the queries. Stopping in the middle loses nothing, only time."""
@@ -263,5 +258,4 @@ class _App:
                 time.sleep(0.05)
         for query in self._running.values():
             query.stop()
-        if self._running:
-            self._group.write(self._progress.positions())
+        self._progress.collect(self._running)

@@ -64,6 +64,8 @@ def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]
     for node in nodes:
         flows[node.name] = _visit(node, nodes, visitor, [flows[name] for name in node.inputs])
     sinks = [flows[node.name].frame for node in nodes if node.name not in consumers]
+    if not sinks:  # a store alone
+        sinks = [visitor.unwritten(flow).frame for flow in given.values()]
     return reduce(lambda a, b: a.unionByName(b), sinks)
 
 

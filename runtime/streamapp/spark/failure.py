@@ -12,6 +12,7 @@ from streamapp.errors import InputError, RunError, StreamAppError
 _KNOWN = {
     "ForeignOwnerException": True,
     "IncompatibleStateException": True,
+    "OversizedRecordException": True,
     "PositionMismatchException": False,
 }
 # The text of the expression also stands in plans that Spark prints: only the raised error counts.
@@ -42,6 +43,8 @@ class Failure:
 
     error: StreamAppError
     retriable: bool
+    tries: int = 10
+    """How often a start may be tried again at the same epoch, where it may."""
 
 
 def trace_of(error: BaseException) -> str:
@@ -76,17 +79,14 @@ def diagnose(subtopology: str, trace: str) -> Failure:
             "spec.transactionTimeout is longer than this Kafka allows; make it shorter, or raise the broker's "
             "transaction.max.timeout.ms"
         ), False)  # fmt: skip
-    if "RecordTooLargeException" in trace:
-        found = re.search(r"RecordTooLargeException: (.*)", trace)
-        detail = found[1].strip() if found else "a record is too large"
-        return Failure(
-            InputError(f"sub-topology '{subtopology}': {detail}; raise max.message.bytes of the topic"), False
-        )
     if _DATA_LOSS.search(trace):
         return Failure(RunError(
             f"sub-topology '{subtopology}': records between the committed position and the topic's start are gone "
-            "(retention passed, or the topic was deleted); set onSourceLoss: Earliest to go on without them"
+            "(retention passed, or the topic was deleted); set onSourceLoss: Earliest or Latest to go on without them"
         ), False)  # fmt: skip
+    if "UnknownTopicOrPartitionException" in trace:  # or a broker that does not know yet what the others know
+        said = f"sub-topology '{subtopology}': a topic that it reads does not exist any more"
+        return Failure(InputError(said), retriable=True, tries=3)
     sources = _SOURCES.search(trace)
     if sources:
         return Failure(InputError(

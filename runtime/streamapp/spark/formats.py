@@ -94,8 +94,10 @@ def key_text(columns: list[tuple[str, Column]], types: dict[str, object]) -> Col
 
 
 def register_functions(spark: SparkSession) -> None:
-    """Kafka's own binary number formats, which SQL cannot read."""
-    spark._jvm.org.apache.spark.sql.streamapp.BigEndian.register(spark._jsparkSession)  # type: ignore[union-attr]
+    """Kafka's own binary number formats, which SQL cannot read; and what keeps columns in a state (Needs)."""
+    ours = spark._jvm.org.apache.spark.sql.streamapp  # type: ignore[union-attr]
+    ours.BigEndian.register(spark._jsparkSession)
+    ours.Needs.register(spark._jsparkSession)
 
 
 def struct_of(names: list[str]) -> Column:

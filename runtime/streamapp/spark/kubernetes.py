@@ -71,7 +71,8 @@ def pods_of(driver: DriverPod, executors: Executors, replicas: int) -> Place:
     return Place(
         master=API_SERVER,
         memory=f"{driver.heap_mib}m",
-        first_memory=f"{driver.heap_mib}m",
+        first_memory=None,
+        executors=replicas,
         executor_memory=f"{executors.heap_mib}m",
         host=driver.address,
         settings=_of_driver(driver) | image | size | _FIXED,

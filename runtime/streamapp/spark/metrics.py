@@ -28,6 +28,11 @@ TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
         ("subtopology",),
         "Late changes to closed windows, dropped",
     ),
+    "streamapp_lost_records": (
+        COUNTER,
+        ("subtopology",),
+        "Offsets passed over as their records were gone before they were read",
+    ),
     "streamapp_bad_records": (COUNTER, ("subtopology", "node"), "Records that could not be read as declared"),
     "streamapp_epochs": (COUNTER, ("subtopology",), "Epochs committed since the start"),
     "streamapp_epoch_duration_seconds": (
@@ -80,6 +85,7 @@ def _samples(status: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], 
         yield "streamapp_bytes_out", (part,), totals["bytesOut"]
         yield "streamapp_changelog_records", (part,), totals["changelogRecords"]
         yield "streamapp_late_records", (part,), totals["lateRecords"]
+        yield "streamapp_lost_records", (part,), totals["lostRecords"]
         yield "streamapp_epochs", (part,), totals["epochs"]
         for node, count in totals["badRecords"].items():
             yield "streamapp_bad_records", (part, node), count
@@ -91,7 +97,7 @@ def _samples(status: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], 
         topic, _, number = partition.rpartition("/")
         yield "streamapp_consumer_lag", (topic, number), lag
     for store, size in status.get("stores", {}).items():
-        yield "streamapp_store_rows", (store,), size["rows"]
+        yield "streamapp_store_rows", (store,), size["rowsEstimate"]
         yield "streamapp_store_bytes", (store,), size["bytes"]
     for store, restore in status.get("restore", {}).items():
         yield "streamapp_restore_done", (store,), restore["done"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running app says about itself, gathered from Spark's progress reports, the JVM side and Kafka."""
+"""What a running app says about itself, gathered from Spark's progress reports and the JVM side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from streamapp.kafka.admin import Admin
 from streamapp.plan import Plan
 from streamapp.spark.predecessors import reads
 
@@ -35,25 +34,22 @@ class _Query:
 
 
 class Progress:
-    """Collects; `snapshot()` is what `/status` shows. One thread calls `collect`, any may call `snapshot`."""
+    """Collects; `snapshot()` is what `/status` shows. One thread collects and publishes, any may call `snapshot`."""
 
-    def __init__(self, spark: SparkSession, plan: Plan, admin: Admin) -> None:
+    def __init__(self, spark: SparkSession, plan: Plan) -> None:
         self._bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         self._plan = plan
-        self._admin = admin
         self._queries = {part.name: _Query() for part in plan.subtopologies}
-        self._first: Offsets | None = None
         self._started = time.time()
         self._snapshot: dict[str, Any] = {"name": plan.name, "phase": "Starting"}
         self.phase = "Starting"
         self.error: str | None = None
 
     def collect(self, queries: dict[str, StreamingQuery]) -> None:
-        """Reads everything once."""
+        """Reads what the queries have reported since."""
         for name, query in queries.items():
             for progress in query.recentProgress:
                 self._add(self._queries[name], json.loads(progress.json))
-        self._publish()
 
     def snapshot(self) -> dict[str, Any]:
         """The state of things when they were last collected."""
@@ -95,7 +91,8 @@ class Progress:
             node = name.split(":", 1)[-1]
             query.bad[node] = query.bad.get(node, 0) + int(metrics["bad"])
 
-    def _publish(self) -> None:
+    def publish(self, lag: dict[str, int] | None) -> None:
+        """Makes a new snapshot of what is collected, with this lag by TOPIC/PARTITION (None: not known yet)."""
         epochs = json.loads(self._bridge.epochs())
         restores = json.loads(self._bridge.restores())
         parts: dict[str, Any] = {}
@@ -113,11 +110,12 @@ class Progress:
                 "epochs": totals.get("epochs", 0),
                 "epochMs": query.duration_ms,
                 "lateRecords": query.late,
+                "lostRecords": totals.get("lostRecords", 0),
                 "badRecords": query.bad,
                 "watermark": query.watermark,
                 "eventTimeDelaySeconds": _seconds_since(query.latest_event),
             }
-        lag = self._lag()
+        known = {} if lag is None else {"lag": lag, "totalLag": sum(lag.values())}
         self._snapshot = {
             "name": self._plan.name,
             "applicationId": self._plan.application_id,
@@ -125,31 +123,8 @@ class Progress:
             "subTopologies": parts,
             "stores": stores,
             "restore": _restore(restores["partitions"]),
-            "lag": lag,
-            "totalLag": sum(lag.values()),
+            **known,
         }
-
-    def _lag(self) -> dict[str, int]:
-        """Committed records that are still to be read, per source partition."""
-        positions = self.positions()
-        topics = {*self._plan.source_topics, *(topic for topic, _ in positions)}
-        if self._first is None:
-            self._first = self._first_positions(topics)
-        lag: dict[str, int] = {}
-        for topic in sorted(topics):
-            for partition, end in sorted(self._admin.end_offsets(topic).items()):
-                position = positions.get((topic, partition), self._first.get((topic, partition), 0))
-                lag[f"{topic}/{partition}"] = max(0, end - position)
-        return lag
-
-    def _first_positions(self, topics: set[str]) -> Offsets:
-        """Where the app stands before its first epoch here: where its group was, else where it starts from."""
-        first: Offsets = {}
-        for topic in topics:
-            earliest = self._plan.start_from == "earliest"
-            offsets = self._admin.start_offsets(topic) if earliest else self._admin.end_offsets(topic)
-            first |= {(topic, partition): offset for partition, offset in offsets.items()}
-        return first | self._admin.group_offsets(self._plan.application_id)
 
 
 def _seconds_since(iso: str | None) -> float | None:

@@ -83,8 +83,10 @@ class Queries:
             "mayCombine": str(part.stateful is not None).lower(),
             "includeHeaders": str(self._headers_wanted).lower(),
             "groupIdPrefix": f"{self._plan.application_id}-{part.name}",
-            "failOnDataLoss": str(self._plan.on_source_loss == "Fail").lower(),
         }
+        # Only we delete from a hop, and only what has been read.
+        on_loss = "Fail" if isinstance(node, n.RepartitionSource) else self._plan.on_source_loss
+        options |= {"onSourceLoss": on_loss, "failOnDataLoss": str(on_loss == "Fail").lower()}
         if isinstance(node, n.RepartitionSource):
             options |= {"subscribe": node.topic, "startingOffsets": "earliest"}
         else:

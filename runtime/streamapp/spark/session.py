@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
+import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streamapp.spark import formats
+from streamapp.spark.jvm import start_jvm
 
 JARS = Path(__file__).parents[1] / "jars"
 PREFIX = "spark.streamapp."
@@ -77,15 +75,28 @@ class Place:
     work_dir: Path = Path(".")
     memory: str = "2g"
     executor_memory: str = "1g"
-    first_memory: str = "384m"
-    """Of each JVM's heap at its start. Its generations keep their size, and what Java would choose, a share of the
-    machine's or the container's memory, may be a few megabytes: it would do nothing but collect."""
+    first_memory: str | None = "384m"
+    """Of each JVM's heap at its start; None: all that it may have. Its generations keep their size, and what Java would
+    choose, a share of what the machine has, may be a few megabytes: it would do nothing but collect."""
+    executors: int | None = None
+    """Executors to begin with; None: none, the tasks run in threads of this process."""
     host: str = "127.0.0.1"
     """Address at which executors reach the driver; it binds no other."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """What else Spark must know about the place."""
     log_config: Path | None = None
     """A log4j2 configuration; None: a file of the work_dir."""
+
+
+def fresh_work_dir(state_dir: Path) -> Path:
+    """The folder for Spark's local files, with nothing in it.
+
+    Local state is never trusted across a restart: an unclean stop leaves changes that were never committed.
+    """
+    work_dir = state_dir / "work"
+    shutil.rmtree(work_dir, ignore_errors=True)
+    work_dir.mkdir(parents=True, exist_ok=True)
+    return work_dir
 
 
 def this_process(partitions: int, work_dir: Path) -> Place:
@@ -112,7 +123,7 @@ def executor_processes(count: int, work_dir: Path) -> Place:
             (home / name).symlink_to(installed / name)
     os.environ["SPARK_HOME"] = str(home)
     master = f"local-cluster[{count},{_EXECUTOR_SLOTS},{_EXECUTOR_MIB}]"
-    return Place(master, work_dir, executor_memory=f"{_EXECUTOR_MIB}m")
+    return Place(master, work_dir, executor_memory=f"{_EXECUTOR_MIB}m", executors=count)
 
 
 def runtime_class_path() -> str:
@@ -135,27 +146,9 @@ def open_session(
         settings: further settings, among them the runtime's own (`spark.streamapp.*`).
         class_path: instead of `runtime_class_path()`, which it must contain.
     """
-    place.work_dir.mkdir(parents=True, exist_ok=True)
-    log_config = place.log_config or _log_config(place.work_dir)
-    java = f"-Dlog4j2.configurationFile=file:{log_config} -Xms{place.first_memory} {_JVM_OPTIONS}"
-    jars = class_path or runtime_class_path()
-    builder = SparkSession.builder.appName(name).master(place.master)
-    options = {
-        **FIXED_SETTINGS,
-        **settings,
-        "spark.sql.shuffle.partitions": str(partitions),
-        "spark.driver.extraClassPath": jars,
-        "spark.executor.extraClassPath": jars,
-        "spark.driver.memory": place.memory,
-        "spark.executor.memory": place.executor_memory,
-        "spark.driver.extraJavaOptions": java,
-        "spark.executor.extraJavaOptions": java,
-        "spark.local.dir": str(place.work_dir / "spark"),
-        "spark.driver.host": place.host,
-        "spark.driver.bindAddress": place.host,
-        "spark.sql.warehouse.dir": str(place.work_dir / "warehouse"),
-        **place.settings,
-    }
+    start_engine(place, class_path)
+    builder = SparkSession.builder.appName(name)
+    options = _settings_of(place, class_path) | settings | {"spark.sql.shuffle.partitions": str(partitions)}
     for key, value in options.items():
         builder = builder.config(key, value)
     # PySpark logs each analysis error with its whole plan to stderr; what the user must know is in the error we raise.
@@ -163,6 +156,33 @@ def open_session(
     spark = builder.getOrCreate()
     formats.register_functions(spark)
     return spark
+
+
+def start_engine(place: Place, class_path: str | None = None) -> None:
+    """Starts the Java process for a session in this place, which `open_session` does too: here it is done early."""
+    place.work_dir.mkdir(parents=True, exist_ok=True)
+    start_jvm(_settings_of(place, class_path))
+
+
+def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
+    log_config = place.log_config or _log_config(place.work_dir)
+    java = f"-Dlog4j2.configurationFile=file:{log_config} {_JVM_OPTIONS}"
+    jars = class_path or runtime_class_path()
+    return {
+        **FIXED_SETTINGS,
+        "spark.master": place.master,
+        "spark.driver.extraClassPath": jars,
+        "spark.executor.extraClassPath": jars,
+        "spark.driver.memory": place.memory,
+        "spark.executor.memory": place.executor_memory,
+        "spark.driver.extraJavaOptions": f"{java} -Xms{place.first_memory or place.memory}",
+        "spark.executor.extraJavaOptions": f"{java} -Xms{place.first_memory or place.executor_memory}",
+        "spark.local.dir": str(place.work_dir / "spark"),
+        "spark.driver.host": place.host,
+        "spark.driver.bindAddress": place.host,
+        "spark.sql.warehouse.dir": str(place.work_dir / "warehouse"),
+        **place.settings,
+    }
 
 
 def _log_config(work_dir: Path) -> Path:
@@ -183,20 +203,3 @@ def _log_config(work_dir: Path) -> Path:
         "appender.file.strategy.max = 3\n"
     )
     return path
-
-
-def end_jvm(seconds: float = 10.0) -> None:
-    """Ends the JVM of this process and waits: until then it still holds, and deletes, files of the state folder."""
-    gateway = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:
-        return
-    SparkContext._gateway = SparkContext._jvm = None
-    with suppress(Py4JError, OSError):
-        gateway.shutdown()
-    with suppress(OSError):
-        process.stdin.close()  # which PySpark's JVM takes as its end
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()

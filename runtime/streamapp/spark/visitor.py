@@ -246,6 +246,7 @@ class Visitor:
             keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
         else:
             counted = rows.groupBy(*groups).agg(*results)
+        counted = _needing(counted, [column(f"__result_{i}") for i in range(len(node.columns))] + [column("__latest")])
         values = {name: column(f"__result_{i}") for i, (name, _) in enumerate(node.columns)}
         key = tuple((name, f"__key_{i}") for i, name in enumerate(keys))
         frame = counted.select(
@@ -280,7 +281,14 @@ class Visitor:
         left_time, right_time = (F.col(f"{quoted(side)}.{EVENT_TIME}") for side in (left_alias, right_alias))
         within = F.expr(f"INTERVAL '{node.within_ms / 1000:.3f}' SECOND")
         condition = condition & (right_time >= left_time - within) & (right_time <= left_time + within)
-        joined = sides[0].join(sides[1], condition, "inner")
+        joined = _needing(
+            sides[0].join(sides[1], condition, "inner"),
+            [
+                F.col(f"{quoted(alias)}.{quoted(name)}")
+                for alias, flow in ((left_alias, left), (right_alias, right))
+                for name in flow.columns
+            ],
+        )
         if node.select is not None:
             values = {name: F.expr(sql) for name, sql in node.select}
         else:
@@ -340,17 +348,27 @@ class Visitor:
         key = formats.key_text(key_columns, types) if key_columns else F.lit(None).cast("binary")
         return self._records(flow, node.topic, key, F.to_json(row, _EXACT_JSON).cast("binary"))
 
-    def _records(self, flow: Flow, topic: str, key: Column, value: Column) -> Flow:
+    def unwritten(self, flow: Flow) -> Flow:
+        """Rows of a table that no sink takes: records for no topic."""
+        nothing = F.lit(None).cast("binary")
+        return self._records(flow, None, nothing, nothing)
+
+    def _records(self, flow: Flow, topic: str | None, key: Column, value: Column) -> Flow:
         has_time = "timestamp" in flow.fields
         frame = flow.frame.select(
             *(column(name) for name in flow.carried),
-            F.lit(topic).alias("topic"),
+            F.lit(topic).cast("string").alias("topic"),
             key.alias("key"),
             value.alias("value"),
             (_millis(column(EVENT_TIME)) if has_time else F.lit(None).cast("bigint")).alias("timestamp"),
             F.lit(None).cast(_HEADERS).alias("headers"),
         )
         return replace(flow, frame=frame)
+
+
+def _needing(frame: DataFrame, columns: list[Column]) -> DataFrame:
+    """Behind a stateful operator: its state holds all these columns, whichever of them a later node uses."""
+    return frame.filter(F.call_function("streamapp_needs", *columns))
 
 
 @dataclass(frozen=True)

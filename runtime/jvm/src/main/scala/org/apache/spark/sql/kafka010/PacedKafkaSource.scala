@@ -3,6 +3,8 @@ package org.apache.spark.sql.kafka010
 
 import java.util.{HashMap, Map => JMap, Optional}
 
+import org.apache.kafka.common.TopicPartition
+
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
@@ -12,12 +14,13 @@ import org.apache.spark.sql.streamapp.{EpochPacer, EpochStyle, ProcessorShare, R
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Spark's Kafka source, except for three things that depend on how much there is to read. The number of records of an
- * epoch is not a constant but asked of the sub-topology's [[EpochPacer]] each time; epochs of few records are read by
- * few tasks; and the next epoch begins as soon as the interval is over AND the one before has ended.
+ * Spark's Kafka source, except for four things. The number of records of an epoch is not a constant but asked of the
+ * sub-topology's [[EpochPacer]] each time; epochs of few records are read by few tasks; the next epoch begins as soon as
+ * the interval is over AND the one before has ended; and what becomes of records that are gone before they were read is
+ * [[SourceLoss]]'s to say.
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
- * several source partitions (not where the task's transaction belongs to one of them).
+ * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -30,10 +33,12 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
   }
 
   private class PacedScan(options: CaseInsensitiveStringMap) extends KafkaScan(PacedKafkaSource.withCredentials(options)) {
-    override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream =
-      new PacedStream(super.toMicroBatchStream(checkpointLocation).asInstanceOf[KafkaMicroBatchStream],
-        EpochPacer.of(options.get("subTopology")), options.getLong("epochIntervalMs", 0L),
-        options.getBoolean("mayCombine", false))
+    override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream = {
+      val kafka = super.toMicroBatchStream(checkpointLocation).asInstanceOf[KafkaMicroBatchStream]
+      val subTopology = options.get("subTopology")
+      new PacedStream(kafka, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), EpochPacer.of(subTopology),
+        options.getLong("epochIntervalMs", 0L), options.getBoolean("mayCombine", false))
+    }
     override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
   }
 }
@@ -48,8 +53,8 @@ private object PacedKafkaSource {
   }
 }
 
-private final class PacedStream(kafka: KafkaMicroBatchStream, pacer: EpochPacer, intervalMs: Long, mayCombine: Boolean)
-    extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics {
+private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, pacer: EpochPacer, intervalMs: Long,
+    mayCombine: Boolean) extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics {
 
   private var turnMs = 0L
   private var boundedRun = false
@@ -61,7 +66,9 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, pacer: EpochPacer,
   // Spark asks for the default limit once, when the query starts: the limit of the moment is the pacer's.
   override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
     if (!boundedRun) awaitTurn()
-    val end = kafka.latestOffset(start, ReadLimit.maxRows(pacer.limit))
+    val most = pacer.limit
+    val limited = kafka.latestOffset(start, ReadLimit.maxRows(most))
+    val end = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
     EpochStyle.choose(SparkSession.active, pacer.expect(this, records(start, end)))
     end
   }
@@ -76,7 +83,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, pacer: EpochPacer,
 
   private def records(start: Offset, end: Offset): Long = (start, end) match {
     case (from: KafkaSourceOffset, until: KafkaSourceOffset) => until.partitionToOffsets.map { case (partition, offset) =>
-      offset - from.partitionToOffsets.getOrElse(partition, 0L)
+      math.max(0L, offset - from.partitionToOffsets.getOrElse(partition, 0L))
     }.sum
     case _ => 0L // nothing to read
   }
@@ -90,12 +97,22 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, pacer: EpochPacer,
   }
 
   override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = {
-    val ranges = kafka.planInputPartitions(start, end).map { case range: KafkaBatchInputPartition => range }
+    val gone = loss.gone(start, end)
+    val ranges = kafka.planInputPartitions(loss.without(gone, start), end).map { case range: KafkaBatchInputPartition => range }
     val records = ranges.map(size).sum
     pacer.planned(this, records)
     val tasks = math.max(1, records / RecordsPerTask).toInt
-    if (!mayCombine || tasks >= ranges.length) ranges.toArray[InputPartition]
+    if (!mayCombine) ofEach(ranges, gone)
+    else if (tasks >= ranges.length) ranges.toArray[InputPartition]
     else ranges.grouped((ranges.length + tasks - 1) / tasks).map(new KafkaRanges(_)).toArray
+  }
+
+  // A task for each source partition. Where records are gone it accounts for them as for those that it reads.
+  private def ofEach(ranges: Array[KafkaBatchInputPartition], gone: Map[TopicPartition, Gone]): Array[InputPartition] = {
+    val whole = ranges.filterNot(range => gone.contains(range.offsetRange.topicPartition)).toArray[InputPartition]
+    whole ++ gone.map { case (partition, lost) =>
+      new KafkaRanges(ranges.filter(_.offsetRange.topicPartition == partition), Some(lost.range))
+    }
   }
 
   private def size(range: KafkaBatchInputPartition): Long = range.offsetRange.untilOffset - range.offsetRange.fromOffset
@@ -110,9 +127,14 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, pacer: EpochPacer,
   override def toString: String = kafka.toString
 }
 
-/** Several Kafka ranges for one task, read one after the other. */
-private final class KafkaRanges(val ranges: Array[KafkaBatchInputPartition]) extends InputPartition {
-  override def preferredLocations(): Array[String] = ranges.head.preferredLocations()
+/**
+ * Kafka ranges for one task, read one after the other.
+ *
+ * @param accountsFor the range of one source partition that the task answers for, where it is not just what is read
+ */
+private[kafka010] final class KafkaRanges(val ranges: Array[KafkaBatchInputPartition],
+    val accountsFor: Option[SourceRange] = None) extends InputPartition {
+  override def preferredLocations(): Array[String] = ranges.headOption.map(_.preferredLocations()).getOrElse(Array.empty)
 }
 
 private object KafkaRangesReaderFactory extends PartitionReaderFactory {
@@ -126,20 +148,20 @@ private object KafkaRangesReaderFactory extends PartitionReaderFactory {
 }
 
 private final class KafkaRangesReader(ranges: Array[KafkaBatchInputPartition]) extends PartitionReader[InternalRow] {
-  private val waiting = ranges.iterator
-  private var reader = KafkaBatchReaderFactory.createReader(waiting.next())
+  private val readers = ranges.iterator.map(KafkaBatchReaderFactory.createReader)
+  private var reader: Option[PartitionReader[InternalRow]] = None
 
   override def next(): Boolean = {
-    var found = reader.next()
-    while (!found && waiting.hasNext) {
-      reader.close()
-      reader = KafkaBatchReaderFactory.createReader(waiting.next())
-      found = reader.next()
+    var found = reader.exists(_.next())
+    while (!found && readers.hasNext) {
+      close()
+      reader = Some(readers.next())
+      found = reader.exists(_.next())
     }
     found
   }
 
-  override def get(): InternalRow = reader.get()
-  override def currentMetricsValues(): Array[CustomTaskMetric] = reader.currentMetricsValues()
-  override def close(): Unit = reader.close()
+  override def get(): InternalRow = reader.get.get()
+  override def currentMetricsValues(): Array[CustomTaskMetric] = reader.map(_.currentMetricsValues()).getOrElse(Array.empty)
+  override def close(): Unit = reader.foreach(_.close())
 }

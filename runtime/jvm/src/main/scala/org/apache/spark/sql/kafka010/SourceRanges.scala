@@ -7,7 +7,10 @@ import org.apache.spark.{NarrowDependency, Partition}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.execution.datasources.v2.DataSourceRDDPartition
 
-/** The offsets that one task reads: `[from, until)` of one source partition. */
+/**
+ * The offsets that one task answers for: `[from, until)` of one source partition. Where a topic was made anew, `until`
+ * may lie before `from`.
+ */
 final case class SourceRange(source: TopicPartition, from: Long, until: Long)
 
 object SourceRanges {
@@ -27,9 +30,10 @@ object SourceRanges {
   }
 
   private def find(rdd: RDD[_], partition: Partition): Seq[SourceRange] = partition match {
-    case leaf: DataSourceRDDPartition => leaf.inputPartition.toSeq.map {
+    case leaf: DataSourceRDDPartition => leaf.inputPartition.toSeq.flatMap {
       case kafka: KafkaBatchInputPartition =>
-        SourceRange(kafka.offsetRange.topicPartition, kafka.offsetRange.fromOffset, kafka.offsetRange.untilOffset)
+        Some(SourceRange(kafka.offsetRange.topicPartition, kafka.offsetRange.fromOffset, kafka.offsetRange.untilOffset))
+      case several: KafkaRanges => several.accountsFor
       case other => throw new IllegalStateException(s"not a Kafka source: ${other.getClass.getName}")
     }
     case _ => rdd.dependencies.flatMap {

@@ -41,7 +41,10 @@ object DriverBridge {
   }
 
   /** The run has ended; a later one in this process opens everything anew. */
-  def end(applicationId: String): Unit = MetadataTopic.close(applicationId)
+  def end(applicationId: String): Unit = {
+    TaskTransaction.closeAll(applicationId)
+    MetadataTopic.close(applicationId)
+  }
 
   /** No further epoch is cut; the one under way runs to its end. */
   def drain(subTopology: String): Unit = EpochPacer.of(subTopology).drain()

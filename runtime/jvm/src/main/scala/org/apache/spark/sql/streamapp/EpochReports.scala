@@ -6,6 +6,8 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
+import org.apache.kafka.common.TopicPartition
+
 /** What a task reports to the driver when it has committed. */
 final class TaskReport(val partition: Int, val skipped: Boolean, val records: Long, val changelogRecords: Long,
     val bytes: Long, val stores: Seq[StoreSize]) extends Serializable
@@ -37,6 +39,8 @@ object EpochReports {
     var changelogRecords = 0L
     var bytes = 0L
     var skippedTasks = 0L
+    var lostRecords = 0L
+    val lostFrom = mutable.Map[TopicPartition, Long]()
     val stores = mutable.Map[(String, Int), StoreSize]()
   }
 
@@ -58,15 +62,29 @@ object EpochReports {
     }
   }
 
-  /** {"SUBTOPOLOGY": {"epoch": …, "records": …, "stores": {"NAME": {"rows": …, "bytes": …}}}}; names need no escapes. */
+  /**
+   * Records that were gone before they were read, from this offset of a source partition on; a replay tells them again.
+   * @return whether this was news
+   */
+  def lost(subTopology: String, source: TopicPartition, from: Long, records: Long): Boolean = synchronized {
+    val total = totals.getOrElseUpdate(subTopology, new Totals)
+    val news = !total.lostFrom.get(source).contains(from)
+    if (news) {
+      total.lostFrom(source) = from
+      total.lostRecords += records
+    }
+    news
+  }
+
+  /** {"SUBTOPOLOGY": {"epoch": …, "records": …, "stores": {"NAME": {"rowsEstimate": …, "bytes": …}}}}; names need no escapes. */
   def json(): String = synchronized {
     totals.map { case (name, total) =>
       val stores = total.stores.values.groupBy(_.store).map { case (store, sizes) =>
-        s""""$store":{"rows":${sizes.map(_.rows).sum},"bytes":${sizes.map(_.bytes).sum}}"""
+        s""""$store":{"rowsEstimate":${sizes.map(_.rows).sum},"bytes":${sizes.map(_.bytes).sum}}"""
       }.mkString("{", ",", "}")
       s""""$name":{"epoch":${total.epoch},"epochs":${total.epochs},"lastEpochMs":${total.lastEpochMs},""" +
         s""""records":${total.records},"changelogRecords":${total.changelogRecords},"bytes":${total.bytes},""" +
-        s""""skippedTasks":${total.skippedTasks},"stores":$stores}"""
+        s""""skippedTasks":${total.skippedTasks},"lostRecords":${total.lostRecords},"stores":$stores}"""
     }.mkString("{", ",", "}")
   }
 }

@@ -8,6 +8,7 @@ import java.util.concurrent.atomic.AtomicReference
 import scala.collection.mutable
 
 import org.apache.kafka.clients.producer.{Callback, KafkaProducer, ProducerConfig, ProducerRecord, RecordMetadata}
+import org.apache.kafka.common.KafkaException
 import org.apache.kafka.common.serialization.ByteArraySerializer
 
 import org.apache.spark.TaskContext
@@ -97,9 +98,10 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     checkOwner()
     if (done) throw new IllegalStateException(s"$id: epoch $epoch is already committed, a record must not be sent")
     if (!open) openTransaction()
+    val size = (if (record.key == null) 0 else record.key.length) + (if (record.value == null) 0 else record.value.length)
     sent += 1
-    sentBytes += (if (record.key == null) 0 else record.key.length) + (if (record.value == null) 0 else record.value.length)
-    producer.send(record, failure)
+    sentBytes += size
+    producing(producer.send(record, new Sent(size, failure)))
   }
 
   /** The participant has sent all changes of the epoch; its marker record goes out with the commit. */
@@ -127,10 +129,10 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       Failpoint.hit("transaction.before-markers", epoch, partition)
       if (!conf.exactlyOnce) producer.flush()
       if (Mutation.MarkerOutside) sendMarkersOutside()
-      else marks.values.foreach(mark => producer.send(mark.record, mark))
+      else producing(marks.values.foreach(mark => producer.send(mark.record, mark)))
       if (Failpoint.Active) producer.flush()
       Failpoint.hit("transaction.before-commit", epoch, partition)
-      if (conf.exactlyOnce) producer.commitTransaction() else producer.flush()
+      producing(if (conf.exactlyOnce) producer.commitTransaction() else producer.flush())
       open = false
       rethrowSendError()
       Failpoint.hit("transaction.after-commit", epoch, partition)
@@ -151,12 +153,12 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
    * Releases the producer, e.g. when the partition has moved to another executor. The stores of a former run of the
    * query are closed late, when those of the next have long taken the transaction: that must not be theirs.
    */
-  def close(participant: TransactionParticipant): Unit = synchronized {
-    if (lastTakenBy eq participant) {
-      discard()
-      owner = NoAttempt
-      lastTakenBy = null
-    }
+  def close(participant: TransactionParticipant): Unit = synchronized(if (lastTakenBy eq participant) close())
+
+  private def close(): Unit = synchronized {
+    discard()
+    owner = NoAttempt
+    lastTakenBy = null
   }
 
   private def partition: Int = id.substring(id.lastIndexOf('/') + 1).toInt
@@ -189,19 +191,27 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
 
   private def rethrowSendError(): Unit = {
     val error = failure.get
-    if (error != null) throw error
+    if (error != null) throw error.inFull(conf)
   }
 
-  private final class SendFailure extends AtomicReference[Exception] with Callback {
+  /** After a failed send every call of the producer fails, saying only that one before it has: the first error counts. */
+  private def producing[Result](call: => Result): Result =
+    try call catch { case error: KafkaException => rethrowSendError(); throw error }
+
+  private final class SendFailure extends AtomicReference[SendError]
+
+  private class Sent(size: Int, failure: SendFailure) extends Callback {
     override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
-      if (error != null) compareAndSet(null, error)
+      if (error != null) failure.compareAndSet(null, new SendError(error, metadata.topic, size))
   }
 
   private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]],
-      failure: SendFailure) extends Callback {
+      failure: SendFailure) extends Sent(record.value.length, failure) {
     @volatile var nextOffset: Long = -1L
-    override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
-      if (error != null) failure.onCompletion(metadata, error) else nextOffset = metadata.offset + 1
+    override def onCompletion(metadata: RecordMetadata, error: Exception): Unit = {
+      super.onCompletion(metadata, error)
+      if (error == null) nextOffset = metadata.offset + 1
+    }
   }
 
   private def sendMarkersOutside(): Unit = {
@@ -230,7 +240,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
 object TaskTransaction {
   private val NoAttempt = -1L
   // One producer per partition and sub-topology: small, so that many fit; also the largest record we can send.
-  private val MaxRequestBytes = 8 << 20
+  private[streamapp] val MaxRequestBytes = 8 << 20
 
   private val transactions = new ConcurrentHashMap[String, TaskTransaction]()
 
@@ -238,6 +248,14 @@ object TaskTransaction {
   def of(conf: RuntimeConf, subTopologyPartition: String): TaskTransaction =
     transactions.computeIfAbsent(s"${conf.applicationId}/$subTopologyPartition",
       _ => new TaskTransaction(conf, subTopologyPartition))
+
+  /** In this process none of the application is at work any more. */
+  def closeAll(applicationId: String): Unit =
+    transactions.entrySet.removeIf { entry =>
+      val ours = entry.getKey.startsWith(s"$applicationId/")
+      if (ours) entry.getValue.close()
+      ours
+    }
 
   def find(conf: RuntimeConf, subTopologyPartition: String): Option[TaskTransaction] =
     Option(transactions.get(s"${conf.applicationId}/$subTopologyPartition"))

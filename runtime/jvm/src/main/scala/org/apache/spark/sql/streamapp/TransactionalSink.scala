@@ -107,8 +107,11 @@ object TransactionalSink {
       var written = 0L
       if (!transaction.alreadyDone) {
         while (rows.hasNext) {
-          transaction.send(records.convert(rows.next()))
-          written += 1
+          val row = rows.next()
+          if (!row.isNullAt(0)) { // else it is of a table that is written nowhere
+            transaction.send(records.convert(row))
+            written += 1
+          }
         }
         Failpoint.hit("sink.rows-sent", epoch, context.partitionId())
         seal

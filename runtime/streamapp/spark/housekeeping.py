@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an app does on Kafka beside its queries: it shows its position, measures its lag, and purges its hops.
+
+All of it is done in a thread of its own and may fail: a broker that does not answer must neither end the app nor hold
+up its stop, its status and its terminal. The queries find out by themselves, and decide.
+"""
+
+from __future__ import annotations
+
+import time
+from queue import SimpleQueue
+from threading import Event, Thread
+
+from streamapp.kafka.admin import Admin, MissingTopic
+from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.group import GroupPosition
+from streamapp.plan import Plan
+from streamapp.spark.progress import Offsets
+
+PATIENCE_SECONDS = 2.0
+PURGE_SECONDS = 10.0
+
+
+class Housekeeping:
+    """One thread calls this; `lag` and `trouble` are those of the last round that has ended."""
+
+    def __init__(self, kafka: KafkaConfig, plan: Plan) -> None:
+        self._plan = plan
+        self._admin = Admin(kafka)
+        self._group = GroupPosition(kafka, plan.application_id)
+        self._first: dict[str, dict[int, int]] = {}
+        self._shown: Offsets | None = None
+        self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}
+        self._purged: Offsets = {}
+        self._purged_at = time.monotonic()
+        self._rounds: SimpleQueue[tuple[Offsets, Event] | None] = SimpleQueue()
+        self._ended = Event()
+        self._ended.set()
+        self.lag: dict[str, int] | None = None
+        """Committed records that are still to be read, by TOPIC/PARTITION; None while nobody knows."""
+        self.trouble: str | None = None
+        """Why the last round did not do everything."""
+        Thread(target=self._run, name="housekeeping", daemon=True).start()
+
+    def go_round(self, positions: Offsets) -> None:
+        """Does everything once. Returns after PATIENCE_SECONDS at the latest; what is not done by then goes on beside,
+        and until it has ended further calls do nothing."""
+        if self._ended.is_set():
+            self._ended = Event()
+            self._rounds.put((positions, self._ended))
+            self._ended.wait(PATIENCE_SECONDS)
+
+    def close(self, positions: Offsets) -> None:
+        """A last round, where Kafka answers."""
+        self.go_round(positions)
+        self._rounds.put(None)
+        if self._ended.is_set():
+            self._group.close()
+
+    def _run(self) -> None:
+        for positions, ended in iter(self._rounds.get, None):
+            try:
+                self.trouble = self._round(positions)
+            except Exception as error:  # whatever it is: the app can do without
+                self.trouble = str(error)
+            finally:
+                ended.set()
+
+    def _round(self, positions: Offsets) -> str | None:
+        trouble = self._measure(positions)
+        self._group.write(positions)
+        self._purge(positions)
+        return trouble
+
+    def _measure(self, positions: Offsets) -> str | None:
+        topics = {*self._plan.source_topics, *(topic for topic, _ in positions)}
+        missing: str | None = None
+        lag: dict[str, int] = {}
+        for topic in sorted(topics):
+            try:
+                ends, first = self._admin.end_offsets(topic), self._first_positions(topic)
+            except MissingTopic as error:  # deleted under way: the others still count
+                missing = str(error)
+                continue
+            for partition, end in sorted(ends.items()):
+                position = positions.get((topic, partition), first.get(partition, 0))
+                lag[f"{topic}/{partition}"] = max(0, end - position)
+        self.lag = lag
+        return missing
+
+    def _first_positions(self, topic: str) -> dict[int, int]:
+        """Where the app stood in it before its first epoch here: where its group was, else where it starts from."""
+        if topic not in self._first:
+            if self._shown is None:
+                self._shown = self._admin.group_offsets(self._plan.application_id)
+            earliest = self._plan.start_from == "earliest"
+            offsets = self._admin.start_offsets(topic) if earliest else self._admin.end_offsets(topic)
+            self._first[topic] = {at: self._shown.get((topic, at), offset) for at, offset in offsets.items()}
+        return self._first[topic]
+
+    def _purge(self, positions: Offsets) -> None:
+        """Deletes what every reader of an internal hop has committed: those topics have no retention of their own."""
+        if not self._hops or time.monotonic() - self._purged_at < PURGE_SECONDS:
+            return
+        self._purged_at = time.monotonic()
+        done = {at: end for at, end in positions.items() if at[0] in self._hops and end > self._purged.get(at, 0)}
+        if done:
+            self._admin.purge(done)
+            self._purged |= done

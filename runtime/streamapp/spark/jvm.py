@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Java process that Spark runs in: started when the caller likes, kept from chattering, and missed when it dies."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import Thread
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+
+from streamapp.errors import RunError
+
+_NOISE = (b"WARNING: Using incubator modules",)
+"""What Spark's own choice of modules makes Java say at each start."""
+_STDERR = 2
+_DEATH_SECONDS = 5.0
+
+
+def start_jvm(settings: Mapping[str, str]) -> None:
+    """Starts it with Spark's settings about memory, class path and options; where it runs already, nothing happens.
+
+    Raises:
+        RunError: when it does not start; what it had to say stands on stderr.
+    """
+    if SparkContext._gateway is not None:
+        return
+    # Py4J prints the stack trace of each call that fails because the process is gone; `jvm_missed` has better words.
+    logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(_not_of_py4j)
+    heard, said = os.pipe()
+    listener = Thread(target=_pass_on, args=(heard,), name="jvm-stderr", daemon=True)
+    listener.start()
+    try:
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        gateway: Any = launch_gateway(conf, {"stderr": said})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError:
+        raise RunError("the engine's Java process did not start; its complaint stands above") from None
+    finally:
+        os.close(said)
+    gateway.listener = listener
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def end_jvm(seconds: float = 10.0) -> None:
+    """Ends it and waits: until then it still holds, and deletes, files of the state folder."""
+    gateway: Any = SparkContext._gateway
+    process = _process()
+    if process is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    with suppress(OSError):
+        process.stdin.close()  # which PySpark's JVM takes as its end
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    gateway.listener.join(seconds)  # its last words
+
+
+@contextmanager
+def jvm_missed(log: str) -> Iterator[None]:
+    """Within this, its death is told in plain words, whatever call has met it. `log` is where to look.
+
+    Raises:
+        RunError: it is gone.
+    """
+    try:
+        yield
+    except (Py4JError, OSError):
+        if not jvm_is_gone(_DEATH_SECONDS):
+            raise
+        raise RunError(
+            f"the engine's Java process has ended ({_end_of(_process().returncode)}); nothing is lost or doubled: "
+            f"start the app again; what it was at stands in {log}"
+        ) from None
+
+
+def jvm_is_gone(seconds: float = 0.0) -> bool:
+    """Whether it has ended unasked, or does within so many seconds: its connections are closed a little before."""
+    process = _process()
+    if process is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    return process.returncode is not None
+
+
+def _process() -> Any:
+    return getattr(SparkContext._gateway, "proc", None)
+
+
+def _end_of(code: int) -> str:
+    if code != -signal.SIGKILL:
+        return f"exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+    return "by SIGKILL, as the system does when memory is short"
+
+
+def _pass_on(heard: int) -> None:
+    with os.fdopen(heard, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                os.write(_STDERR, line)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return os.sep + "py4j" + os.sep not in record.pathname

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker that is away holds up results, and nothing else: the app lives, tells what is wrong, and can be stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lib.app import AppProcess, Bench
+from lib.verify import Proof
+from lib.wait import until
+from streamapp.kafka.broker import EmbeddedBroker
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+
+@contextmanager
+def away(broker: EmbeddedBroker, app: AppProcess) -> Iterator[None]:
+    """Until the end of the block there is no broker, and the app knows."""
+    broker.terminate()
+    try:
+        until(lambda: app.status()["error"], 60, "the status says what is wrong")
+        yield
+    finally:
+        broker.start()
+
+
+def test_it_goes_on_telling_and_recovers(own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    with Bench(own_kafka, tmp_path, "away") as bench, Proof(bench, load := bench.load(seed=811)) as proof:
+        load.send(500)
+        app = bench.start()
+        app.await_work()
+        proof.await_caught_up(app)
+        with away(own_broker, app):
+            before, lines = app.status()["uptimeSeconds"], app.said.count("\n")
+            until(lambda: app.status()["uptimeSeconds"] > before + 12, 60, "the status is that of now")
+            until(lambda: app.said.count("\n") > lines, 30, "another line of progress")
+            assert "no Kafka broker answers" in app.said.splitlines()[-1]
+        until(lambda: app.status()["error"] is None, 60, "the status says that all is well")
+        load.send(500)
+        proof.finish(app)
+
+
+def test_it_can_be_stopped(own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    with Bench(own_kafka, tmp_path, "stop") as bench, Proof(bench, load := bench.load(seed=812)) as proof:
+        load.send(500)
+        app = bench.start()
+        app.await_work()
+        with away(own_broker, app):
+            assert app.stop() == 0
+        load.send(500)
+        app = bench.start()
+        app.await_work()
+        proof.finish(app)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records that are gone before they were read: the app ends, or goes on with what onSourceLoss says, and counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from lib.app import ECHO as ECHO_OF_NUMBERS
+from lib.app import Bench
+from lib.faults import await_halt, failpoints, last_epoch
+from lib.inprocess import App
+from lib.verify import committed
+from lib.wait import until
+from streamapp.errors import RunError
+from streamapp.kafka.admin import Admin
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+ECHO = """
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: out, to: {topic: $T-out, value: text}}
+"""
+COUNTS = """
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: counts, groupBy: [value], aggregate: {count: count(*)}}
+  - {name: out, to: {topic: $T-out}}
+"""
+Make = Callable[[str], App]
+
+with_and_without_state = pytest.mark.parametrize("topology", [ECHO, COUNTS], ids=["no-state", "state"])
+
+
+@pytest.fixture
+def app(kafka: KafkaConfig, tmp_path: Path, topology: str) -> Make:
+    def make(policy: str) -> App:
+        made = App(kafka, tmp_path, topology, f"  onSourceLoss: {policy}")
+        made.create("in")
+        return made
+
+    return make
+
+
+def feed(a: App, letters: str) -> None:
+    a.send("in", *[(None, letter) for letter in letters])
+
+
+def lose(a: App, before: int) -> None:
+    """As retention does it: the topic begins later."""
+    Admin(a.kafka).purge({(a.topic("in"), 0): before})
+    assert Admin(a.kafka).start_offsets(a.topic("in")) == {0: before}
+
+
+def came_out(a: App) -> list[str]:
+    """The letters whose records were processed."""
+    received = a.received("out")
+    if received and isinstance(received[0].value, dict):
+        counts = {record.key: record.value["count"] for record in received}
+        return sorted(Counter(counts).elements())  # type: ignore[arg-type]
+    return sorted(str(record.value) for record in received)
+
+
+def lost(a: App) -> int:
+    """How many the last run has told."""
+    return sum(int(part["lostRecords"]) for part in a.statuses[-1]["subTopologies"].values())
+
+
+@with_and_without_state
+def test_fail_ends_with_the_reason(app: Make) -> None:
+    a = app("Fail")
+    feed(a, "abc")
+    a.run()
+    feed(a, "def")
+    lose(a, before=5)
+    with pytest.raises(RunError, match=r"gone .*set onSourceLoss: Earliest or Latest"):
+        a.run()
+    assert came_out(a) == list("abc")
+
+
+@with_and_without_state
+@pytest.mark.parametrize(
+    ("policy", "before", "then", "gone"),
+    [("Earliest", 5, "abcf", 2), ("Latest", 5, "abc", 3), ("Earliest", 6, "abc", 3), ("Latest", 6, "abc", 3)],
+)
+def test_it_goes_on(app: Make, policy: str, before: int, then: str, gone: int) -> None:
+    """With the earliest that is left, or behind the latest; there may be nothing left at all."""
+    a = app(policy)
+    feed(a, "abc")
+    a.run()
+    assert lost(a) == 0
+    feed(a, "def")
+    lose(a, before)
+    a.run()
+    assert (came_out(a), lost(a)) == (list(then), gone)
+    feed(a, "g")
+    a.run()
+    assert (came_out(a), lost(a)) == (list(then + "g"), 0)
+
+
+@with_and_without_state
+@pytest.mark.parametrize(("policy", "then"), [("Earliest", "abcxyz"), ("Latest", "abcz")])
+def test_a_topic_that_was_made_anew(app: Make, policy: str, then: str) -> None:
+    a = app(policy)
+    feed(a, "abc")
+    a.run()
+    admin = Admin(a.kafka)
+    admin.delete([a.topic("in")])
+    until(lambda: a.topic("in") not in admin.topics(), 30, "the topic is gone")
+    a.create("in")
+    feed(a, "xy")
+    a.run()
+    feed(a, "z")
+    a.run()
+    assert came_out(a) == list(then)
+
+
+@pytest.mark.parametrize("topology", [ECHO.replace("topic: $T-in", "pattern: $T-(in|more)")])
+def test_one_of_several_topics_is_deleted(app: Make) -> None:
+    """The others go on, and the status says which one is missing."""
+    a = app("Earliest")
+    a.create("more")
+    feed(a, "a")
+    a.send("more", (None, "b"))
+    told: list[str] = []
+    steps: Iterator[tuple[Callable[[], bool], Callable[[], None]]] = iter([
+        (lambda: came_out(a) == ["a", "b"], lambda: Admin(a.kafka).delete([a.topic("more")])),
+        (lambda: f"topic '{a.topic('more')}' does not exist" in told, lambda: feed(a, "c")),
+        (lambda: came_out(a) == ["a", "b", "c"], lambda: os.kill(os.getpid(), signal.SIGTERM)),
+    ])  # fmt: skip
+    step = next(steps)
+
+    def watch(status: Mapping[str, Any]) -> None:
+        nonlocal step
+        told.append(str(status["error"]))
+        due, act = step
+        if due():
+            act()
+            step = next(steps, (lambda: False, lambda: None))
+
+    a.run_until_told(watch)
+    assert came_out(a) == ["a", "b", "c"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("policy", ["Earliest", "Latest"])
+def test_a_replay_answers_for_the_same_range(kafka: KafkaConfig, tmp_path: Path, policy: str) -> None:
+    """Halted when all tasks of the epoch that met the loss have committed: its replay must do nothing, although still
+    more is gone by then."""
+    spec = f"onSourceLoss: {policy}"
+    with Bench(kafka, tmp_path, "loss", ECHO_OF_NUMBERS, partitions=2, spec=spec) as bench:
+        topic = bench.topics["numbers"]
+        write(kafka, topic, range(10))
+        first = bench.start()
+        first.await_work()
+        assert first.stop() == 0
+        write(kafka, topic, range(10, 20))
+        bench.admin.purge({(topic, 0): 7})
+        lossy = last_epoch(bench) + 1
+        await_halt(bench.start(env=failpoints(f"epoch.tasks-committed@{lossy}=halt")), "epoch.tasks-committed")
+        bench.admin.purge({(topic, 0): 9, (topic, 1): 6})
+        write(kafka, topic, range(20, 30))
+        last = bench.start()
+        left = [n for n in range(30) if not (n % 2 == 0 and 10 <= n < (14 if policy == "Earliest" else 20))]
+
+        def seen() -> list[int]:
+            return sorted(json.loads(message.value() or b"")["n"] for message in committed(kafka, bench.topics["echo"]))
+
+        until(lambda: len(seen()) >= len(left), 60, f"everything that was not lost; it said:\n{last.tail()}")
+        assert last.stop() == 0
+        assert seen() == left
+
+
+def write(kafka: KafkaConfig, topic: str, numbers: range) -> None:
+    """Even ones to partition 0, odd ones to partition 1."""
+    producer = Producer(kafka.for_librdkafka())
+    for n in numbers:
+        producer.produce(topic, json.dumps({"n": n}), partition=n % 2)
+    assert producer.flush(30) == 0
