@@ -88,8 +88,7 @@ def _of_driver(driver: DriverPod) -> dict[str, str]:
         "spark.driver.port": str(driver.rpc_port),
         "spark.driver.blockManager.port": str(driver.block_port),
         "spark.blockManager.port": str(driver.block_port),
-        "spark.authenticate.secret.driver.file": str(driver.rpc_secret_file),
-        "spark.authenticate.secret.executor.file": str(driver.rpc_secret_file),
+        "spark.authenticate.secret.file": str(driver.rpc_secret_file),
     }
 
 
@@ -97,6 +96,7 @@ _FIXED = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.saslFallback": "false",
     # Nothing but pods is made, so the driver's role allows nothing but pods.
     "spark.kubernetes.executor.disableConfigMap": "true",
     "spark.kubernetes.driver.service.deleteOnTermination": "false",
