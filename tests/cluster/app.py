@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A StreamApp on the cluster, as a test deals with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cluster.install import NAME as OPERATOR
+from cluster.namespace import Manifest, Namespace
+from lib.wait import until
+
+READY_SECONDS = 180.0
+GONE_SECONDS = 90.0
+LISTED = (
+    "pods,services,statefulsets,configmaps,secrets,serviceaccounts,roles,rolebindings,"
+    "networkpolicies,poddisruptionbudgets"
+)
+"""Kinds of which an app has objects."""
+
+
+class App:
+    """One StreamApp, by its name. `lib.verify.Proof` can watch it."""
+
+    def __init__(self, namespace: Namespace, name: str) -> None:
+        self.namespace, self.name = namespace, name
+
+    # --- doing ----------------------------------------------------------------------------------------------
+
+    def apply(self, manifest: str) -> None:
+        """Raises CommandFailed where the API server refuses."""
+        self.namespace.apply(manifest)
+
+    def patch(self, **spec: Any) -> None:
+        """Sets fields of the spec."""
+        self.namespace.kubectl("patch", f"sapp/{self.name}", "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def kill(self, pod: str) -> None:
+        """At once, whatever it is doing."""
+        self.namespace.kubectl("delete", f"pod/{pod}", "--force", "--grace-period=0")
+
+    def stop(self) -> int:
+        """Suspends it: the driver ends its epoch and goes."""
+        self.patch(suspend=True)
+        self.await_phase("Suspended", GONE_SECONDS)
+        return 0
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    def status(self) -> Manifest:
+        found: Manifest = self.namespace.get(f"sapp/{self.name}").get("status", {})
+        return found
+
+    def condition(self, kind: str) -> Manifest:
+        """Empty while there is none."""
+        return next((c for c in self.status().get("conditions", ()) if c["type"] == kind), {})
+
+    def driver(self) -> Manifest:
+        """The driver's pod."""
+        return self.namespace.get(f"pod/{self.name}-driver-0")
+
+    def executors(self) -> list[str]:
+        """Names of the executors' pods that run, the oldest first."""
+        found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=executor")["items"]
+        alive = [
+            pod
+            for pod in found
+            if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+        ]
+        return [p["metadata"]["name"] for p in sorted(alive, key=lambda p: str(p["metadata"]["creationTimestamp"]))]
+
+    def objects(self) -> list[str]:
+        """All that belongs to the app, as KIND/NAME."""
+        return self.namespace.kubectl("get", LISTED, "-l", self._label, "-o", "name").split()
+
+    def require_alive(self) -> None:
+        phase = self.status().get("phase")
+        assert phase not in ("Failed", "Invalid"), f"{self.name} is {phase}\n{self.tail()}"
+
+    def tail(self) -> str:
+        """What is to be known when it does not do what it should."""
+        looks = {
+            "app": ("describe", f"sapp/{self.name}"),
+            "pods": ("get", "pods", "-o", "wide"),
+            "driver": ("logs", f"{self.name}-driver-0", "--tail=60"),
+            "executors": ("logs", "-l", f"{self._label},app.kubernetes.io/component=executor", "--tail=30"),
+            "operator": ("logs", f"deployment/{OPERATOR}", "--tail=40"),
+        }
+        return "\n".join(f"--- {what}\n{self._try(*arguments)}" for what, arguments in looks.items())
+
+    # --- waiting --------------------------------------------------------------------------------------------
+
+    def await_ready(self, seconds: float = READY_SECONDS, *, other_than: str = "") -> None:
+        """Until it processes records, with another driver's pod than the one with that uid."""
+
+        def ready() -> bool:
+            if self.condition("Ready").get("status") != "True":
+                return False
+            return not other_than or bool(self.driver()["metadata"]["uid"] != other_than)
+
+        self._until(ready, seconds, "Ready")
+
+    def await_phase(self, phase: str, seconds: float = READY_SECONDS) -> None:
+        self._until(lambda: self.status().get("phase") == phase, seconds, phase)
+
+    def await_executors(self, count: int, seconds: float = READY_SECONDS, *, without: str = "") -> None:
+        """Until so many run, as the status says too, none of them with that name."""
+
+        def there() -> bool:
+            names = self.executors()
+            return len(names) == count and without not in names and self.status().get("replicas") == count
+
+        self._until(there, seconds, f"{count} executors")
+
+    def await_gone(self, seconds: float = GONE_SECONDS) -> None:
+        """Until nothing is left of it."""
+        until(lambda: not self.objects(), seconds, f"all objects of {self.name} are gone", every=0.5)
+
+    def _until(self, condition: Any, seconds: float, what: str) -> None:
+        try:
+            until(condition, seconds, f"{self.name}: {what}", every=0.5)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.tail()}") from None
+
+    def _try(self, *arguments: str) -> str:
+        try:
+            return self.namespace.kubectl(*arguments)
+        except AssertionError as error:
+            return str(error)
+
+    @property
+    def _label(self) -> str:
+        return f"app.kubernetes.io/instance={self.name}"

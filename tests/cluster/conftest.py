@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator, and a broker that pods and tests reach alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.access import Cluster
+from cluster.errors import Unavailable
+from cluster.install import install
+from cluster.namespace import Namespace
+from lib.left_out import leave_out
+from streamapp.kafka.broker import EmbeddedBroker
+from streamapp.kafka.config import KafkaConfig
+
+
+@pytest.fixture(scope="session")
+def definition(cluster: Cluster, root: Path) -> None:
+    """The cluster knows StreamApps."""
+    cluster.apply(root / "crds" / "streamapp.yaml")
+    cluster.kubectl("wait", "--for=condition=Established", "crd/streamapps.streamapp.dev", "--timeout=30s")
+
+
+@pytest.fixture
+def operated(namespace: Namespace, definition: None, operator_image: str, runtime_image: str) -> Namespace:
+    """A namespace with an operator of its own, which looks after nothing else."""
+    install(namespace)
+    return namespace
+
+
+@pytest.fixture(scope="session")
+def pods_kafka(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConfig]:
+    """One broker on this machine, at an address that pods reach too; tests keep apart by names of their own."""
+    if cluster.host_address is None:
+        leave_out(Unavailable(f"pods of {cluster.what} cannot reach this machine, where the broker is"))
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), host=cluster.host_address) as broker:
+        yield KafkaConfig(broker.bootstrap_servers)

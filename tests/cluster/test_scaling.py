@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""More and fewer executors of a running app: no restart, and no result lost or doubled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.app import App
+from cluster.namespace import Namespace
+from lib.app import ECHO, TOTALS, Bench
+from lib.verify import Proof
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+def test_kubectl_scale_changes_a_running_query(operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R11."""
+    spec = (
+        f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
+        "  executor: {resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}"
+    )
+    with (
+        Bench(pods_kafka, tmp_path, "scaled", TOTALS + ECHO, parallelism=4, spec=spec) as bench,
+        Proof(bench, load := bench.load(seed=1101, rate=100)) as proof,
+    ):
+        app = App(operated, bench.prefix)
+        app.apply(bench.manifest.read_text())
+        load.start()
+        app.await_ready()
+        driver = app.driver()["metadata"]["uid"]
+        for count in (4, 1):
+            operated.kubectl("scale", f"sapp/{app.name}", f"--replicas={count}")
+            app.await_executors(count)
+            proof.await_more(app)
+        assert app.driver()["metadata"]["uid"] == driver
+        assert app.status()["restarts"] == 0
+        proof.finish(app)
