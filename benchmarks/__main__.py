@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from benchmarks import latency, memory, reconcile, report, restore, systems, word_count
+from benchmarks import latency, memory, report, restore, systems, word_count
 from benchmarks.kafka_edge import Kafka
 from benchmarks.systems import KAFKA_STREAMS, OURS, STOCK_SPARK, Starter
 from streamapp.kafka.broker import EmbeddedBroker
@@ -100,6 +100,8 @@ class Bench:
         return f"{keys:,} keys, each heap at most {systems.HEAP}.\n\n" + report.table(head, rows)
 
     def operator(self) -> str:
+        from benchmarks import reconcile  # which needs the tests' API server; the others do not
+
         apps = self._options.apps or (20 if self._quick else 200)
         found = reconcile.measure(apps, self._scratch)
         print(f"  operator: {found}", flush=True)

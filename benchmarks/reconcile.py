@@ -25,6 +25,7 @@ from urllib3.exceptions import ProtocolError
 
 from cluster.binaries import binaries
 from lib.apiserver import ApiServer
+from lib.operator import WORD_COUNT
 from streamapp.kafka.ports import free_ports
 
 CRD = Path(__file__).resolve().parents[1] / "crds" / "streamapp.yaml"
@@ -33,17 +34,6 @@ NAMESPACE = "bench"
 CHANGES_PER_SECOND = 5.0
 STEADY_SECONDS = 60.0
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
-APP = """
-apiVersion: streamapp.dev/v1alpha1
-kind: StreamApp
-spec:
-  kafka: {bootstrapServers: kafka:9092}
-  topology:
-  - {name: lines,  stream: {topic: text-lines, value: text}}
-  - {name: words,  from: lines, flatMap: {word: "split(lower(value), ' ')"}}
-  - {name: counts, from: words, groupBy: [word], aggregate: {count: "count(*)"}, store: word-counts}
-  - {name: out,    from: counts, to: {topic: word-counts}}
-"""
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,7 @@ def measure(apps: int, scratch: Path) -> Reconcile:
 
 
 def _create(objects: Any, name: str) -> None:
-    body = yaml.safe_load(APP) | {"metadata": {"name": name, "namespace": NAMESPACE}}
+    body = yaml.safe_load(WORD_COUNT) | {"metadata": {"name": name, "namespace": NAMESPACE}}
     objects.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, body)
 
 
@@ -115,6 +105,7 @@ class _Seen:
         self._times: dict[tuple[str, int], float] = {}
         self._changed = threading.Condition()
         self._watch: Any = watch.Watch()
+        self._stopping = False
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def await_generation(self, name: str, generation: int, check: Any) -> float:
@@ -133,7 +124,7 @@ class _Seen:
             for event in self._watch.stream(listing, GROUP, VERSION, NAMESPACE, PLURAL):
                 self._see(event["object"], time.monotonic())
         except ProtocolError:  # the API server has ended
-            if not self._watch._stop:
+            if not self._stopping:
                 raise
 
     def _see(self, body: Any, now: float) -> None:
@@ -148,6 +139,7 @@ class _Seen:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stopping = True
         self._watch.stop()
 
 
