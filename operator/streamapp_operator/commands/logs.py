@@ -26,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with target_of(options) as target:
-        target.app(options.name)
         pod, container = _pod(target, options.name, options.executor)
         lines = target.kube.log(
             target.namespace,
@@ -43,18 +42,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _pod(target: Target, app: str, executor: str | None) -> tuple[str, str]:
     """Names of the pod and of its container."""
-    from streamapp_operator.names import base_name, driver_pod_name
+    from streamapp_operator.names import base_name
     from streamapp_operator.render.driver import DRIVER
     from streamapp_operator.render.executors import EXECUTOR
     from streamapp_operator.render.meta import selector_text
 
-    base = base_name(app)
     if executor is None:
-        name = driver_pod_name(base)
-        if target.kube.get("Pod", target.namespace, name) is None:
-            raise InputError(f"{app} has no driver now; `streamapp status {app}` says why")
-        return name, DRIVER
-    pods = target.kube.list("Pod", target.namespace, selector_text(base, EXECUTOR))
+        return target.driver_pod(app)["metadata"]["name"], DRIVER
+    target.app(app)
+    pods = target.kube.list("Pod", target.namespace, selector_text(base_name(app), EXECUTOR))
     names = {pod["metadata"]["name"].rpartition("-")[2]: pod["metadata"]["name"] for pod in pods}
     if executor not in names:
         there = f"there are: {', '.join(sorted(names))}" if names else "it has none"

@@ -7,18 +7,14 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamapp_operator.commands.target import add_cluster, add_name, names_of_apps, target_of
+from streamapp_operator.commands.target import add_app, names_of_apps, target_of
 
 HELP = "how an app on a cluster is doing"
 DESCRIPTION = """Prints phase, executors, lag, epochs, conditions and the last error of a StreamApp.
 Exit code 0 if it is Ready, else 1."""
 EXAMPLE = """  streamapp status word-count -n shop"""
+add_arguments = add_app
 suggest = names_of_apps
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name(parser)
-    add_cluster(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import argparse
 
-from streamapp_operator.commands.target import add_cluster, add_name, names_of_apps, target_of
+from streamapp_operator.commands.target import add_app, names_of_apps, target_of
 
 HELP = "stop an app on a cluster, and keep its state"
 DESCRIPTION = """Sets spec.suspend: the epoch under way ends, then driver and executors go. State and position stay
 in Kafka; `streamapp resume` goes on from there."""
 EXAMPLE = "  streamapp suspend word-count"
+add_arguments = add_app
 suggest = names_of_apps
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_name(parser)
-    add_cluster(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     with target_of(options) as target:
-        target.app(options.name)
-        target.kube.merge("StreamApp", target.namespace, options.name, {"spec": {"suspend": True}})
+        target.set_spec(options.name, "suspend", True)
     print(f"{options.name} stops")
     return 0

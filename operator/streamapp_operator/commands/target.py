@@ -32,6 +32,34 @@ class Target:
             raise InputError(f"there is no StreamApp '{name}' in namespace '{self.namespace}' (-n names another one)")
         return found
 
+    def set_spec(self, name: str, field: str, value: Any) -> None:
+        """Sets a field of an app's spec; None takes it away.
+
+        Raises:
+            InputError: when there is no such app.
+        """
+        self.app(name)
+        self.kube.merge("StreamApp", self.namespace, name, {"spec": {field: value}})
+
+    def driver_pod(self, name: str) -> dict[str, Any]:
+        """
+        Raises:
+            InputError: when the app has none at the moment, or there is no such app.
+        """
+        from streamapp_operator.names import base_name, driver_pod_name
+
+        self.app(name)
+        pod = self.kube.get("Pod", self.namespace, driver_pod_name(base_name(name)))
+        if pod is None:
+            raise InputError(f"{name} has no driver now; `streamapp status {name}` says why")
+        return pod
+
+
+def add_app(parser: argparse.ArgumentParser) -> None:
+    """What a command takes that is about one app, and asks for nothing more."""
+    add_name(parser)
+    add_cluster(parser)
+
 
 def add_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="of the StreamApp")
