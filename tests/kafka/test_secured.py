@@ -4,12 +4,14 @@ where it is."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lib.app import AppProcess, Load
@@ -59,6 +61,15 @@ spec:
     return manifest
 
 
+def command_lines(app: AppProcess) -> list[str]:
+    """Of the app's processes; one that has ended, and that nobody has waited for, has none any more."""
+    lines = []
+    for process in family(app):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            lines.append(" ".join(process.cmdline()))
+    return lines
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
 def test_every_client_is_let_in_and_nobody_tells_the_password(
@@ -75,7 +86,8 @@ def test_every_client_is_let_in_and_nobody_tells_the_password(
         app.await_work()
         until(lambda: app.status().get("totalLag") == 0, 60, "no lag")
         group = Admin(secured.open).group_offsets(prefix)
-        told += [" ".join(process.cmdline()) for process in family(app)]
+        told += (commands := command_lines(app))
+        assert {"python", "java"} <= {Path(command.split()[0]).name.rstrip("0123456789.") for command in commands}
         url = json.loads((app.state_dir / "app.json").read_text())["url"]
         for page in ("status", "metrics"):
             with urllib.request.urlopen(f"{url}/{page}", timeout=10) as answer:
