@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from streamapp_operator.conditions import stamp
 from streamapp_operator.render.meta import MANAGER, Object
+from streamapp_operator.times import stamp
 
 NORMAL, WARNING = "Normal", "Warning"
 REASONS = (
@@ -22,12 +22,17 @@ REASONS = (
     "Starting",
     "Restoring",
     "Running",
+    "Scheduled",
+    "Completed",
     "Restarting",
     "Suspending",
     "Suspended",
     "Stopped",
     "Failed",
     "Invalid",
+    "Deleting",
+    "Deleted",
+    "TopicsLeft",
 )
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")
 _LONGEST = 1000
