@@ -181,6 +181,7 @@ class Admin:
                     left[name] = refused
             except RunError as error:
                 left[name] = error
+        self._await_gone(set(wanted) - left.keys())
         return left
 
     def delete_group(self, group: str) -> None:
@@ -229,6 +230,12 @@ class Admin:
                 raise RunError(
                     f"topic {min(missing)!r} was created but did not appear in {CREATE_SECONDS:.0f} s"
                 )
+            time.sleep(0.05)
+
+    def _await_gone(self, names: set[str]) -> None:
+        """Nor is every broker told at once that a topic is gone."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while names & self.topics().keys() and time.monotonic() < deadline:
             time.sleep(0.05)
 
     def _answer(self, purpose: str, future: Any) -> Any:
