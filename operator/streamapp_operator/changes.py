@@ -10,8 +10,7 @@ from typing import Any
 from streamapp.errors import shorten
 from streamapp.plan import Plan
 from streamapp_operator.app import App
-from streamapp_operator.names import driver_name
-from streamapp_operator.render import Credentials, render
+from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.meta import FINGERPRINT_ANNOTATION, TEMPLATE_ANNOTATION, Object
 from streamapp_operator.settings import Settings
 
@@ -43,13 +42,12 @@ def changes_between(
     """
     was, will = _by_name(render(before, settings, _ANY)), _by_name(render(after, settings, _ANY))
     differ = [key for key in will if key not in was or _mark(was[key]) != _mark(will[key])]
-    driver = ("StatefulSet", driver_name(after.base))
     runs = not (before.manifest.spec.suspend or after.manifest.spec.suspend)
     return Changes(
         fields=tuple(_fields(old, new)),
         stores=tuple(_stores(before.plan, after.plan)),
         objects=tuple(f"{kind} {name}" for kind, name in differ),
-        restarts=runs and _template(was[driver]) != _template(will[driver]),
+        restarts=runs and _start(was) != _start(will),
     )
 
 
@@ -100,5 +98,9 @@ def _mark(item: Object) -> str:
     return str(item["metadata"]["annotations"][FINGERPRINT_ANNOTATION])
 
 
-def _template(stateful_set: Object) -> str:
-    return str(stateful_set["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+def _start(objects: Mapping[tuple[str, str], Object]) -> tuple[str, str]:
+    """What starts the driver, and what of it must not change while that runs."""
+    (kind, name), item = next((key, item) for key, item in objects.items() if key[0] in STARTERS)
+    if kind == "StatefulSet":
+        return kind, str(item["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+    return kind, name  # a run that a schedule has begun goes on as it is; another one is another Job

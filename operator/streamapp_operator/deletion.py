@@ -19,14 +19,13 @@ from streamapp_operator.app import read_app
 from streamapp_operator.names import base_name, config_name
 from streamapp_operator.observe import Observation
 from streamapp_operator.pods import has_ended
+from streamapp_operator.render import STARTERS
 from streamapp_operator.render.config import PLAN
 from streamapp_operator.render.meta import Object
 
 FINALIZER = "streamapp.dev/internal-topics"
 DEADLINE_SECONDS = 60.0
 """After the deletion. A driver takes up to 30 seconds to end, Kafka a few to delete topics."""
-_RUNNERS = ("StatefulSet", "CronJob", "Job")
-"""Kinds of objects that would make a new driver."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def is_late(body: Object, now: datetime) -> bool:
 def runners(seen: Observation) -> tuple[Object, ...]:
     """Objects that must go first, so that no driver comes after the last one."""
     there = (*seen.children.values(), *seen.jobs)
-    found = {item["metadata"]["uid"]: item for item in there if item["kind"] in _RUNNERS}
+    found = {item["metadata"]["uid"]: item for item in there if item["kind"] in STARTERS}
     return tuple(item for item in found.values() if not is_deleted(item))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.app import GONE_SECONDS
 from cluster.namespace import Manifest, Namespace
-from cluster.words import LINES, WordCount
+from cluster.word_count import LINES, WordCount
 from lib.wait import until
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig

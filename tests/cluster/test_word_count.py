@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cluster.namespace import Namespace
-from cluster.words import LINES, WordCount
+from cluster.word_count import LINES, WordCount
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
 

@@ -14,6 +14,7 @@ from lib.operator import WORD_COUNT
 from streamapp.cron import parse_cron
 from streamapp.errors import ManifestError
 from streamapp_operator.app import App, read_app
+from streamapp_operator.changes import changes_between
 from streamapp_operator.conditions import conditions
 from streamapp_operator.facts import Facts
 from streamapp_operator.pods import driver_state
@@ -236,3 +237,19 @@ def test_the_next_run_is_told() -> None:
     assert ready["message"] == (
         "caught up at 2024-03-13T10:05:00Z: 12 records; the next run begins at 2024-03-13T10:17:00Z"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "restarts"),
+    [
+        ({}, {"replicas": 3}, False),
+        ({}, {"epochInterval": "1s"}, True),
+        ({}, {"run": "continuous"}, True),
+        ({}, {"schedule": "0 8 * * *"}, True),
+        ({"schedule": "0 8 * * *"}, {"schedule": "0 9 * * *"}, False),
+        ({"schedule": "0 8 * * *"}, {"schedule": "0 8 * * *", "epochInterval": "1s"}, False),
+        ({"suspend": True}, {"epochInterval": "1s"}, False),
+    ],
+)
+def test_what_a_change_restarts(before: dict[str, Any], after: dict[str, Any], restarts: bool) -> None:
+    assert changes_between(app(**before), app(**after), before, after, Settings()).restarts is restarts

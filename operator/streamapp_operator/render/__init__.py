@@ -13,7 +13,10 @@ from streamapp_operator.render.network import network_policies
 from streamapp_operator.render.runs import cron_job, is_bounded, job
 from streamapp_operator.settings import Settings
 
-__all__ = ["Credentials", "Object", "render"]
+__all__ = ["STARTERS", "Credentials", "Object", "render"]
+
+STARTERS = ("StatefulSet", "Job", "CronJob")
+"""Kinds of objects that make the driver's pod; an app has one of them, or none while it is suspended."""
 
 
 def render(app: App, settings: Settings, credentials: Credentials) -> tuple[Object, ...]:

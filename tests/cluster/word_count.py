@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The word count of the README as an app on the cluster."""
+"""The word count on the cluster, with topics of its own, and results that are held against what went in."""
 
 from __future__ import annotations
 
