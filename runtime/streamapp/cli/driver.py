@@ -129,14 +129,21 @@ def _run(options: argparse.Namespace) -> int:
     if not ends:
         print(f"{plan.name} was stopped before the end of its input", flush=True)
         return STOPPED_EARLY
-    word = json.dumps({"caughtUp": True, "records": ends[0]["recordsRead"], "lag": ends[0].get("totalLag")})
-    print(f"{plan.name} has caught up: {word}", flush=True)
-    _leave_word(options.termination_log, word)
+    _leave_result(options.termination_log, plan.name, ends[0])
     return 0
 
 
-def _leave_word(file: Path | None, word: str) -> None:
+def _leave_word(file: Path | None, error: str) -> None:
     """Kubernetes keeps what is in this file when the container ends."""
     if file is not None:
         with suppress(OSError):
-            file.write_text(word)
+            file.write_text(error)
+
+
+def _leave_result(file: Path | None, name: str, status: Mapping[str, Any]) -> None:
+    """In the same place, what a run to the end has done; the operator reads it."""
+    result = json.dumps({"caughtUp": True, "records": status["recordsRead"], "lag": status.get("totalLag")})
+    print(f"{name} has caught up: {result}", flush=True)
+    if file is not None:
+        with suppress(OSError):
+            file.write_text(result)
