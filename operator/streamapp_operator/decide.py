@@ -18,7 +18,7 @@ from streamapp_operator.autoscale import History
 from streamapp_operator.diff import differences
 from streamapp_operator.facts import Facts
 from streamapp_operator.failures import Failures, count_failures
-from streamapp_operator.names import driver_name, secret_name
+from streamapp_operator.names import secret_name
 from streamapp_operator.observe import LISTED, Observation
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.render import Credentials, render
@@ -173,8 +173,11 @@ def _judged(
     rollout, app, objects = wanted.rollout, wanted.app, wanted.objects
     if app is None or wanted.credentials is None:
         return app, objects, None, None
+    template = _template(objects)
+    if template is None:  # a run to the end of the input is judged by its Job
+        return app, (*control_revisions(rollout, seen.body["metadata"]["generation"], None), *objects), None, None
     driver, live = driver_state(seen.driver), seen.status
-    outdated = seen.driver is not None and driver.template != _template(app, objects)
+    outdated = seen.driver is not None and driver.template != template
     well = not outdated and live is not None and live["phase"] == "Running"
     before = (seen.body.get("status") or {}).get("failures")
     failures = count_failures(before, driver, app.attempt, outdated=outdated, well=well, now=now)
@@ -215,7 +218,7 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
     for (kind, name), found in seen.children.items():
         if (kind, name) not in names and kind in LISTED:
             actions.append(Delete(found, f"delete {kind} {name}, which is not needed any more"))
-    restart = _outdated_driver(app, seen, objects)
+    restart = _outdated_driver(seen, objects)
     if not restart:
         actions += _other_replicas(app, seen)
         actions += [] if actions or app.stopped else _earlier_executors(app, seen, objects)
@@ -239,21 +242,20 @@ def _earlier_executors(app: App, seen: Observation, objects: tuple[Object, ...])
     return [Delete(pod, f"replace {pod['metadata']['name']} by one of the new pod template") for pod in found]
 
 
-def _outdated_driver(app: App, seen: Observation, objects: tuple[Object, ...]) -> list[Action]:
+def _outdated_driver(seen: Observation, objects: tuple[Object, ...]) -> list[Action]:
     """A driver that was started with something else ends in order; its StatefulSet makes the next one."""
     state = driver_state(seen.driver)
     if seen.driver is None or state.state == STOPPING:
         return []
-    if state.template == _template(app, objects):
+    if _template(objects) in (None, state.template):
         return []
     return [Delete(seen.driver, "restart the driver with the new plan")]
 
 
-def _template(app: App, objects: tuple[Object, ...]) -> str:
-    """What the driver's pod is to be made from."""
-    name = driver_name(app.base)
-    wanted = next(item for item in objects if (item["kind"], item["metadata"]["name"]) == ("StatefulSet", name))
-    return str(wanted["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+def _template(objects: tuple[Object, ...]) -> str | None:
+    """What the driver's pod is to be made from; None where it is no StatefulSet that makes it."""
+    wanted = next((item for item in objects if item["kind"] == "StatefulSet"), None)
+    return wanted["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION] if wanted is not None else None
 
 
 def _executor_template(objects: tuple[Object, ...]) -> str:
