@@ -9,9 +9,12 @@ from datetime import datetime
 from typing import Any
 
 from streamapp_operator import autoscale
+from streamapp_operator.classes import FORBIDDEN, NEEDS_STATE_MIGRATION
 from streamapp_operator.facts import Facts
 from streamapp_operator.pods import ABSENT, FAILED, PENDING, RUNNING, STOPPING
 from streamapp_operator.progress import restore_of
+from streamapp_operator.rollout import ROLLED_BACK
+from streamapp_operator.times import stamp
 
 Condition = dict[str, Any]
 Verdict = tuple[str, str, str]
@@ -34,10 +37,20 @@ REASONS: dict[str, tuple[str, ...]] = {
         "QueryRestarting",
         "Stopped",
         "NoExecutors",
+        "RestartsUsedUp",
     ),
-    "Progressing": ("Settled", "Applying", "Starting", "Restoring", "Scaling", "Stopping"),
-    "Degraded": ("AsExpected", "DriverFailed", "DriverSilent", "QueryRestarting", "ExecutorsMissing", "Refused"),
-    "TopologyValid": ("Valid", "Invalid"),
+    "Progressing": ("Settled", "Applying", "Starting", "Restoring", "Scaling", "Proving", "Stopping"),
+    "Degraded": (
+        "AsExpected",
+        "DriverFailed",
+        "DriverSilent",
+        "QueryRestarting",
+        "ExecutorsMissing",
+        "Refused",
+        "RestartsUsedUp",
+        "RolledBack",
+    ),
+    "TopologyValid": ("Valid", "Invalid", "NeedsStateMigration", "Forbidden"),
     "StateRestored": ("Restored", "NoState", "Restoring", "DriverNotRunning"),
     "ScalingActive": ("AutoscalingOff", "Suspended", "RecommendOnly", *autoscale.REASONS),
     "Paused": ("Active", "Suspended", "ReconciliationPaused"),
@@ -79,22 +92,14 @@ def conditions(facts: Facts, previous: Iterable[Mapping[str, Any]], now: datetim
     return found
 
 
-def stamp(moment: datetime) -> str:
-    """As Kubernetes writes times.
-
-    >>> from datetime import UTC
-    >>> stamp(datetime(2024, 1, 31, 12, 0, 0, 5, tzinfo=UTC))
-    '2024-01-31T12:00:00Z'
-    """
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _ready(facts: Facts) -> Verdict:
     driver = facts.driver
     if facts.app is None and driver.state == ABSENT:
         return FALSE, "TopologyInvalid", "the manifest cannot be run: see the condition TopologyValid"
     if facts.suspended:
         return FALSE, "Suspended", "spec.suspend is true"
+    if facts.halted:
+        return FALSE, "RestartsUsedUp", facts.halted_words
     waiting = {
         ABSENT: "DriverPending",
         PENDING: "DriverPending",
@@ -130,6 +135,8 @@ def _progressing(facts: Facts) -> Verdict:
         if facts.driver.state == ABSENT and facts.executors == 0:
             return FALSE, "Settled", "nothing is under way"
         return TRUE, "Stopping", "the driver stops"
+    if facts.halted:
+        return FALSE, "Settled", "nothing is under way"
     if facts.driver.state in (ABSENT, PENDING, STOPPING) and facts.app is not None:
         return TRUE, "Starting", facts.driver.message
     if facts.driver.state == RUNNING and facts.live_phase == "Restoring":
@@ -138,12 +145,16 @@ def _progressing(facts: Facts) -> Verdict:
         return TRUE, "Starting", "the driver starts"
     if facts.live_phase == "Running" and facts.executors != facts.wanted_executors and facts.app is not None:
         return TRUE, "Scaling", f"{facts.executors} executors run, {facts.wanted_executors} are wanted"
+    if facts.live_phase == "Running" and facts.rollout.on_trial and facts.rollout.can_go_back:
+        return TRUE, "Proving", _trial_words(facts)
     return FALSE, "Settled", "nothing is under way"
 
 
 def _degraded(facts: Facts) -> Verdict:
     if facts.suspended:
         return FALSE, "AsExpected", "spec.suspend is true"
+    if facts.halted:
+        return TRUE, "RestartsUsedUp", facts.halted_words
     if facts.driver.state == FAILED or facts.live_phase == "Failed":
         return TRUE, "DriverFailed", _error_of(facts) or facts.driver.message
     if facts.live_phase == "Restarting":
@@ -154,12 +165,16 @@ def _degraded(facts: Facts) -> Verdict:
         return TRUE, "Refused", facts.refusal
     if facts.live_phase == "Running" and facts.executors < facts.wanted_executors:
         return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
+    if facts.rollout.held == ROLLED_BACK:
+        return TRUE, "RolledBack", facts.rollout.why
     return FALSE, "AsExpected", "nothing is amiss"
 
 
 def _topology_valid(facts: Facts) -> Verdict:
     if facts.problems:
         return FALSE, "Invalid", "\n".join(facts.problems)
+    if facts.rollout.held in (NEEDS_STATE_MIGRATION, FORBIDDEN):
+        return FALSE, facts.rollout.held, f"{facts.rollout.why}. What ran before goes on"
     return TRUE, "Valid", "the manifest can be run"
 
 
@@ -197,6 +212,16 @@ def _paused(facts: Facts) -> Verdict:
 def _error_of(facts: Facts) -> str:
     said = facts.live.get("error") if facts.live is not None else None
     return str(said or facts.driver.error or "")
+
+
+def _trial_words(facts: Facts) -> str:
+    app, healthy = facts.rollout.app, facts.rollout.healthy
+    assert app is not None
+    assert healthy is not None
+    return (
+        "the new version has to commit epochs and bring its lag down; "
+        f"when it does not for {app.progress_deadline:.0f} s, generation {healthy.number} comes back"
+    )
 
 
 def _restore_words(facts: Facts) -> str:

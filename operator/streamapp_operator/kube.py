@@ -28,6 +28,7 @@ _KINDS: dict[str, tuple[str, str]] = {
     "Secret": (_CORE, "secrets"),
     "Service": (_CORE, "services"),
     "ServiceAccount": (_CORE, "serviceaccounts"),
+    "ControllerRevision": ("/apis/apps/v1", "controllerrevisions"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),

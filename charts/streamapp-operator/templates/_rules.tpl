@@ -18,7 +18,7 @@
   resources: [configmaps, serviceaccounts, services]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
-  resources: [statefulsets]
+  resources: [controllerrevisions, statefulsets]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]

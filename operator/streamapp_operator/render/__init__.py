@@ -21,14 +21,13 @@ def render(app: App, settings: Settings, credentials: Credentials) -> tuple[Obje
     Raises:
         ManifestError: when the app cannot be made into objects.
     """
-    suspended = app.manifest.spec.suspend
     objects = (
         *access(app),
         secret(app, credentials),
         config_map(app, settings),
         *(network_policies(app) if settings.network_policy else ()),
-        disruption_budget(app, 0 if suspended else app.plan.replicas),
+        disruption_budget(app, 0 if app.stopped else app.plan.replicas),
         service(app),
-        stateful_set(app, settings, credentials, 0 if suspended else 1),
+        stateful_set(app, settings, credentials, 0 if app.stopped else 1),
     )
     return tuple(sealed(item) for item in objects)

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times as Kubernetes writes them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+
+def stamp(moment: datetime) -> str:
+    """To the second.
+
+    >>> from datetime import UTC
+    >>> stamp(datetime(2024, 1, 31, 12, 0, 0, 5, tzinfo=UTC))
+    '2024-01-31T12:00:00Z'
+    """
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
