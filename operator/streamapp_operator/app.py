@@ -5,14 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from streamapp.compile import compile_manifest
+from streamapp.durations import parse_duration
 from streamapp.errors import ManifestError, Problem
 from streamapp.manifest import Manifest, parse_object
+from streamapp.manifest.model import UpgradeSpec
 from streamapp.plan import Plan
 from streamapp_operator.names import base_name
+from streamapp_operator.versions import live_spec, version_name, version_spec
 
+RESTART_ANNOTATION = "streamapp.dev/restart-at"
+"""On the resource: any other value than before, by custom the time, starts the app anew."""
 _NO_KAFKA = Problem(
     None,
     "kafka",
@@ -32,6 +38,40 @@ class App:
     generation: int
     manifest: Manifest
     plan: Plan
+    restart_at: str = ""
+    """The restart that was last asked for."""
+    halted: bool = False
+    """Whether it is to stay down until somebody does something about it."""
+
+    @cached_property
+    def version_spec(self) -> dict[str, Any]:
+        """What makes it another version when it changes."""
+        return version_spec(self.manifest)
+
+    @cached_property
+    def version_name(self) -> str:
+        return version_name(self.base, self.version_spec)
+
+    @cached_property
+    def live_spec(self) -> dict[str, Any]:
+        """What is taken up live."""
+        return live_spec(self.manifest)
+
+    @property
+    def attempt(self) -> str:
+        """The version, and the restart that was last asked for: failures are counted for each anew."""
+        return f"{self.version_name}@{self.restart_at}" if self.restart_at else self.version_name
+
+    @property
+    def progress_deadline(self) -> float:
+        """Seconds that a new version may take to prove itself while nothing moves."""
+        upgrade = self.manifest.spec.upgrade or UpgradeSpec()
+        return parse_duration(upgrade.progress_deadline) / 1000
+
+    @property
+    def stopped(self) -> bool:
+        """Whether neither driver nor executors are wanted."""
+        return self.manifest.spec.suspend or self.halted
 
     @property
     def base(self) -> str:
@@ -61,4 +101,5 @@ def read_app(body: Mapping[str, Any]) -> App:
         generation=metadata.get("generation", 1),
         manifest=manifest,
         plan=compile_manifest(manifest),
+        restart_at=str((metadata.get("annotations") or {}).get(RESTART_ANNOTATION, "")),
     )

@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from streamapp_operator import autoscale
+from streamapp_operator.classes import FORBIDDEN, NEEDS_STATE_MIGRATION
 from streamapp_operator.facts import Facts
 from streamapp_operator.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STOPPING
 from streamapp_operator.progress import restore_of
+from streamapp_operator.rollout import ROLLED_BACK
 from streamapp_operator.runs import FAILED as RUN_FAILED
 from streamapp_operator.times import stamp
 
@@ -40,10 +42,20 @@ REASONS: dict[str, tuple[str, ...]] = {
         "Scheduled",
         "NoExecutors",
         "Deleting",
+        "RestartsUsedUp",
     ),
-    "Progressing": ("Settled", "Applying", "Starting", "Restoring", "Scaling", "Stopping", "Deleting"),
-    "Degraded": ("AsExpected", "DriverFailed", "DriverSilent", "QueryRestarting", "ExecutorsMissing", "Refused"),
-    "TopologyValid": ("Valid", "Invalid"),
+    "Progressing": ("Settled", "Applying", "Starting", "Restoring", "Scaling", "Proving", "Stopping", "Deleting"),
+    "Degraded": (
+        "AsExpected",
+        "DriverFailed",
+        "DriverSilent",
+        "QueryRestarting",
+        "ExecutorsMissing",
+        "Refused",
+        "RestartsUsedUp",
+        "RolledBack",
+    ),
+    "TopologyValid": ("Valid", "Invalid", "NeedsStateMigration", "Forbidden"),
     "StateRestored": ("Restored", "NoState", "Restoring", "DriverNotRunning"),
     "ScalingActive": ("AutoscalingOff", "Suspended", "RecommendOnly", *autoscale.REASONS),
     "Paused": ("Active", "Suspended", "ReconciliationPaused"),
@@ -95,6 +107,8 @@ def _ready(facts: Facts) -> Verdict:
         return FALSE, "Suspended", "spec.suspend is true"
     if facts.rest is not None:
         return FALSE, "DriverFailed" if facts.rest == "Failed" else facts.rest, _run_words(facts)
+    if facts.halted:
+        return FALSE, "RestartsUsedUp", facts.halted_words
     waiting = {
         ABSENT: "DriverPending",
         PENDING: "DriverPending",
@@ -135,6 +149,8 @@ def _progressing(facts: Facts) -> Verdict:
         if facts.is_stopped and facts.executors == 0:
             return FALSE, "Settled", "nothing is under way"
         return TRUE, "Stopping", "the driver stops"
+    if facts.halted:
+        return FALSE, "Settled", "nothing is under way"
     if facts.driver.state in (ABSENT, PENDING, STOPPING) and facts.app is not None:
         return TRUE, "Starting", facts.driver.message
     if facts.driver.state == RUNNING and facts.live_phase == "Restoring":
@@ -143,6 +159,8 @@ def _progressing(facts: Facts) -> Verdict:
         return TRUE, "Starting", "the driver starts"
     if facts.live_phase == "Running" and facts.executors != facts.wanted_executors and facts.app is not None:
         return TRUE, "Scaling", f"{facts.executors} executors run, {facts.wanted_executors} are wanted"
+    if facts.live_phase == "Running" and facts.rollout.on_trial and facts.rollout.can_go_back:
+        return TRUE, "Proving", _trial_words(facts)
     return FALSE, "Settled", "nothing is under way"
 
 
@@ -151,6 +169,8 @@ def _degraded(facts: Facts) -> Verdict:
         return FALSE, "AsExpected", "spec.suspend is true"
     if facts.rest == "Failed":
         return TRUE, "DriverFailed", _run_words(facts)
+    if facts.halted:
+        return TRUE, "RestartsUsedUp", facts.halted_words
     if facts.driver.state == FAILED or facts.live_phase == "Failed":
         return TRUE, "DriverFailed", _error_of(facts) or facts.driver.message
     if facts.live_phase == "Restarting":
@@ -161,12 +181,16 @@ def _degraded(facts: Facts) -> Verdict:
         return TRUE, "Refused", facts.refusal
     if facts.live_phase == "Running" and facts.executors < facts.wanted_executors:
         return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
+    if facts.rollout.held == ROLLED_BACK:
+        return TRUE, "RolledBack", facts.rollout.why
     return FALSE, "AsExpected", "nothing is amiss"
 
 
 def _topology_valid(facts: Facts) -> Verdict:
     if facts.problems:
         return FALSE, "Invalid", "\n".join(facts.problems)
+    if facts.rollout.held in (NEEDS_STATE_MIGRATION, FORBIDDEN):
+        return FALSE, facts.rollout.held, f"{facts.rollout.why}. What ran before goes on"
     return TRUE, "Valid", "the manifest can be run"
 
 
@@ -204,6 +228,16 @@ def _paused(facts: Facts) -> Verdict:
 def _error_of(facts: Facts) -> str:
     said = facts.live.get("error") if facts.live is not None else None
     return str(said or facts.driver.error or "")
+
+
+def _trial_words(facts: Facts) -> str:
+    app, healthy = facts.rollout.app, facts.rollout.healthy
+    assert app is not None
+    assert healthy is not None
+    return (
+        "the new version has to commit epochs and bring its lag down; "
+        f"when it does not for {app.progress_deadline:.0f} s, generation {healthy.number} comes back"
+    )
 
 
 def _restore_words(facts: Facts) -> str:

@@ -7,27 +7,33 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from streamapp.errors import ManifestError
 from streamapp_operator import autoscale
-from streamapp_operator.app import App, read_app
+from streamapp_operator.app import App
 from streamapp_operator.autoscale import History
 from streamapp_operator.deletion import FINALIZER, is_held, should_be_held
 from streamapp_operator.diff import differences
 from streamapp_operator.facts import Facts
-from streamapp_operator.names import driver_name, secret_name
+from streamapp_operator.failures import Failures, count_failures
+from streamapp_operator.names import secret_name
 from streamapp_operator.observe import LISTED, Observation
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.render import Credentials, render
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 from streamapp_operator.render.runs import UNTIL_CAUGHT_UP, is_bounded, run_of_app
+from streamapp_operator.rolling import outdated as outdated_executors
+from streamapp_operator.rolling import to_replace
+from streamapp_operator.rollout import Rollout, control_revisions, rollout_of, without
 from streamapp_operator.runs import last_run, may_begin, next_run_of, obsolete
 from streamapp_operator.scaling import scaled
 from streamapp_operator.settings import Settings
+from streamapp_operator.trial import Look, Trial, judge
+from streamapp_operator.versions import REJECTED, Verdict
 
 PAUSE_ANNOTATION = "streamapp.dev/pause-reconciliation"
 _MOST_DIFFERENCES = 3
@@ -82,10 +88,17 @@ class Decision:
     actions: tuple[Action, ...] = ()
     history: History = field(default_factory=History)
     """For the next decision."""
+    trial: Trial | None = None
+    """For the next decision, while a version has to prove itself."""
 
 
 def decide(
-    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History | None = None
+    seen: Observation,
+    settings: Settings,
+    fresh: Credentials,
+    now: datetime,
+    history: History | None = None,
+    trial: Trial | None = None,
 ) -> Decision:
     """
     Args:
@@ -94,11 +107,12 @@ def decide(
         fresh: credentials for an app that has none yet.
         now: the time.
         history: of the last decision; None: nothing is remembered, and an app is scaled a little later.
+        trial: of the last decision; None: a version that has to prove itself gets its time anew.
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
     wanted = _wanted(seen, settings, fresh, now, history or History())
-    app, objects = wanted.app, wanted.objects
+    app, objects, failures, trial = _judged(wanted, seen, settings, None if paused else trial, now)
     actions: tuple[Action, ...] = ()
     if not paused and "deletionTimestamp" not in body["metadata"]:
         changes = _changes(app, seen, objects) if app is not None else ()
@@ -108,7 +122,7 @@ def decide(
     facts = Facts(
         generation=body["metadata"]["generation"],
         app=app,
-        problems=wanted.problems,
+        problems=wanted.rollout.problems,
         suspended=bool(body["spec"].get("suspend", False)),
         paused=paused,
         changes=tuple(action.why for action in actions),
@@ -119,30 +133,84 @@ def decide(
         scaling=wanted.scaling,
         run=last_run(seen.jobs, seen.drivers) if body["spec"].get("run") == UNTIL_CAUGHT_UP else None,
         next_run=next_run,
+        rollout=wanted.rollout,
+        failures=failures,
     )
     target = _target(facts, objects) if actions else previous
-    return Decision(facts, target, actions, wanted.history)
+    return Decision(facts, target, actions, wanted.history, trial)
 
 
 @dataclass(frozen=True)
 class _Wanted:
+    rollout: Rollout
     app: App | None = None
+    """With the number of replicas that is right now."""
     objects: tuple[Object, ...] = ()
-    problems: tuple[str, ...] = ()
+    credentials: Credentials | None = None
     scaling: autoscale.Decision | None = None
     history: History = field(default_factory=History)
 
 
 def _wanted(seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History) -> _Wanted:
-    status = seen.body.get("status") or {}
+    rollout = rollout_of(seen.body, seen.children, settings)
     try:
-        app, scaling, history = scaled(
-            read_app(seen.body), settings, status, seen.position, seen.unknown, _running(seen), history, now
-        )
-        known = credentials_of(seen.children.get(("Secret", secret_name(app.base)), {}))
-        return _Wanted(app, render(app, settings, known or fresh), (), scaling, history)
+        return _rendered(rollout, seen, settings, fresh, now, history)
     except ManifestError as error:
-        return _Wanted(problems=tuple(str(problem) for problem in error.problems))
+        rollout = without(seen.body, seen.children, error)
+    try:
+        return _rendered(rollout, seen, settings, fresh, now, history)
+    except ManifestError:  # what runs cannot be rendered either, as the operator's settings have changed
+        return _Wanted(replace(rollout, app=None))
+
+
+def _rendered(
+    rollout: Rollout, seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History
+) -> _Wanted:
+    """
+    Raises:
+        ManifestError: when it cannot be made into objects.
+    """
+    if rollout.app is None:
+        return _Wanted(rollout)
+    status = seen.body.get("status") or {}
+    app, scaling, history = scaled(
+        rollout.app, settings, status, seen.position, seen.unknown, _running(seen), history, now
+    )
+    known = credentials_of(seen.children.get(("Secret", secret_name(app.base)), {})) or fresh
+    return _Wanted(rollout, app, render(app, settings, known), known, scaling, history)
+
+
+def _judged(
+    wanted: _Wanted, seen: Observation, settings: Settings, trial: Trial | None, now: datetime
+) -> tuple[App | None, tuple[Object, ...], Failures | None, Trial | None]:
+    """App and objects after a look at how the version that runs is doing: it may have proved itself, be taken back, or
+    have failed too often."""
+    rollout, app, objects = wanted.rollout, wanted.app, wanted.objects
+    if app is None or wanted.credentials is None:
+        return app, objects, None, None
+    template = _template(objects)
+    if template is None:  # a run to the end of the input is judged by its Job
+        return app, (*control_revisions(rollout, seen.body["metadata"]["generation"], None), *objects), None, None
+    driver, live = driver_state(seen.driver), seen.status
+    outdated = seen.driver is not None and driver.template != template
+    well = not outdated and live is not None and live["phase"] == "Running"
+    before = (seen.body.get("status") or {}).get("failures")
+    failures = count_failures(before, driver, app.attempt, outdated=outdated, well=well, now=now)
+    if app.manifest.spec.suspend:
+        failures = replace(failures, counts={})
+    verdict = None
+    if rollout.on_trial:
+        behind = len(outdated_executors(seen.executors, _executor_template(objects)))
+        verdict, trial = judge(Look(outdated, driver, behind, live), trial, app.attempt, app.progress_deadline, now)
+        if failures.used_up and (verdict is None or verdict.word != REJECTED):
+            verdict = Verdict(REJECTED, failures.message)
+        if verdict is not None and verdict.word == REJECTED:
+            verdict = replace(verdict, attempt=app.restart_at) if rollout.can_go_back else None
+    if failures.used_up and verdict is None:
+        app = replace(app, halted=True)
+        objects = render(app, settings, wanted.credentials)
+    kept = control_revisions(rollout, seen.body["metadata"]["generation"], verdict)
+    return app, (*kept, *objects), failures, trial if rollout.on_trial else None
 
 
 def _running(seen: Observation) -> int:
@@ -168,9 +236,10 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
         if (kind, name) not in names and kind in LISTED and kind != "Job":
             actions.append(Delete(found, f"delete {kind} {name}, which is not needed any more"))
     actions += _runs(app, seen, objects)
-    restart = _outdated_driver(app, seen, objects)
+    restart = _outdated_driver(seen, objects)
     if not restart:
         actions += _other_replicas(app, seen)
+        actions += [] if actions or app.stopped else _earlier_executors(app, seen, objects)
     elif not actions:  # what the next driver reads is there
         actions += restart
     return tuple(actions)
@@ -196,15 +265,18 @@ def _other_replicas(app: App, seen: Observation) -> list[Action]:
     return [Scale(seen.driver, wanted, f"scale from {was} to {wanted} replicas")] if was != wanted else []
 
 
-def _outdated_driver(app: App, seen: Observation, objects: tuple[Object, ...]) -> list[Action]:
+def _earlier_executors(app: App, seen: Observation, objects: tuple[Object, ...]) -> list[Action]:
+    """Executors of an earlier pod template end in order, one after the other; the driver makes the next ones."""
+    found = to_replace(seen.executors, _executor_template(objects), app.plan.replicas, seen.status)
+    return [Delete(pod, f"replace {pod['metadata']['name']} by one of the new pod template") for pod in found]
+
+
+def _outdated_driver(seen: Observation, objects: tuple[Object, ...]) -> list[Action]:
     """A driver that was started with something else ends in order; its StatefulSet makes the next one."""
     state = driver_state(seen.driver)
     if seen.driver is None or state.state == STOPPING:
         return []
-    name = driver_name(app.base)
-    named = [item for item in objects if (item["kind"], item["metadata"]["name"]) == ("StatefulSet", name)]
-    wanted = named[0] if named else None  # a run to the end goes on as it was begun
-    if wanted is None or state.template == wanted["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION]:
+    if _template(objects) in (None, state.template):
         return []
     return [Delete(seen.driver, "restart the driver with the new plan")]
 
@@ -214,6 +286,18 @@ def _hold(body: Object) -> tuple[Hold, ...]:
     if (wanted := should_be_held(body)) is is_held(body):
         return ()
     return (Hold(wanted, f"{'set' if wanted else 'take away'} the finalizer {FINALIZER}, as spec.deletionPolicy says"),)
+
+
+def _template(objects: tuple[Object, ...]) -> str | None:
+    """What the driver's pod is to be made from; None where it is no StatefulSet that makes it."""
+    wanted = next((item for item in objects if item["kind"] == "StatefulSet"), None)
+    return wanted["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION] if wanted is not None else None
+
+
+def _executor_template(objects: tuple[Object, ...]) -> str:
+    """The fingerprint of what executors are to be made from."""
+    config = next(item for item in objects if item["kind"] == "ConfigMap")
+    return str(config["metadata"]["annotations"][TEMPLATE_ANNOTATION])
 
 
 def useless_pods(seen: Observation, now: datetime) -> tuple[Delete, ...]:

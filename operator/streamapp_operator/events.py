@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from streamapp_operator.render.meta import MANAGER, Object
+from streamapp_operator.rollout import ROLLED_BACK
 from streamapp_operator.times import stamp
 
 NORMAL, WARNING = "Normal", "Warning"
@@ -17,6 +18,9 @@ REASONS = (
     "Scaling",
     "TopologyInvalid",
     "TopologyValid",
+    "UpdateRefused",
+    "RolledBack",
+    "Healthy",
     "Refused",
     "Pending",
     "Starting",
@@ -52,10 +56,14 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
     before, after = _conditions(previous), _conditions(status)
     valid = after["TopologyValid"]
     if valid["status"] == "False" and valid["message"] != before.get("TopologyValid", {}).get("message"):
-        yield Event(WARNING, "TopologyInvalid", valid["message"])
+        yield Event(WARNING, "TopologyInvalid" if valid["reason"] == "Invalid" else "UpdateRefused", valid["message"])
     elif valid["status"] == "True" and before.get("TopologyValid", {}).get("status") == "False":
         yield Event(NORMAL, "TopologyValid", valid["message"])
     degraded = after["Degraded"]
+    if (plan := status.get("plan", {})).get("outcome") == ROLLED_BACK != previous.get("plan", {}).get("outcome"):
+        yield Event(WARNING, "RolledBack", plan["why"])
+    if (healthy := status.get("healthyVersion")) and healthy != previous.get("healthyVersion"):
+        yield Event(NORMAL, "Healthy", f"{healthy} commits epochs and keeps up")
     if degraded["reason"] == "Refused" != before.get("Degraded", {}).get("reason"):
         yield Event(WARNING, "Refused", degraded["message"])
     scaling, replicas = after["ScalingActive"], status["desiredReplicas"]

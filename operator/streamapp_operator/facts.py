@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from streamapp_operator.app import App
 from streamapp_operator.autoscale import Decision
+from streamapp_operator.failures import Failures
 from streamapp_operator.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STOPPING, DriverState
+from streamapp_operator.rollout import Rollout
 from streamapp_operator.runs import COMPLETED, Run
 from streamapp_operator.runs import FAILED as RUN_FAILED
 from streamapp_operator.runs import RUNNING as RUN_RUNNING
@@ -55,6 +57,10 @@ class Facts:
     """That run."""
     scaling: Decision | None = None
     """What autoscaling says; None where there is none."""
+    rollout: Rollout = field(default_factory=lambda: Rollout(None))
+    """Which version is to run, and why."""
+    failures: Failures | None = None
+    """Of the driver; None where they are not counted."""
     refusal: str = ""
     """What the API server said when it refused an object of the app."""
     deleting: bool = False
@@ -65,7 +71,7 @@ class Facts:
 
     @property
     def wanted_executors(self) -> int:
-        if self.app is None or self.suspended or self.rest is not None:
+        if self.app is None or self.suspended or self.halted or self.rest is not None:
             return 0
         return self.app.plan.replicas
 
@@ -91,6 +97,18 @@ class Facts:
         return self.run is not None and self.run.result in (COMPLETED, RUN_FAILED)
 
     @property
+    def halted(self) -> bool:
+        """Whether the driver has failed so often that it is not started again."""
+        return self.app is not None and self.app.halted
+
+    @property
+    def halted_words(self) -> str:
+        """Why it is not, and what to do."""
+        assert self.app is not None
+        assert self.failures is not None
+        return self.failures.words(self.app.name)
+
+    @property
     def live_phase(self) -> str:
         """The driver's own word; empty when it says nothing."""
         return str(self.live["phase"]) if self.live is not None else ""
@@ -105,6 +123,8 @@ class Facts:
             return "Invalid"
         if self.suspended:
             return "Suspended" if self.is_stopped and self.executors == 0 else "Suspending"
+        if self.halted:
+            return "Failed"
         if self.rest is not None:
             return self.rest
         if state in (ABSENT, PENDING, ENDED):

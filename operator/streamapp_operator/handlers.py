@@ -18,6 +18,7 @@ WATCHED = (
     ("", "v1", "configmaps"),
     ("", "v1", "services"),
     ("", "v1", "serviceaccounts"),
+    ("apps", "v1", "controllerrevisions"),
     ("apps", "v1", "statefulsets"),
     ("batch", "v1", "cronjobs"),
     ("batch", "v1", "jobs"),

@@ -28,6 +28,7 @@ _KINDS: dict[str, tuple[str, str]] = {
     "Secret": (_CORE, "secrets"),
     "Service": (_CORE, "services"),
     "ServiceAccount": (_CORE, "serviceaccounts"),
+    "ControllerRevision": ("/apis/apps/v1", "controllerrevisions"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
     "CronJob": ("/apis/batch/v1", "cronjobs"),
     "Job": ("/apis/batch/v1", "jobs"),

@@ -18,6 +18,7 @@ from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import Object, component_of, is_owned_by, selector_text
 
 LISTED = (
+    "ControllerRevision",
     "ServiceAccount",
     "Role",
     "RoleBinding",

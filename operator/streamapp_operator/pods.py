@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,8 +44,13 @@ class DriverState:
     restarts: int = 0
     error: str = ""
     """The last words of the container that ended last, if it did not end well."""
+    cause: str = ""
+    """What kind of failure that was."""
+    ended: int = 0
+    """How often its container has ended."""
     template: str = ""
     """The fingerprint it was made from."""
+    uid: str = ""
 
 
 def driver_state(pod: Object | None) -> DriverState:
@@ -53,7 +59,7 @@ def driver_state(pod: Object | None) -> DriverState:
     status = pod.get("status", {})
     container: Mapping[str, Any] = next(iter(status.get("containerStatuses", ())), {})
     last = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
-    error = _last_words(last) if last and last.get("exitCode") else ""
+    cause, error = _last_words(last) if last and last.get("exitCode") else ("", "")
     state, message = _state(pod, status, container, error)
     return DriverState(
         state=state,
@@ -61,7 +67,10 @@ def driver_state(pod: Object | None) -> DriverState:
         ready=state == RUNNING and _condition(status, "Ready").get("status") == "True",
         restarts=container.get("restartCount", 0),
         error=error,
+        cause=cause,
+        ended=container.get("restartCount", 0) + ("terminated" in container.get("state", {})),
         template=pod["metadata"].get("annotations", {}).get(TEMPLATE_ANNOTATION, ""),
+        uid=pod["metadata"].get("uid", ""),
     )
 
 
@@ -102,6 +111,7 @@ def is_over(pod: Object, now: datetime) -> bool:
     return (now - datetime.fromisoformat(max(ended))).total_seconds() > _OVER_SECONDS
 
 
+_NAMED = re.compile(r"(DataError|CodeError|InputError|Infrastructure): (.*)", re.DOTALL)
 _LOST_SECONDS = 5.0
 _OVER_SECONDS = 30.0
 
@@ -126,11 +136,16 @@ def _state(pod: Object, status: Mapping[str, Any], container: Mapping[str, Any],
     return RUNNING, "the driver runs"
 
 
-def _last_words(terminated: Mapping[str, Any]) -> str:
+def _last_words(terminated: Mapping[str, Any]) -> tuple[str, str]:
+    """What kind of failure it was, and what was said about it."""
     if terminated.get("reason") == "OOMKilled":
-        return "the driver had too little memory and was ended; raise spec.driver.resources"
+        return "OutOfMemory", "the driver had too little memory and was ended; raise spec.driver.resources"
     words = str(terminated.get("message") or "").strip()
-    return words or f"the driver ended with code {terminated.get('exitCode')} ({terminated.get('reason')})"
+    if named := _NAMED.match(words):  # the driver says by itself what it is
+        return named[1], named[2]
+    return "Infrastructure", words or (
+        f"the driver ended with code {terminated.get('exitCode')} ({terminated.get('reason')})"
+    )
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -33,12 +33,13 @@ from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import MANAGER, Object, is_owned_by
 from streamapp_operator.settings import Settings
 from streamapp_operator.status import Status, only_numbers_moved, status_of
+from streamapp_operator.trial import Trial
 
 AFTER_ACTING_SECONDS = 1.0
 UNDER_WAY_SECONDS = 2.0
 RESYNC_SECONDS = 20.0
 AUTOSCALE_SECONDS = 5.0
-"""So often the lag of an app that autoscales is looked at."""
+"""So often an app is looked at that autoscales, or whose version has to prove itself."""
 NUMBERS_SECONDS = 30.0
 """Numbers that move all the time are written no more often than this."""
 GENERATION_ANNOTATION = "streamapp.dev/generation"
@@ -59,6 +60,9 @@ class Memory:
     histories: MutableMapping[tuple[str, str], tuple[str, History]] = field(default_factory=dict)
     """By namespace and name: the uid of the resource that it is about, and what was measured."""
 
+    trials: MutableMapping[tuple[str, str], Trial] = field(default_factory=dict)
+    """By namespace and name: what was seen of a version that has to prove itself."""
+
     def history(self, body: Object) -> History | None:
         metadata = body["metadata"]
         uid, history = self.histories.get((metadata["namespace"], metadata["name"]), ("", None))
@@ -67,6 +71,13 @@ class Memory:
     def keep(self, body: Object, history: History) -> None:
         metadata = body["metadata"]
         self.histories[metadata["namespace"], metadata["name"]] = metadata["uid"], history
+
+    def note_trial(self, body: Object, trial: Trial | None) -> None:
+        key = body["metadata"]["namespace"], body["metadata"]["name"]
+        if trial is None:
+            self.trials.pop(key, None)
+        else:
+            self.trials[key] = trial
 
 
 def reconcile(
@@ -89,9 +100,13 @@ def reconcile(
     seen = observe(kube, memory.lags, namespace, name)
     if seen is None or is_deleted(seen.body):
         memory.histories.pop((namespace, name), None)
+        memory.trials.pop((namespace, name), None)
         return None if seen is None else let_go(kube, seen, memory.cleaner, clock())
-    decision = decide(seen, settings, new_credentials(), clock(), memory.history(seen.body))
+    decision = decide(
+        seen, settings, new_credentials(), clock(), memory.history(seen.body), memory.trials.get((namespace, name))
+    )
     memory.keep(seen.body, decision.history)
+    memory.note_trial(seen.body, decision.trial)
     previous: Status = seen.body.get("status") or {}
     said = previous
     if decision.target != previous.get("target", {}):
@@ -108,9 +123,9 @@ def reconcile(
         raise KubeError(422, refusal)
     if decision.actions:
         return AFTER_ACTING_SECONDS
-    if facts.scaling is not None:
-        return AUTOSCALE_SECONDS
-    return RESYNC_SECONDS if facts.phase in _SETTLED else UNDER_WAY_SECONDS
+    if facts.phase not in _SETTLED:
+        return UNDER_WAY_SECONDS
+    return RESYNC_SECONDS if facts.scaling is None and decision.trial is None else AUTOSCALE_SECONDS
 
 
 def _status(decision: Decision, name: str, previous: Status, now: datetime) -> Status:

@@ -11,6 +11,7 @@ from typing import Any
 from streamapp_operator.conditions import conditions
 from streamapp_operator.facts import Facts
 from streamapp_operator.names import base_name
+from streamapp_operator.planned import plan_of
 from streamapp_operator.progress import lag_of, restore_of, sub_topologies_of
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import selector_text
@@ -41,6 +42,10 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
         "phase": facts.phase,
         "conditions": conditions(facts, previous.get("conditions", ()), now),
         "target": dict(target),
+        "plan": plan_of(facts.rollout, facts.generation, previous.get("plan")),
+        "version": facts.rollout.app.version_name if facts.rollout.app is not None else None,
+        "healthyVersion": facts.rollout.healthy.name if facts.rollout.healthy is not None else None,
+        "failures": facts.failures.to_status() if facts.failures is not None else previous.get("failures"),
         "replicas": facts.executors,
         "desiredReplicas": facts.wanted_executors,
         "recommendedReplicas": facts.scaling.recommended if facts.scaling is not None else None,

@@ -51,10 +51,24 @@ class StreamAppError(Exception):
     """Any error of ours that a user should read as one line. `exit_code` is the command line's."""
 
     exit_code: int = 1
+    cause: str = "InputError"
+    """What it comes of, as one stable word: InputError, DataError, CodeError or Infrastructure."""
 
 
 class InputError(StreamAppError):
     """What the user gave is wrong: a file, an option, an address."""
+
+
+class DataError(InputError):
+    """A record that cannot be taken."""
+
+    cause = "DataError"
+
+
+class CodeError(InputError):
+    """An expression or a function of the user's that fails at a record."""
+
+    cause = "CodeError"
 
 
 class ManifestError(StreamAppError):
@@ -69,6 +83,13 @@ class RunError(StreamAppError):
     """The run failed: the broker, the engine, or another owner of the same application."""
 
     exit_code = 3
+    cause = "Infrastructure"
+
+
+class LossError(RunError):
+    """Records are gone before they were read."""
+
+    cause = "DataError"
 
 
 def shorten(value: str) -> str:

@@ -39,12 +39,12 @@ def run(api: ApiServer, apps: Apps, capsys: pytest.CaptureFixture[str]) -> Run:
 def plan(run: Run, tmp_path: Path) -> Callable[..., str]:
     """What `streamapp plan` says of the word count with these fields of its spec."""
 
-    def said(**spec: object) -> str:
+    def said(code: int = 0, **spec: object) -> str:
         body = yaml.safe_load(WORD_COUNT)
         body["spec"] |= spec
         (tmp_path / "app.yaml").write_text(yaml.safe_dump(body))
-        code, out, complaints = run("plan", str(tmp_path / "app.yaml"))
-        assert code == 0, complaints
+        ended, out, complaints = run("plan", str(tmp_path / "app.yaml"))
+        assert ended == code, complaints
         return out
 
     return said
@@ -95,11 +95,12 @@ def test_scale(apps: Apps, run: Run) -> None:
 
 
 def test_restart(apps: Apps, run: Run) -> None:
-    apps.create()
     assert run("restart", "word-count")[0] == 1
+    apps.create()
     apps.settle()
     before = apps.await_driver()["metadata"]["uid"]
     assert run("restart", "word-count")[0] == 0
+    apps.settle()
     apps.await_driver(other_than=before)
 
 
@@ -116,18 +117,28 @@ def test_plan(apps: Apps, plan: Callable[..., str]) -> None:
     assert plan() == f"{apps.namespace}/word-count is new\n"
     apps.create()
     assert plan() == "nothing changes\n"
-    assert plan(replicas=3) == "replicas: 3 is new\n\nnothing is started anew\n"
-    slower = plan(epochInterval="1s")
-    assert slower.startswith("epochInterval: 100ms becomes 1s\n")
+    assert plan(replicas=3) == "Live  replicas: 3 is new\n\nnothing is started anew\n"
+    slower = plan(epochInterval="1s", replicas=3)
+    assert "RestartQuery  epochInterval: 100ms becomes 1s\nLive          replicas: 3 is new\n" in slower
     assert "the driver is started anew" in slower
     topology = yaml.safe_load(WORD_COUNT)["spec"]["topology"]
     renamed = plan(topology=[*topology[:2], {**topology[2], "store": "others"}, *topology[3:]])
-    assert "node 'counts' changes\n" in renamed
+    assert "RestartQuery  node 'counts' changes\n" in renamed
     assert "store 'word-counts' is not used any more; its changelog word-count-word-counts-changelog stays" in renamed
     assert "store 'others' is new and begins empty" in renamed
-    other = plan(topology=[*topology[:2], {**topology[2], "aggregate": {"count": "sum(1.5)"}}, *topology[3:]])
-    assert "store 'word-counts' holds state of another meaning: refused at restore" in other
+    other = plan(code=1, topology=[*topology[:2], {**topology[2], "aggregate": {"count": "sum(1.5)"}}, *topology[3:]])
+    assert "NeedsStateMigration  node 'counts' changes\n" in other
+    assert "it would not be done, and what runs would go on: node 'counts' changes: store 'word-counts'" in other
     assert apps.get("StreamApp", "word-count")["metadata"]["generation"] == 1
+
+
+def test_plan_of_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = yaml.safe_load(WORD_COUNT)
+    (tmp_path / "old.yaml").write_text(WORD_COUNT)
+    body["spec"]["maxParallelism"] = 4
+    (tmp_path / "new.yaml").write_text(yaml.safe_dump(body))
+    assert main(["plan", str(tmp_path / "old.yaml"), str(tmp_path / "new.yaml")]) == 1
+    assert "Forbidden  maxParallelism: 8 becomes 4\n" in capsys.readouterr().out
 
 
 def test_plan_leaves_what_others_have_set(apps: Apps, run: Run, plan: Callable[..., str]) -> None:

@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
-from lib.operator import RUNNING, Apps, Crash, KubeError
+from lib.operator import RUNNING, WORD_COUNT, Apps, Crash, KubeError
 from lib.wait import until
+from streamapp.manifest import parse_manifest
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.lag import Lags, Position
 from streamapp_operator.reconcile import Memory
+from streamapp_operator.versions import version_name, version_spec
 
 pytestmark = pytest.mark.cluster
 
+VERSION = version_name("word-count", version_spec(parse_manifest(WORD_COUNT)))
 CHILDREN = {
+    ("ControllerRevision", VERSION),
     ("ConfigMap", "word-count-config"),
     ("NetworkPolicy", "word-count-driver"),
     ("NetworkPolicy", "word-count-executors"),
@@ -376,5 +380,5 @@ def test_all_of_the_status_is_in_its_schema(apps: Apps, tmp_path: Path) -> None:
         tmp_path,
     ):
         apps.settle()
-        of_others = {"recommendedReplicas", "run"}
-        assert set(apps.status()) == set(status_schema()["properties"]) - of_others
+        elsewhere = {"recommendedReplicas", "plan", "healthyVersion", "failures", "run"}  # of other kinds
+        assert set(apps.status()) == set(status_schema()["properties"]) - elsewhere

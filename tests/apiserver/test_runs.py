@@ -11,6 +11,7 @@ import pytest
 
 from lib.operator import Apps, Object
 from lib.wait import until
+from streamapp_operator.app import RESTART_ANNOTATION
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import selector_text
 
@@ -115,6 +116,18 @@ def test_who_deletes_the_job_runs_the_app_again(apps: Apps) -> None:
     (job,) = jobs(apps)
     apps.kube.delete("Job", apps.namespace, job["metadata"]["name"], job["metadata"]["uid"])
     until(lambda: not jobs(apps), 30, "the Job is gone", every=0.1)
+    apps.settle()
+    await_driver(apps, other_than=pod["metadata"]["uid"])
+
+
+def test_a_restart_that_is_asked_for_is_another_run(apps: Apps) -> None:
+    apps.create(**BOUNDED)
+    apps.settle()
+    pod = await_driver(apps)
+    end(apps, pod, 0, json.dumps(WORD))
+    await_phase(apps, "Completed")
+    asked = {"metadata": {"annotations": {RESTART_ANNOTATION: "now"}}}
+    apps.kube.merge("StreamApp", apps.namespace, "word-count", asked)
     apps.settle()
     await_driver(apps, other_than=pod["metadata"]["uid"])
 

@@ -195,7 +195,9 @@ def unneeded(granted: set[Grant], used: set[Grant]) -> set[Grant]:
 
 def old_object(operator: Running, kind: str, uid: str) -> Object:
     """One that belongs to the app and is not among those that it should have now: a copy under another name."""
+    version = operator.kubectl("get", "streamapp", "word-count", "--output=jsonpath={.status.version}")
     name = {
+        "ControllerRevision": version,
         "NetworkPolicy": "word-count-driver",
         "PodDisruptionBudget": "word-count-executors",
         "ConfigMap": "word-count-config",

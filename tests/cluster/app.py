@@ -13,7 +13,7 @@ from lib.wait import until
 READY_SECONDS = 180.0
 GONE_SECONDS = 90.0
 LISTED = (
-    "pods,services,statefulsets,configmaps,secrets,serviceaccounts,roles,rolebindings,"
+    "pods,services,statefulsets,controllerrevisions,configmaps,secrets,serviceaccounts,roles,rolebindings,"
     "networkpolicies,poddisruptionbudgets,jobs,cronjobs"
 )
 """Kinds of which an app has objects."""

@@ -12,6 +12,7 @@ from cluster.access import Cluster
 from cluster.errors import Unavailable
 from cluster.install import install
 from cluster.namespace import Namespace
+from cluster.word_count import WordCount
 from lib.left_out import leave_out
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
@@ -38,3 +39,9 @@ def pods_kafka(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
         leave_out(Unavailable(f"pods of {cluster.what} cannot reach this machine, where the broker is"))
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), host=cluster.host_address) as broker:
         yield KafkaConfig(broker.bootstrap_servers)
+
+
+@pytest.fixture
+def words(operated: Namespace, pods_kafka: KafkaConfig, root: Path) -> WordCount:
+    """The word count, not applied yet."""
+    return WordCount(operated, pods_kafka, root)

@@ -18,7 +18,7 @@ RULES: tuple[Manifest, ...] = (
     {"apiGroups": ["streamapp.dev"], "resources": ["streamapps"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": ["streamapp.dev"], "resources": ["streamapps/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["configmaps", "services", "serviceaccounts"], "verbs": _APPLIED},
-    {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": _APPLIED},
+    {"apiGroups": ["apps"], "resources": ["controllerrevisions", "statefulsets"], "verbs": _APPLIED},
     {"apiGroups": ["batch"], "resources": ["jobs", "cronjobs"], "verbs": _APPLIED},
     {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": _APPLIED},
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _APPLIED},

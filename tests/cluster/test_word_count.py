@@ -3,21 +3,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import yaml
 
-from cluster.namespace import Namespace
 from cluster.word_count import LINES, WordCount
 from lib.wait import until
-from streamapp.kafka.config import KafkaConfig
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-
-@pytest.fixture
-def words(operated: Namespace, pods_kafka: KafkaConfig, root: Path) -> WordCount:
-    return WordCount(operated, pods_kafka, root)
 
 
 def test_apply_count_and_delete(words: WordCount) -> None:

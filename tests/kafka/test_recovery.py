@@ -76,7 +76,7 @@ def test_executors_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None
             app.await_epochs_beyond(before)
             proof.require_sound()
         assert len(killed) == 2
-        proof.finish(app, twin=True)
+        proof.finish(app)
 
 
 STATELESS_STEPS = (

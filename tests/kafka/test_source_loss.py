@@ -151,7 +151,7 @@ def test_one_of_several_topics_is_deleted(app: Make) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("policy", ["Earliest", "Latest"])
+@pytest.mark.parametrize("policy", ["Earliest", pytest.param("Latest", marks=pytest.mark.chaos)])
 def test_a_replay_answers_for_the_same_range(kafka: KafkaConfig, tmp_path: Path, policy: str) -> None:
     """Halted when all tasks of the epoch that met the loss have committed: its replay must do nothing, although still
     more is gone by then."""

@@ -26,7 +26,7 @@ from lib.wait import until
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 TICK_MS = 250
 """Event time between two records of the windowed input."""

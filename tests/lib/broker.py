@@ -120,7 +120,7 @@ def write(kafka: KafkaConfig, topic: str, *pairs: Pair) -> None:
     for key, value in pairs:
         producer.produce(topic, key=key, value=value)
         producer.poll(0)
-    assert producer.flush(30) == 0, f"not every record reached {topic}"
+    assert producer.flush(120) == 0, f"not every record reached {topic}"  # a leader may have to be elected first
 
 
 def read(kafka: KafkaConfig, topic: str, count: int, seconds: float = 30.0) -> list[Pair]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from lib.operator import WORD_COUNT
 from streamapp.cron import parse_cron
 from streamapp.errors import ManifestError
 from streamapp_operator.app import App, read_app
-from streamapp_operator.changes import changes_between
+from streamapp_operator.changes import DRIVER, changes_between
 from streamapp_operator.conditions import conditions
 from streamapp_operator.facts import Facts
 from streamapp_operator.pods import driver_state
@@ -123,7 +124,8 @@ def test_another_version_is_another_run_and_another_scale_is_not() -> None:
     assert {run_of_app(app(**spec)) for spec in same} == {name}
     elsewhere = {"kafka": {"bootstrapServers": "k:1"}}
     others = ({"image": "other"}, {"maxParallelism": 4}, {"onBadRecord": "Drop"}, elsewhere)
-    assert len({name, *(run_of_app(app(**spec)) for spec in others)}) == len(others) + 1
+    names = {run_of_app(app(**spec)) for spec in others} | {run_of_app(replace(app(), restart_at="now"))}
+    assert len({name, *names}) == len(others) + 2
 
 
 def test_the_last_run() -> None:
@@ -252,4 +254,4 @@ def test_the_next_run_is_told() -> None:
     ],
 )
 def test_what_a_change_restarts(before: dict[str, Any], after: dict[str, Any], restarts: bool) -> None:
-    assert changes_between(app(**before), app(**after), before, after, Settings()).restarts is restarts
+    assert (changes_between(app(**before), app(**after), Settings()).restarts == DRIVER) is restarts

@@ -19,7 +19,7 @@
   resources: [configmaps, serviceaccounts, services]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
-  resources: [statefulsets]
+  resources: [controllerrevisions, statefulsets]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [batch]
   resources: [jobs, cronjobs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp plan`: what applying a manifest would do to an app of a cluster."""
+"""`streamapp plan`: what applying a manifest would do to an app, on a cluster or by what an older file says."""
 
 from __future__ import annotations
 
@@ -11,29 +11,57 @@ from typing import TYPE_CHECKING
 from streamapp_operator.commands.target import add_cluster, target_of
 
 if TYPE_CHECKING:
+    from streamapp_operator.app import App
     from streamapp_operator.changes import Changes
 
 _BY_OTHERS = ("replicas", "suspend")
 """Fields that other commands and autoscalers set."""
 
-HELP = "what applying a manifest would do to an app on a cluster"
-DESCRIPTION = """Asks the cluster what the app would be if FILE were applied, and prints which fields and nodes change,
-what becomes of its state, and whether the driver is started anew. Nothing is changed."""
-EXAMPLE = "  streamapp plan word-count.yaml"
+HELP = "what applying a changed manifest would do to an app"
+DESCRIPTION = """Prints each field that changes, with what the change takes (Live, RollExecutors, RestartQuery,
+NeedsStateMigration or Forbidden), what becomes of each store, and what is started anew. With one FILE it asks the
+cluster what the app would be if FILE were applied; with two, the first is how it was. Nothing is changed. Exit code 1
+when the change would not be made."""
+EXAMPLE = """  streamapp plan word-count.yaml
+  streamapp plan old.yaml new.yaml"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("old", metavar="OLD", type=Path, nargs="?", help="how it was; default: what the cluster has")
     parser.add_argument("file", metavar="FILE", type=Path, help="a manifest; - for standard input")
     add_cluster(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    from streamapp_operator.changes import changes_between
+    from streamapp_operator.settings import Settings
+
+    before, after, known = _of_files(options) if options.old is not None else _of_cluster(options)
+    if before is None:
+        print(f"{after.namespace}/{after.name} {known}")
+        return 0
+    changes = changes_between(before, after, Settings())
+    print("\n".join(lines_of(changes)))
+    return 1 if changes.refused else 0
+
+
+def _of_files(options: argparse.Namespace) -> tuple[App | None, App, str]:
+    from streamapp.manifest import parse_manifest
+    from streamapp_operator.app import read_app
+    from streamapp_operator.commands.render import manifest_text
+
+    before, after = (
+        read_app(parse_manifest(manifest_text(file), str(file)).to_object()) for file in (options.old, options.file)
+    )
+    return before, after, ""
+
+
+def _of_cluster(options: argparse.Namespace) -> tuple[App | None, App, str]:
+    """How the app is, how it would be, and what is known where it is not."""
     from streamapp.errors import ManifestError
     from streamapp.manifest import parse_manifest
     from streamapp_operator.app import read_app
-    from streamapp_operator.changes import changes_between
     from streamapp_operator.commands.render import manifest_text
-    from streamapp_operator.settings import Settings
 
     wanted = parse_manifest(manifest_text(options.file), str(options.file)).to_object()
     name = wanted["metadata"]["name"]
@@ -47,26 +75,33 @@ def run(options: argparse.Namespace) -> int:
         planned = target.kube.what_if(wanted, found)
     after = read_app(planned)
     if found is None:
-        print(f"{namespace}/{name} is new")
-        return 0
+        return None, after, "is new"
     try:
-        before = read_app(found)
+        return read_app(found), after, ""
     except ManifestError:
-        print(f"{namespace}/{name} cannot be run as it is; this version can")
-        return 0
-    print("\n".join(lines_of(changes_between(before, after, found["spec"], planned["spec"], Settings()))))
-    return 0
+        return None, after, "cannot be run as it is; this version can"
 
 
 def lines_of(changes: Changes) -> Iterator[str]:
     """The answer as text."""
+    from streamapp_operator.changes import DRIVER, EXECUTORS
+    from streamapp_operator.state import KEPT
+
     if not changes.fields:
         yield "nothing changes"
         return
-    yield from changes.fields
-    yield from changes.stores
+    width = max(len(change.kind) for change in changes.fields)
+    yield from (f"{change.kind.ljust(width)}  {change.words}" for change in changes.fields)
+    state = [change for change in changes.state if change.outcome != KEPT]
+    if state:
+        yield ""
+        yield from (change.words for change in state)
     yield ""
-    if changes.restarts:
+    if changes.refused:
+        yield f"it would not be done, and what runs would go on: {changes.refused}"
+    elif changes.restarts == DRIVER:
         yield "the driver is started anew: the epoch under way ends first, then there is no output for some 30 seconds"
+    elif changes.restarts == EXECUTORS:
+        yield "executors are replaced one after the other; the driver runs on"
     else:
         yield "nothing is started anew"

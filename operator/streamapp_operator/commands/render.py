@@ -28,14 +28,18 @@ def run(options: argparse.Namespace) -> int:
     from streamapp.manifest import parse_manifest
     from streamapp_operator.app import read_app
     from streamapp_operator.render import Credentials, render
+    from streamapp_operator.render.revision import control_revision
     from streamapp_operator.settings import Settings
+    from streamapp_operator.versions import Version
 
     body = parse_manifest(manifest_text(options.file), str(options.file)).to_object()
     if options.namespace:
         body["metadata"].setdefault("namespace", options.namespace)
     body["metadata"].setdefault("uid", NOT_KNOWN)
     settings = Settings(image=options.image) if options.image else Settings()
-    objects = render(read_app(body), settings, Credentials(NOT_KNOWN, NOT_KNOWN))
+    app = read_app(body)
+    version = Version(app.version_name, app.generation, app.version_spec)
+    objects = (control_revision(app, version), *render(app, settings, Credentials(NOT_KNOWN, NOT_KNOWN)))
     print(yaml.safe_dump_all(objects, sort_keys=False, width=120), end="")
     return 0
 

@@ -41,6 +41,15 @@ class Target:
         self.app(name)
         self.kube.merge("StreamApp", self.namespace, name, {"spec": {field: value}})
 
+    def annotate(self, name: str, annotation: str, value: str) -> None:
+        """Sets an annotation of an app.
+
+        Raises:
+            InputError: when there is no such app.
+        """
+        self.app(name)
+        self.kube.merge("StreamApp", self.namespace, name, {"metadata": {"annotations": {annotation: value}}})
+
     def driver_pod(self, name: str) -> dict[str, Any]:
         """
         Raises:

@@ -7,6 +7,7 @@ from typing import Any
 
 from streamapp.manifest import KIND
 from streamapp.schema import json_schema
+from streamapp_operator.classes import class_of
 from streamapp_operator.crd.rules import add_rules
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.crd.structural import structural
@@ -87,6 +88,8 @@ def resource_schema() -> dict[str, Any]:
             "status": status_schema(),
         },
     }
+    for name, field in schema["properties"]["spec"]["properties"].items():
+        field["description"] += f" A change: {class_of(name)}."
     add_rules(schema)
     return schema
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamapp_operator.classes import CLASSES
+
 Schema = dict[str, Any]
 
 
@@ -22,6 +24,48 @@ def status_schema() -> Schema:
             generation=_integer("The generation of the spec it comes from."),
             fingerprint=_text("Of all objects that are wanted."),
             changes=_list("What differs from the target before, and what is done about it.", _text("One change.")),
+        ),
+        plan=_object(
+            "What the last change of the spec takes; written before anything is done.",
+            None,
+            generation=_integer("The generation of the spec it is about."),
+            outcome=_text(
+                "Applied; Refused: nothing was done, see the condition TopologyValid; "
+                "or RolledBack: it was taken back, see the condition Degraded."
+            ),
+            **{"class": _text(f"The heaviest of its changes: {', '.join(CLASSES)}.")},
+            why=_text("Why it was refused or taken back, and what to do."),
+            restarts=_text("What is started anew: Nothing, Executors (one after the other) or Driver."),
+            changes=_list(
+                "Each field that is not what it was.",
+                _object(
+                    "One field.",
+                    None,
+                    **{"class": _text("What a change of this field takes.")},
+                    field=_text("Its path in the spec; of a node, topology[NAME]."),
+                    change=_text("What it was and what it becomes."),
+                ),
+            ),
+            state=_list(
+                "What becomes of each store.",
+                _object(
+                    "One store.",
+                    name=_text("Its name; where a position would be lost, that of the sub-topology."),
+                    outcome=_text("Kept, New, Unused, or Refused: it cannot go on with what it holds."),
+                    what=_text("The same in words, with what to do."),
+                ),
+            ),
+        ),
+        version=_text("The version that is to run: the name of a ControllerRevision."),
+        healthyVersion=_text("The version that has proved itself last: it committed epochs and kept up."),
+        failures=_object(
+            "How often the driver has failed.",
+            of=_text("The version, and the restart, that it is counted for."),
+            counts=_map("By what it failed of.", _integer("Failures.")),
+            message=_text("The last one's words."),
+            time={**_text("The last one's time."), "format": "date-time"},
+            pod=_text("The driver's pod that was counted last, by its uid."),
+            seen=_integer("Ends of that pod's container that are counted."),
         ),
         replicas=_integer("Executors that run."),
         desiredReplicas=_integer("Executors that are wanted."),

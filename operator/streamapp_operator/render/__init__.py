@@ -25,13 +25,12 @@ def render(app: App, settings: Settings, credentials: Credentials) -> tuple[Obje
     Raises:
         ManifestError: when the app cannot be made into objects.
     """
-    suspended = app.manifest.spec.suspend
     objects = (
         *access(app),
         secret(app, credentials),
         config_map(app, settings),
         *(network_policies(app) if settings.network_policy else ()),
-        disruption_budget(app, 0 if suspended else app.plan.replicas),
+        disruption_budget(app, 0 if app.stopped else app.plan.replicas),
         service(app),
         *_driver(app, settings, credentials),
     )
@@ -39,9 +38,8 @@ def render(app: App, settings: Settings, credentials: Credentials) -> tuple[Obje
 
 
 def _driver(app: App, settings: Settings, credentials: Credentials) -> tuple[Object, ...]:
-    suspended = app.manifest.spec.suspend
     if not is_bounded(app):
-        return (stateful_set(app, settings, credentials, 0 if suspended else 1),)
+        return (stateful_set(app, settings, credentials, 0 if app.stopped else 1),)
     if app.manifest.spec.schedule is not None:
         return (cron_job(app, settings, credentials),)
-    return () if suspended else (job(app, settings, credentials),)
+    return () if app.stopped else (job(app, settings, credentials),)

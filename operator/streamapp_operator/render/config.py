@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import dataclass
 
 import yaml
@@ -12,9 +13,13 @@ from streamapp.errors import ManifestError, Problem
 from streamapp_operator.app import App
 from streamapp_operator.names import config_name, secret_name
 from streamapp_operator.render.executors import executor_template
-from streamapp_operator.render.meta import Object, made
+from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object, made
 from streamapp_operator.settings import Settings
 
+VERSION_ANNOTATION = "streamapp.dev/version"
+"""On the ConfigMap: the ControllerRevision of the version that was acted upon last."""
+LIVE_ANNOTATION = "streamapp.dev/live"
+"""And the live fields of the spec, as JSON."""
 PLAN, TEMPLATE = "plan.json", "executor.yaml"
 _LARGEST = 900 * 1024
 """An object may have a mebibyte; some of it is for what is not the plan."""
@@ -48,8 +53,15 @@ def config_map(app: App, settings: Settings) -> Object:
                 )
             ]
         )
-    template = yaml.safe_dump(executor_template(app, settings), sort_keys=False)
-    return made(app, "v1", "ConfigMap", config_name(app.base), data={PLAN: plan, TEMPLATE: template})
+    template = executor_template(app, settings)
+    data = {PLAN: plan, TEMPLATE: yaml.safe_dump(template, sort_keys=False)}
+    found = made(app, "v1", "ConfigMap", config_name(app.base), data=data)
+    found["metadata"]["annotations"] |= {
+        VERSION_ANNOTATION: app.version_name,
+        LIVE_ANNOTATION: json.dumps(app.live_spec, sort_keys=True),
+        TEMPLATE_ANNOTATION: template["metadata"]["annotations"][TEMPLATE_ANNOTATION],
+    }
+    return found
 
 
 def secret(app: App, credentials: Credentials) -> Object:

@@ -7,10 +7,10 @@ import hashlib
 import json
 from dataclasses import replace
 
-from streamapp_operator.app import App
+from streamapp_operator.app import RESTART_ANNOTATION, App
 from streamapp_operator.names import config_name, driver_name
 from streamapp_operator.render.config import PLAN, TEMPLATE, Credentials
-from streamapp_operator.render.executors import executor_template
+from streamapp_operator.render.executors import plain_template
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object, made, selector
 from streamapp_operator.render.pods import (
     BLOCK_PORT,
@@ -134,6 +134,8 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
         **pull_secrets(settings),
     }
     template = pod_template(app, DRIVER, spec, theirs.pod_template if theirs else None)
+    if app.restart_at:
+        template["metadata"]["annotations"][RESTART_ANNOTATION] = app.restart_at
     mark = _fingerprint(app, settings, credentials, template)
     template["metadata"]["annotations"][TEMPLATE_ANNOTATION] = mark
     return template
@@ -182,7 +184,7 @@ def _fingerprint(app: App, settings: Settings, credentials: Credentials, templat
     parts = [
         replace(app.plan, replicas=0).to_json(),
         json.dumps(template, sort_keys=True),
-        json.dumps(executor_template(app, settings), sort_keys=True),
+        json.dumps(plain_template(app, settings), sort_keys=True),
         hashlib.sha256(credentials.rpc_secret.encode()).hexdigest(),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

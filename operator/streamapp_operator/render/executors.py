@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
+from streamapp.manifest.model import PodSpec
 from streamapp_operator.app import App
 from streamapp_operator.names import driver_name, executors_name
-from streamapp_operator.render.meta import Object, made, selector
+from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object, made, selector
 from streamapp_operator.render.pods import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -25,8 +29,20 @@ executors so only over such a connection."""
 
 
 def executor_template(app: App, settings: Settings) -> Object:
-    """All that Spark does not put in by itself. Image, size, ports and command are Spark's."""
-    theirs = app.manifest.spec.executor
+    """All that Spark does not put in by itself, with its own fingerprint on it. Image, size, ports and command are
+    Spark's."""
+    template = _template(app, settings, app.manifest.spec.executor)
+    text = json.dumps(template, sort_keys=True)
+    template["metadata"]["annotations"][TEMPLATE_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return template
+
+
+def plain_template(app: App, settings: Settings) -> Object:
+    """The same without the user's part: that can change under a running driver, ours may need another one."""
+    return _template(app, settings, None)
+
+
+def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
     spec: Object = {
         # Its own name is that of the driver's account, but no token is mounted: an executor asks no API server.
         "serviceAccountName": driver_name(app.base),

@@ -15,7 +15,9 @@ Object = dict[str, Any]
 MANAGER = "streamapp-operator"
 """Field manager of server-side apply, and the value of the managed-by label."""
 TEMPLATE_ANNOTATION = "streamapp.dev/template"
-"""On the driver's pod: fingerprint of all that it was started with. Another one means a restart."""
+"""On the driver's pod: fingerprint of all that it was started with; another one means a restart. On executors' pods:
+fingerprint of their template; another one means that they are replaced one by one. The ConfigMap has the one that is
+wanted."""
 
 FINGERPRINT_ANNOTATION = "streamapp.dev/fingerprint"
 """Of the object as we made it: so that a field which is no longer wanted shows."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 
 from streamapp.cron import Cron, parse_cron
 from streamapp.errors import ManifestError, Problem
@@ -24,8 +23,6 @@ _STOPPED_EARLY = 143
 """The driver was told to stop before the end."""
 _KEPT_GOOD, _KEPT_BAD = 3, 1
 """Runs of a schedule that are kept for their logs."""
-_NOT_OF_THE_RUN = {"suspend", "replicas", "autoscaling", "deletion_policy", "run", "schedule", "upgrade"}
-"""Fields of the spec that make no other run."""
 
 
 def is_bounded(app: App) -> bool:
@@ -34,10 +31,9 @@ def is_bounded(app: App) -> bool:
 
 
 def run_of_app(app: App) -> str:
-    """Name of the Job that runs this version of the manifest. It depends on nothing else: another version of the
-    operator does not run again what has been run."""
-    said = app.manifest.spec.model_dump(by_alias=True, exclude_defaults=True, mode="json", exclude=_NOT_OF_THE_RUN)
-    return run_name(app.base, hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:8])
+    """Name of the Job that runs this version of the manifest. Another version, or a restart that is asked for, is
+    another run; another version of the operator does not run again what has been run."""
+    return run_name(app.base, hashlib.sha256(app.attempt.encode()).hexdigest()[:8])
 
 
 def job(app: App, settings: Settings, credentials: Credentials) -> Object:

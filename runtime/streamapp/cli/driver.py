@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         return _run(options)
     except StreamAppError as error:
-        _leave_word(options.termination_log, str(error))
+        _leave_word(options.termination_log, error)
         raise
 
 
@@ -115,6 +115,7 @@ def _run(options: argparse.Namespace) -> int:
                 client_config=options.kafka_config,
                 place=replace(place, work_dir=fresh_work_dir(options.state_dir)),
                 owner=options.owner,
+                executor_template=options.executor_template,
                 # All addresses, so that `kubectl port-forward`, which comes from inside the pod, finds it too.
                 host="::" if ":" in options.address else "0.0.0.0",
                 token_file=options.secrets / TOKEN,
@@ -133,11 +134,11 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _leave_word(file: Path | None, error: str) -> None:
-    """Kubernetes keeps what is in this file when the container ends."""
+def _leave_word(file: Path | None, error: StreamAppError) -> None:
+    """Kubernetes keeps what is in this file when the container ends. The operator goes by the first word."""
     if file is not None:
         with suppress(OSError):
-            file.write_text(error)
+            file.write_text(f"{error.cause}: {error}")
 
 
 def _leave_result(file: Path | None, name: str, status: Mapping[str, Any]) -> None:

@@ -201,6 +201,10 @@ class UpgradeSpec(Model):
         _word("InPlace", not_yet=("Parallel",)),
         Field(description="InPlace: stop the old version, start the new one."),
     ] = "InPlace"
+    progress_deadline: Annotated[
+        PositiveDuration,
+        Field(description="How long a new version may make no progress before the last healthy one comes back."),
+    ] = "5 minutes"
 
 
 class PodSpec(Model):

@@ -52,6 +52,8 @@ class Options:
     """Where Spark runs, with a fresh working folder; None: in threads of this process."""
     owner: str | None = None
     """Whom the applicationId belongs to on this Kafka; None: whoever runs an app of this name by hand."""
+    executor_template: Path | None = None
+    """The file that Spark makes executors' pods from; None: they are no pods."""
     host: str = "127.0.0.1"
     """Address of the live interface."""
     token_file: Path | None = None
@@ -140,7 +142,7 @@ class _App:
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan)
         self._housekeeping = Housekeeping(kafka, plan)
-        self._replicas = None if executors is None else Replicas(spark, executors)
+        self._replicas = None if executors is None else Replicas(spark, executors, options.executor_template)
         self._server = StatusServer(
             self._status,
             metrics.registry(self._status),

@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from streamapp.errors import InputError, RunError, StreamAppError
+from streamapp.errors import CodeError, DataError, InputError, LossError, RunError, StreamAppError
 
-# The JVM side's own exceptions: the class name in a stack trace, whether it is the user's input that is wrong.
-_KNOWN = {
-    "ForeignOwnerException": True,
-    "IncompatibleStateException": True,
-    "OversizedRecordException": True,
-    "PositionMismatchException": False,
+# The JVM side's own exceptions: the class name in a stack trace, and what it is for whoever runs the app.
+_KNOWN: dict[str, type[StreamAppError]] = {
+    "ForeignOwnerException": InputError,
+    "IncompatibleStateException": InputError,
+    "OversizedRecordException": DataError,
+    "PositionMismatchException": RunError,
 }
 # The text of the expression also stands in plans that Spark prints: only the raised error counts.
 # Spark passes on its message without its class where it was thrown in a query's own thread.
@@ -65,22 +65,22 @@ def diagnose(subtopology: str, trace: str) -> Failure:
     if bad:
         line = " ".join(bad[1].split())
         return Failure(
-            InputError(f"{line}; send it elsewhere with onBadRecord: {{deadLetter: TOPIC}}, or Drop"), False
+            DataError(f"{line}; send it elsewhere with onBadRecord: {{deadLetter: TOPIC}}, or Drop"), False
         )
     taken_over = _TAKEN_OVER.search(trace)
     if taken_over:
         return Failure(RunError(taken_over[0]), False)
-    for name, users_fault in _KNOWN.items():
+    for name, error in _KNOWN.items():
         found = re.search(rf"{name}: (.*)", trace)
         if found:
-            return Failure((InputError if users_fault else RunError)(found[1].strip()), False)
+            return Failure(error(found[1].strip()), False)
     if "InvalidTxnTimeoutException" in trace or "transaction.max.timeout.ms" in trace:
         return Failure(InputError(
             "spec.transactionTimeout is longer than this Kafka allows; make it shorter, or raise the broker's "
             "transaction.max.timeout.ms"
         ), False)  # fmt: skip
     if _DATA_LOSS.search(trace):
-        return Failure(RunError(
+        return Failure(LossError(
             f"sub-topology '{subtopology}': records between the committed position and the topic's start are gone "
             "(retention passed, or the topic was deleted); set onSourceLoss: Earliest or Latest to go on without them"
         ), False)  # fmt: skip
@@ -96,7 +96,7 @@ def diagnose(subtopology: str, trace: str) -> Failure:
     for condition, text in _USER_CODE.findall(trace):
         if condition.split(".")[0] in _DATA_CONDITIONS:
             return Failure(
-                InputError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False
+                CodeError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False
             )
     return Failure(RunError(f"sub-topology '{subtopology}': {_last_cause(trace)}"), True)
 

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import yaml
 from pyspark.sql import SparkSession
+
+TEMPLATE_ANNOTATION = "streamapp.dev/template"
 
 
 class Replicas:
@@ -14,12 +19,14 @@ class Replicas:
     Args:
         spark: a session whose tasks run in executors, not in threads of this process.
         wanted: executors that it was started for.
+        template: the file that Spark makes their pods from; it may change under us. None: they are no pods.
     """
 
-    def __init__(self, spark: SparkSession, wanted: int) -> None:
+    def __init__(self, spark: SparkSession, wanted: int, template: Path | None = None) -> None:
         bridge = spark._jvm.org.apache.spark.sql.streamapp  # type: ignore[union-attr]
         self._executors = bridge.Executors(spark._jsparkSession)
         self._wanted = wanted
+        self._template = template
         self._status: dict[str, Any] = {"wanted": wanted, "running": 0, "statePartitions": {}}
 
     def want(self, count: int) -> None:
@@ -33,7 +40,29 @@ class Replicas:
         running = self._executors.keep(self._wanted)
         partitions = dict(self._executors.statePartitions())
         self._status = {"wanted": self._wanted, "running": running, "statePartitions": partitions}
+        if self._template is not None:
+            self._status["template"] = fingerprint_of(self._template)
 
     def status(self) -> dict[str, Any]:
-        """As plain data: `wanted`, `running`, and `statePartitions` by executor."""
+        """As plain data: `wanted`, `running`, `statePartitions` by executor, and for pods the `template` that the next
+        one would be made from, by its fingerprint."""
         return self._status
+
+
+def fingerprint_of(template: Path) -> str | None:
+    """What a pod template's annotation says; None when it cannot be read, or says nothing.
+
+    Spark reads the file for each pod, and a cluster changes it under us about a minute after it was told to.
+    """
+    try:
+        return _fingerprint_in(template.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=1)
+def _fingerprint_in(text: str) -> str | None:
+    try:
+        return str(yaml.safe_load(text)["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+    except (KeyError, TypeError, yaml.YAMLError):
+        return None

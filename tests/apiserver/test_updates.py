@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updates on a real API server: versions are kept there, prove themselves, and are taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lib.operator import RUNNING, WORD_COUNT, Apps, Crash, Object
+from lib.wait import until
+from streamapp.cli.main import main
+from streamapp_operator.reconcile import Memory
+
+pytestmark = pytest.mark.cluster
+
+WELL: Object = {
+    **RUNNING,
+    "lag": {"text-lines/0": 0},
+    "totalLag": 0,
+    "subTopologies": {"counts": {"epoch": 12, "epochs": 3, "watermark": None}},
+}
+STUCK: Object = {
+    **WELL,
+    "lag": {"text-lines/0": 5},
+    "subTopologies": {"counts": {"epoch": 12, "epochs": 0, "watermark": None}},
+}
+
+
+def versions(apps: Apps) -> dict[str, Object]:
+    return {name: item for (kind, name), item in apps.children().items() if kind == "ControllerRevision"}
+
+
+def prove(apps: Apps, folder: Path) -> str:
+    """Lets the version that runs prove itself; returns its name."""
+    with apps.driver_says(WELL, folder):
+        if not [pod for pod in apps.kube.list("Pod", apps.namespace) if "-exec-" in pod["metadata"]["name"]]:
+            apps.add_executor()
+        apps.pass_time(20)
+    name: str = apps.status()["version"]
+    assert apps.status()["healthyVersion"] == name
+    return name
+
+
+def renew(apps: Apps, driver: Object) -> Object:
+    """The driver's pod ends, and the next one is there."""
+    found = apps.await_driver(other_than=driver["metadata"]["uid"])
+    apps.settle()
+    return found
+
+
+
+@pytest.fixture
+def proven(apps: Apps, tmp_path: Path) -> str:
+    """The name of a version that has proved itself."""
+    apps.create(upgrade={"progressDeadline": "60s"})
+    apps.settle()
+    return prove(apps, tmp_path)
+
+
+def test_a_plan_is_in_status_before_anything_is_done(apps: Apps, proven: str) -> None:
+    apps.change(epochInterval="1s", replicas=2)
+    before = apps.get("ConfigMap", "word-count-config")["metadata"]["resourceVersion"]
+    with pytest.raises(Crash), apps.crashing_after(1):
+        apps.reconcile()
+    assert apps.get("ConfigMap", "word-count-config")["metadata"]["resourceVersion"] == before
+    plan = apps.status()["plan"]
+    assert (plan["generation"], plan["outcome"]) == (2, "Applied")
+    assert (plan["class"], plan["restarts"]) == ("RestartQuery", "Driver")
+    assert plan["changes"] == [
+        {"field": "epochInterval", "class": "RestartQuery", "change": "epochInterval: 100ms becomes 1s"},
+        {"field": "replicas", "class": "Live", "change": "replicas: 2 is new"},
+    ]
+    assert [(each["name"], each["outcome"]) for each in plan["state"]] == [("word-counts", "Kept")]
+    apps.settle()
+    assert apps.status()["plan"] == plan
+
+
+def test_what_is_live_makes_no_new_version(apps: Apps, proven: str) -> None:
+    driver = apps.await_driver()["metadata"]["uid"]
+    apps.change(replicas=2, deletionPolicy="Delete")
+    apps.settle()
+    assert apps.await_driver()["metadata"]["uid"] == driver
+    assert set(versions(apps)) == {proven}
+    plan = apps.status()["plan"]
+    assert (plan["class"], plan["restarts"]) == ("Live", "Nothing")
+    assert [change["field"] for change in plan["changes"]] == ["deletionPolicy", "replicas"]
+
+
+def test_a_version_that_proves_itself_takes_the_place_of_the_one_before(
+    apps: Apps, proven: str, tmp_path: Path
+) -> None:
+    driver = apps.await_driver()
+    apps.change(epochInterval="1s")
+    apps.settle()
+    assert proven in versions(apps)
+    assert len(versions(apps)) == 2
+    renew(apps, driver)
+    new = prove(apps, tmp_path)
+    assert new != proven
+    assert set(versions(apps)) == {new}
+    assert versions(apps)[new]["revision"] == 2
+    assert apps.events().count("Healthy") == 2
+    apps.settle()
+    with apps.counting() as writes:
+        apps.reconcile()
+    assert writes == []
+
+
+def test_one_that_does_not_is_taken_back(apps: Apps, proven: str, tmp_path: Path) -> None:
+    apps.change(epochInterval="1s")
+    driver = apps.await_driver()
+    apps.settle()
+    driver = renew(apps, driver)
+    with apps.driver_says(STUCK, tmp_path):
+        apps.pass_time(40)
+        progressing = apps.condition("Progressing")
+        assert (progressing["status"], progressing["reason"]) == ("True", "Proving")
+        assert "when it does not for 60 s, generation 1 comes back" in progressing["message"]
+        apps.pass_time(40)
+    degraded = apps.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "RolledBack")
+    assert "generation 2 was taken back: within 60 s sub-topology 'counts' committed no epoch" in degraded["message"]
+    assert apps.status()["version"] == proven
+    assert "RolledBack" in apps.events()
+    assert '"epoch_interval_ms": 100,' in apps.get("ConfigMap", "word-count-config")["data"]["plan.json"]
+    renew(apps, driver)
+    apps.memory = Memory()  # an operator that starts anew knows it, too
+    with apps.driver_says(WELL, tmp_path):
+        apps.pass_time(200)
+        assert apps.status()["version"] == proven
+        assert apps.condition("Ready")["status"] == "True"
+        assert apps.condition("Degraded")["reason"] == "RolledBack"
+        with apps.counting() as writes:
+            apps.reconcile()
+        assert writes == []
+    apps.change(epochInterval="2s")
+    apps.settle()
+    assert apps.status()["version"] not in (proven, degraded)
+    assert apps.condition("Degraded")["reason"] != "RolledBack"
+
+
+def test_a_driver_that_ends_over_its_users_mistake_is_taken_back_at_once(apps: Apps, proven: str) -> None:
+    driver = apps.await_driver()
+    apps.change(topology=_topology(flatMap={"word": "split(value, ',')"}, name="words", store=True))
+    apps.settle()
+    driver = renew(apps, driver)
+    fail(apps, driver, "CodeError: sub-topology 'counts': DIVIDE_BY_ZERO: Division by zero.", 1)
+    apps.settle()
+    assert apps.status()["version"] == proven
+    assert "DIVIDE_BY_ZERO" in apps.condition("Degraded")["message"]
+
+
+def test_a_crash_after_any_write_of_an_update_makes_no_difference(apps: Apps, proven: str, tmp_path: Path) -> None:
+    """R12, of an update that is taken back."""
+    count = 0
+    while True:
+        driver = apps.await_driver()
+        apps.change(epochInterval=f"{count + 1}s")
+        _settle_with_crash(apps, count)
+        driver = renew(apps, driver)
+        crashed = False
+        with apps.driver_says(STUCK, tmp_path):
+            apps.pass_time(55)
+            apps.now = apps.now and apps.now.replace(microsecond=0)
+            try:
+                with apps.crashing_after(count):
+                    apps.pass_time(30)
+            except Crash:
+                crashed = True
+                apps.pass_time(90)  # its memory is lost with it: the version gets its time again
+        renew(apps, driver)
+        assert apps.status()["version"] == proven, f"after a crash at write {count}"
+        assert len(versions(apps)) == 2
+        assert apps.status()["plan"]["outcome"] == "RolledBack"
+        if not crashed:
+            assert count > 3
+            return
+        count += 1
+
+
+def _settle_with_crash(apps: Apps, count: int) -> None:
+    try:
+        with apps.crashing_after(count):
+            apps.settle()
+    except Crash:
+        apps.settle()
+
+
+def test_an_update_that_needs_a_migration_is_not_made(apps: Apps, proven: str) -> None:
+    driver = apps.await_driver()["metadata"]["uid"]
+    apps.change(topology=_topology(flatMap={"word": "split(value, ' ')"}))
+    apps.settle()
+    valid = apps.condition("TopologyValid")
+    assert (valid["status"], valid["reason"], valid["observedGeneration"]) == ("False", "NeedsStateMigration", 2)
+    assert "node 'words' changes: store 'word-counts' (node 'counts') holds state" in valid["message"]
+    assert apps.status()["plan"]["outcome"] == "Refused"
+    assert apps.await_driver()["metadata"]["uid"] == driver
+    assert set(versions(apps)) == {proven}
+    assert "UpdateRefused" in apps.events()
+    apps.change(replicas=3)  # what is live is taken up nevertheless
+    apps.settle()
+    assert apps.status()["desiredReplicas"] == 3
+    role = apps.get("Role", "word-count-driver")["metadata"]
+    apps.kube.delete("Role", apps.namespace, role["name"], role["uid"])
+    apps.settle()  # and what is broken is healed
+    assert apps.get("Role", "word-count-driver")
+    apps.change(topology=_topology(flatMap={"word": "split(value, ' ')"}, store=True))
+    apps.settle()
+    assert apps.condition("TopologyValid")["status"] == "True"
+    assert apps.status()["plan"]["outcome"] == "Applied"
+
+
+def test_a_driver_that_fails_too_often_stays_down(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
+    driver = apps.await_driver()
+    for count in range(1, 5):
+        fail(apps, driver, "DataError: node 'lines': topic text-lines, partition 0, offset 7: bad", count)
+        apps.settle()
+    assert apps.status()["phase"] == "Failed"
+    assert apps.status()["failures"]["counts"] == {"DataError": 4}
+    ready = apps.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "RestartsUsedUp")
+    assert "offset 7: bad" in ready["message"]
+    assert "kubectl streamapp restart word-count" in ready["message"]
+    name = driver["metadata"]["name"]
+    until(lambda: apps.kube.get("Pod", apps.namespace, name) is None, 30, "the driver is gone", every=0.1)
+    apps.settle()
+    assert apps.status()["phase"] == "Failed"
+    apps.memory = Memory()
+    with apps.counting() as writes:
+        apps.reconcile()
+    assert writes == []
+    apps.kube.merge(
+        "StreamApp",
+        apps.namespace,
+        "word-count",
+        {"metadata": {"annotations": {"streamapp.dev/restart-at": "2024-01-01T00:00:00Z"}}},
+    )
+    apps.settle()
+    apps.await_driver(other_than=driver["metadata"]["uid"])
+    assert "counts" not in apps.status().get("failures", {})
+
+
+def fail(apps: Apps, driver: Object, words: str, count: int) -> None:
+    """The driver's container has ended so often, and waits to be started again."""
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": words}}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    name = driver["spec"]["containers"][0]["name"]
+    container = {"name": name, "ready": False, "started": False, "restartCount": count, "image": "x", "imageID": "x"}
+    apps.set_pod_status(
+        driver, phase="Running", containerStatuses=[{**container, "state": waiting, "lastState": ended}]
+    )
+
+
+def _topology(*, store: bool = False, name: str = "words", **change: Any) -> list[Any]:
+    """The word count's, with one node otherwise, and with another store."""
+    topology: list[Any] = yaml.safe_load(WORD_COUNT)["spec"]["topology"]
+    changed = [{**node, **change} if node["name"] == name else node for node in topology]
+    if store:
+        changed = [{**node, "store": "other-counts"} if node["name"] == "counts" else node for node in changed]
+    return changed
+
+
+def test_plan_says_beforehand_what_status_says(
+    apps: Apps, proven: str, api: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = yaml.safe_load(WORD_COUNT)
+    body["spec"]["upgrade"] = {"progressDeadline": "60s"}
+    body["spec"]["topology"] = _topology(flatMap={"word": "split(value, ' ')"})
+    (tmp_path / "app.yaml").write_text(yaml.safe_dump(body))
+    place = ("--kubeconfig", str(api.kubeconfig), "--namespace", apps.namespace)
+    assert main(["plan", str(tmp_path / "app.yaml"), *place]) == 1
+    said = capsys.readouterr().out
+    apps.change(topology=body["spec"]["topology"])
+    apps.settle()
+    plan = apps.status()["plan"]
+    assert plan["why"] in said
+    assert all(f"{change['class']}  {change['change']}\n" in said for change in plan["changes"])

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updates of a running app: what is live restarts nothing, what is not restarts the driver, what fails is taken back;
+and results are exact all along."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from cluster.word_count import LINES, WordCount
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+def await_healthy(words: WordCount, *, other_than: str = "") -> str:
+    """Until the version that runs has proved itself; returns its name."""
+
+    def proven() -> bool:
+        status = words.status()
+        healthy = status.get("healthyVersion", "")
+        return healthy not in ("", other_than) and bool(healthy == status["version"])
+
+    words._until(proven, 120, "the version has proved itself")
+    return str(words.status()["healthyVersion"])
+
+
+def test_only_what_must_is_started_anew(words: WordCount) -> None:
+    words.apply(yaml.safe_dump(words.manifest))
+    words.say(*LINES)
+    words.await_ready()
+    first = await_healthy(words)
+    driver = words.driver()["metadata"]["uid"]
+
+    words.patch(replicas=2)
+    words.await_executors(2)
+    plan = words.status()["plan"]
+    assert (plan["class"], plan["restarts"], plan["outcome"]) == ("Live", "Nothing", "Applied")
+    assert words.driver()["metadata"]["uid"] == driver
+
+    words.patch(epochInterval="200ms")
+    words.await_ready(other_than=driver)
+    plan = words.status()["plan"]
+    assert (plan["class"], plan["restarts"], plan["outcome"]) == ("RestartQuery", "Driver", "Applied")
+    assert [change["field"] for change in plan["changes"]] == ["epochInterval"]
+    words.say(*LINES)
+    words.await_counts(2 * LINES)
+    await_healthy(words, other_than=first)
+
+
+def test_code_that_fails_is_taken_back(words: WordCount) -> None:
+    words.apply(yaml.safe_dump(words.manifest))
+    words.say(*LINES)
+    words.await_ready()
+    good = await_healthy(words)
+
+    topology = words.manifest["spec"]["topology"]
+    wrong = {"name": "numbers", "from": "lines", "filter": "cast(value AS int) > 0"}
+    words.patch(topology=[topology[0], wrong, {**topology[1], "from": "numbers"}, *topology[2:]])
+    words._until(lambda: words.status()["version"] != good, 30, "the new version is acted upon")
+    words.say("not a number")
+    words._until(lambda: words.status().get("plan", {}).get("outcome") == "RolledBack", 90, "it is taken back")
+    words.await_counts([*LINES, "not a number"])
+    words.await_ready()
+    degraded = words.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "RolledBack")
+    assert "CAST_INVALID_INPUT" in degraded["message"]
+    assert words.status()["version"] == words.status()["healthyVersion"] == good
+    events = words.namespace.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").split()
+    assert {"Healthy", "RolledBack"} <= set(events)

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of one app in memory: what the operator decides is done at once, and its driver does as it is told to."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from streamapp.manifest import API_VERSION, KIND
+from streamapp_operator.app import RESTART_ANNOTATION
+from streamapp_operator.autoscale import History
+from streamapp_operator.decide import Apply, Decision, Delete, decide
+from streamapp_operator.events import Event, events_between
+from streamapp_operator.names import config_name, driver_name
+from streamapp_operator.observe import Observation
+from streamapp_operator.render import Credentials
+from streamapp_operator.render.config import VERSION_ANNOTATION
+from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
+from streamapp_operator.settings import Settings
+from streamapp_operator.status import status_of
+from streamapp_operator.trial import Trial
+
+LOOK_SECONDS = 5.0
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+Behaviour = Callable[[Mapping[str, Any], float], Mapping[str, Any]]
+"""From the spec's version that the driver has and the seconds that it runs to what it does: `live`, what it says of
+itself, or `failure`, its last words."""
+
+
+def works(version: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+    """It catches up within 20 seconds."""
+    lag = max(0, 2000 - int(seconds * 100))
+    return {"live": live(lag=lag, epochs=int(seconds))}
+
+
+def live(phase: str = "Running", lag: int = 0, epochs: int = 1, **more: Any) -> dict[str, Any]:
+    parts = {"counts": {"epoch": epochs, "epochs": epochs, "watermark": None}}
+    said = {"phase": phase, "error": None, "lag": {"t/0": lag}, "subTopologies": parts, "restore": {}}
+    return {**said, **more}
+
+
+@dataclass
+class Simulation:
+    """One app, and all that there is of it."""
+
+    behaviour: Behaviour = works
+    body: Object = field(default_factory=dict)
+    children: dict[tuple[str, str], Object] = field(default_factory=dict)
+    now: datetime = START
+    trial: Trial | None = None
+    settings: Settings = field(default_factory=Settings)
+    driver: Object | None = None
+    executors: list[Object] = field(default_factory=list)
+    since: datetime = START
+    """When the driver's container began."""
+    failed: int = 0
+    events: list[Event] = field(default_factory=list)
+    starts: Callable[[str], bool] = lambda template: True
+    """Whether executors of that template come to run."""
+    ran: list[str] = field(default_factory=list)
+    """Versions that drivers were started with, each once in a row."""
+    _uids: Any = field(default_factory=lambda: itertools.count(1))
+
+    # --- what people do -------------------------------------------------------------------------------------
+
+    def apply(self, seconds: float = LOOK_SECONDS, **spec: Any) -> None:
+        """A spec, and then time passes."""
+        if not self.body:
+            metadata = {"name": "app", "namespace": "default", "uid": "1", "generation": 0, "annotations": {}}
+            self.body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {}}
+        if spec != self.body["spec"]:
+            self.body["spec"] = copy.deepcopy(spec)
+            self.body["metadata"]["generation"] += 1
+        self.run(seconds)
+
+    def restart(self, seconds: float = LOOK_SECONDS) -> None:
+        self.body["metadata"]["annotations"][RESTART_ANNOTATION] = self.now.isoformat()
+        self.run(seconds)
+
+    # --- what the operator does -----------------------------------------------------------------------------
+
+    def run(self, seconds: float, every: float = LOOK_SECONDS) -> Decision:
+        """Time passes; the operator looks every few seconds."""
+        decision = self.look()
+        for _ in range(int(seconds / every)):
+            self.now += timedelta(seconds=every)
+            decision = self.look()
+        return decision
+
+    def look(self) -> Decision:
+        self._kubelet()
+        said = self._said()
+        seen = Observation(
+            body=self.body,
+            children=copy.deepcopy(self.children),
+            driver=copy.deepcopy(self.driver),
+            executors=tuple(copy.deepcopy(self.executors)),
+            status=said.get("live"),
+            silence="" if "live" in said else "it does not answer",
+        )
+        decision = decide(
+            seen, self.settings, Credentials("token", "secret"), self.now, History(), self.trial
+        )
+        self.trial = decision.trial
+        for action in decision.actions:
+            if isinstance(action, Apply):
+                self.children[action.wanted["kind"], action.wanted["metadata"]["name"]] = copy.deepcopy(action.wanted)
+            elif isinstance(action, Delete):
+                found = action.found
+                if found["kind"] != "Pod":
+                    del self.children[found["kind"], found["metadata"]["name"]]
+                elif found["metadata"]["name"] == "app-driver-0":
+                    self.driver = None
+                else:
+                    self.executors = [pod for pod in self.executors if pod["metadata"] != found["metadata"]]
+        previous = self.body.get("status") or {}
+        status = status_of(decision.facts, "app", decision.target, previous, self.now)
+        self.events += events_between(previous, status)
+        self.body["status"] = status
+        return decision
+
+    # --- what there is --------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.body.get("status") or {}
+        return found
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        return next(c for c in self.status["conditions"] if c["type"] == kind)
+
+    @property
+    def version(self) -> str:
+        """That was acted upon last."""
+        return str(self.children["ConfigMap", config_name("app")]["metadata"]["annotations"][VERSION_ANNOTATION])
+
+    @property
+    def running(self) -> str:
+        """The version that the driver has; empty when there is none."""
+        return "" if self.driver is None else str(self.driver["version"])
+
+    # --- the rest of the cluster ----------------------------------------------------------------------------
+
+    def _kubelet(self) -> None:
+        """Makes the driver's pod, takes it away, starts what has ended."""
+        wanted = self.children.get(("StatefulSet", driver_name("app")))
+        if wanted is None or wanted["spec"]["replicas"] == 0:
+            self.driver = None
+        elif self.driver is None:
+            notes = wanted["spec"]["template"]["metadata"]["annotations"]
+            self.driver = {
+                "kind": "Pod",
+                "metadata": {
+                    "name": "app-driver-0",
+                    "namespace": "default",
+                    "uid": f"pod-{next(self._uids)}",
+                    "annotations": {TEMPLATE_ANNOTATION: notes[TEMPLATE_ANNOTATION]},
+                },
+                "version": self.version,
+                "of": self.children["ControllerRevision", self.version]["data"]["spec"],
+            }
+            self.since, self.failed = self.now, 0
+            if self.ran[-1:] != [self.version]:
+                self.ran.append(self.version)
+        if self.driver is not None:
+            failure = self._does().get("failure")
+            if failure is not None:
+                self.failed += 1
+                self.since = self.now
+            self._set_status(failure)
+        self._spark()
+
+    def _spark(self) -> None:
+        """Makes the executors' pods, as many as there should be."""
+        if self.driver is None:
+            self.executors = []
+            return
+        count = int((self.body.get("status") or {}).get("desiredReplicas", 1))
+        self.executors = self.executors[:count]
+        while len(self.executors) < count:
+            name = f"app-exec-{next(self._uids)}"
+            notes = {TEMPLATE_ANNOTATION: self._template}
+            status = {"conditions": [{"type": "Ready", "status": str(self.starts(self._template))}]}
+            self.executors.append({"kind": "Pod", "metadata": {"name": name, "annotations": notes}, "status": status})
+
+    @property
+    def _template(self) -> str:
+        """Of executors."""
+        return str(self.children["ConfigMap", config_name("app")]["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+
+    def _does(self) -> Mapping[str, Any]:
+        """What the version's driver does now."""
+        assert self.driver is not None
+        return self.behaviour(self.driver["of"], (self.now - self.since).total_seconds())
+
+    def _said(self) -> dict[str, Any]:
+        said = dict(self._does()) if self.driver is not None else {}
+        if "live" in said:
+            replicas = {"wanted": self.status.get("desiredReplicas", 1), "template": self._template}
+            said["live"] = {**said["live"], "replicas": replicas}
+        return said
+
+    def _set_status(self, failure: str | None) -> None:
+        assert self.driver is not None
+        container: Object = {"restartCount": self.failed, "started": True, "state": {"running": {}}}
+        if self.failed:
+            before = self.driver.get("status", {}).get("containerStatuses", [{}])[0].get("lastState")
+            words = {"terminated": {"exitCode": 1, "reason": "Error", "message": failure}}
+            container["lastState"] = words if failure is not None else before
+        self.driver["status"] = {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [container],
+        }
