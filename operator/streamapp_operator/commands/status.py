@@ -49,6 +49,9 @@ def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"  restore     {status['restore']['progress']}"
     if status.get("restarts"):
         yield f"  restarts    {status['restarts']}"
+    if "plan" in status:
+        plan = status["plan"]
+        yield f"  last change generation {plan['generation']}: {plan['class']}, {plan['outcome']}"
     yield ""
     rows = [("CONDITION", "STATUS", "REASON", "MESSAGE")]
     rows += [(each["type"], each["status"], each["reason"], each["message"]) for each in status["conditions"]]
