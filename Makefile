@@ -47,9 +47,10 @@ bench: setup ## benchmarks against Kafka Streams and stock Spark
 
 jvm: setup ## the Scala part only
 
-crd: setup ## crds/streamapp.yaml and the chart's copy of it, from the manifest's model
+crd: setup ## crds/streamapp.yaml, the chart's copy of it and the manual's table of fields, from the manifest's model
 	@$(PYTHON) -m streamapp_operator.crd > .build/crd && mv .build/crd crds/streamapp.yaml
 	@cp crds/streamapp.yaml charts/streamapp-operator/files/streamapp.yaml
+	@$(PYTHON) -m pytest -q tests/unit/test_manual.py -k every_field --rewrite-golden
 
 lock: setup ## write the versions now in .venv to requirements.lock
 	@{ sed -n '/^#/p' requirements.lock; \

@@ -75,7 +75,7 @@ def main(environment: Mapping[str, str]) -> int:
         namespaces = [home]
     name = environment.get("STREAMAPP_LEASE") or LEASE
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
-    controller = Controller(kube, settings, lease)
+    controller = Controller(kube, settings, lease, home=home)
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
         if port:

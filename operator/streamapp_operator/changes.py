@@ -11,8 +11,7 @@ from streamapp.errors import shorten
 from streamapp.manifest import Manifest, build_topology
 from streamapp_operator.app import App
 from streamapp_operator.classes import FORBIDDEN, NEEDS_STATE_MIGRATION, RESTART_QUERY, class_of, heaviest, is_divided
-from streamapp_operator.names import driver_name
-from streamapp_operator.render import Credentials, render
+from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.executors import executor_template
 from streamapp_operator.render.meta import FINGERPRINT_ANNOTATION, TEMPLATE_ANNOTATION, Object
 from streamapp_operator.settings import Settings
@@ -70,11 +69,10 @@ def changes_between(before: App, after: App, settings: Settings) -> Changes:
     """
     was, will = _by_name(render(before, settings, _ANY)), _by_name(render(after, settings, _ANY))
     differ = [key for key in will if key not in was or _mark(was[key]) != _mark(will[key])]
-    driver = ("StatefulSet", driver_name(after.base))
     restarts = NOTHING
     if not (before.manifest.spec.suspend or after.manifest.spec.suspend):
         rolls = executor_template(before, settings) != executor_template(after, settings)
-        restarts = DRIVER if _template(was[driver]) != _template(will[driver]) else EXECUTORS if rolls else NOTHING
+        restarts = DRIVER if _start(was) != _start(will) else EXECUTORS if rolls else NOTHING
     state = tuple(state_changes(before.plan, after.plan))
     return Changes(
         fields=tuple(_fields(before.manifest, after.manifest, state)),
@@ -147,5 +145,9 @@ def _mark(item: Object) -> str:
     return str(item["metadata"]["annotations"][FINGERPRINT_ANNOTATION])
 
 
-def _template(stateful_set: Object) -> str:
-    return str(stateful_set["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+def _start(objects: Mapping[tuple[str, str], Object]) -> tuple[str, str]:
+    """What starts the driver, and what of it must not change while that runs."""
+    (kind, name), item = next((key, item) for key, item in objects.items() if key[0] in STARTERS)
+    if kind == "StatefulSet":
+        return kind, str(item["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+    return kind, name  # a run that a schedule has begun goes on as it is; another one is another Job

@@ -11,9 +11,10 @@ from typing import Any
 from streamapp_operator import autoscale
 from streamapp_operator.classes import FORBIDDEN, NEEDS_STATE_MIGRATION
 from streamapp_operator.facts import Facts
-from streamapp_operator.pods import ABSENT, FAILED, PENDING, RUNNING, STOPPING
+from streamapp_operator.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STOPPING
 from streamapp_operator.progress import restore_of
 from streamapp_operator.rollout import ROLLED_BACK
+from streamapp_operator.runs import FAILED as RUN_FAILED
 from streamapp_operator.times import stamp
 
 Condition = dict[str, Any]
@@ -22,6 +23,7 @@ Verdict = tuple[str, str, str]
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 LONGEST_MESSAGE = 4000
+DELETING = "the driver stops, then the internal topics are deleted, as spec.deletionPolicy says"
 
 REASONS: dict[str, tuple[str, ...]] = {
     "Ready": (
@@ -36,10 +38,13 @@ REASONS: dict[str, tuple[str, ...]] = {
         "Restoring",
         "QueryRestarting",
         "Stopped",
+        "Completed",
+        "Scheduled",
         "NoExecutors",
+        "Deleting",
         "RestartsUsedUp",
     ),
-    "Progressing": ("Settled", "Applying", "Starting", "Restoring", "Scaling", "Proving", "Stopping"),
+    "Progressing": ("Settled", "Applying", "Starting", "Restoring", "Scaling", "Proving", "Stopping", "Deleting"),
     "Degraded": (
         "AsExpected",
         "DriverFailed",
@@ -94,15 +99,20 @@ def conditions(facts: Facts, previous: Iterable[Mapping[str, Any]], now: datetim
 
 def _ready(facts: Facts) -> Verdict:
     driver = facts.driver
-    if facts.app is None and driver.state == ABSENT:
+    if facts.deleting:
+        return FALSE, "Deleting", DELETING
+    if facts.app is None and facts.is_stopped:
         return FALSE, "TopologyInvalid", "the manifest cannot be run: see the condition TopologyValid"
     if facts.suspended:
         return FALSE, "Suspended", "spec.suspend is true"
+    if facts.rest is not None:
+        return FALSE, "DriverFailed" if facts.rest == "Failed" else facts.rest, _run_words(facts)
     if facts.halted:
         return FALSE, "RestartsUsedUp", facts.halted_words
     waiting = {
         ABSENT: "DriverPending",
         PENDING: "DriverPending",
+        ENDED: "DriverStopping",
         STOPPING: "DriverStopping",
         FAILED: "DriverFailed",
     }
@@ -129,10 +139,14 @@ def _ready(facts: Facts) -> Verdict:
 
 
 def _progressing(facts: Facts) -> Verdict:
+    if facts.deleting:
+        return TRUE, "Deleting", DELETING
     if facts.changes:
         return TRUE, "Applying", "; ".join(facts.changes)
+    if facts.rest is not None:
+        return FALSE, "Settled", "nothing is under way"
     if facts.suspended:
-        if facts.driver.state == ABSENT and facts.executors == 0:
+        if facts.is_stopped and facts.executors == 0:
             return FALSE, "Settled", "nothing is under way"
         return TRUE, "Stopping", "the driver stops"
     if facts.halted:
@@ -153,6 +167,8 @@ def _progressing(facts: Facts) -> Verdict:
 def _degraded(facts: Facts) -> Verdict:
     if facts.suspended:
         return FALSE, "AsExpected", "spec.suspend is true"
+    if facts.rest == "Failed":
+        return TRUE, "DriverFailed", _run_words(facts)
     if facts.halted:
         return TRUE, "RestartsUsedUp", facts.halted_words
     if facts.driver.state == FAILED or facts.live_phase == "Failed":
@@ -227,3 +243,15 @@ def _trial_words(facts: Facts) -> str:
 def _restore_words(facts: Facts) -> str:
     restore = restore_of(facts.live or {})
     return f"stores are restored: {restore['progress']}" if restore else "stores are restored"
+
+
+def _run_words(facts: Facts) -> str:
+    """What has become of the last run to the end of the input, and when the next one begins."""
+    run = facts.run
+    if run is None:
+        words = "there has been no run yet"
+    elif run.result == RUN_FAILED:
+        words = run.error
+    else:
+        words = f"caught up at {run.ended}" + ("" if run.records is None else f": {run.records} records")
+    return words if facts.next_run is None else f"{words}; the next run begins at {stamp(facts.next_run)}"

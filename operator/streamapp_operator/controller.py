@@ -11,6 +11,7 @@ from time import monotonic
 
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease, NotHolder
+from streamapp_operator.leaving import leave
 from streamapp_operator.metrics import Metrics
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
@@ -32,6 +33,7 @@ class Controller:
         lease: None: there is no other operator.
         workers: apps that are worked on at a time.
         clock: seconds that never go back.
+        home: the namespace of the operator itself; None: it runs in none.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Controller:
         lease: Lease | None,
         workers: int = 4,
         clock: Callable[[], float] = monotonic,
+        home: str | None = None,
     ) -> None:
         self.queue = Workqueue()
         self.metrics = Metrics(lambda: self.queue.depth, lambda: lease is None or lease.is_held)
@@ -51,6 +54,7 @@ class Controller:
         self._kube = kube
         self._settings = settings
         self._lease = lease
+        self._home = home
         self._memory = Memory()
         if lease is not None:
             kube.may_write = lease.require
@@ -80,6 +84,8 @@ class Controller:
     def stop(self, seconds: float = 10.0) -> None:
         """Lets what is under way end, then gives the Lease back."""
         self.queue.close()
+        if self._home is not None:
+            leave(self._kube, self._home)
         for thread in self._threads:
             if thread.name != "lease":
                 thread.join(seconds)

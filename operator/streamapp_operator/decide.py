@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from streamapp.errors import ManifestError
 from streamapp_operator import autoscale
 from streamapp_operator.app import App
 from streamapp_operator.autoscale import History
+from streamapp_operator.deletion import FINALIZER, is_held, should_be_held
 from streamapp_operator.diff import differences
 from streamapp_operator.facts import Facts
 from streamapp_operator.failures import Failures, count_failures
@@ -24,9 +25,11 @@ from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is
 from streamapp_operator.render import Credentials, render
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
+from streamapp_operator.render.runs import UNTIL_CAUGHT_UP, is_bounded, run_of_app
 from streamapp_operator.rolling import outdated as outdated_executors
 from streamapp_operator.rolling import to_replace
 from streamapp_operator.rollout import Rollout, control_revisions, rollout_of, without
+from streamapp_operator.runs import last_run, may_begin, next_run_of, obsolete
 from streamapp_operator.scaling import scaled
 from streamapp_operator.settings import Settings
 from streamapp_operator.trial import Look, Trial, judge
@@ -64,7 +67,15 @@ class Scale:
     why: str
 
 
-Action = Apply | Delete | Scale
+@dataclass(frozen=True)
+class Hold:
+    """Make the app wait for us when it is deleted, or not."""
+
+    on: bool
+    why: str
+
+
+Action = Apply | Delete | Scale | Hold
 
 
 @dataclass(frozen=True)
@@ -104,8 +115,10 @@ def decide(
     app, objects, failures, trial = _judged(wanted, seen, settings, None if paused else trial, now)
     actions: tuple[Action, ...] = ()
     if not paused and "deletionTimestamp" not in body["metadata"]:
-        actions = (*_useless_pods(seen, now), *(_changes(app, seen, objects) if app is not None else ()))
+        changes = _changes(app, seen, objects) if app is not None else ()
+        actions = (*_hold(body), *useless_pods(seen, now), *changes)
     previous = (body.get("status") or {}).get("target", {})
+    next_run = next_run_of(wanted.app, now)
     facts = Facts(
         generation=body["metadata"]["generation"],
         app=app,
@@ -118,6 +131,8 @@ def decide(
         silence=seen.silence,
         executors=_running(seen),
         scaling=wanted.scaling,
+        run=last_run(seen.jobs, seen.drivers) if body["spec"].get("run") == UNTIL_CAUGHT_UP else None,
+        next_run=next_run,
         rollout=wanted.rollout,
         failures=failures,
     )
@@ -208,6 +223,8 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
     names = set()
     for wanted in objects:
         kind, name = wanted["kind"], wanted["metadata"]["name"]
+        if kind == "Job":
+            continue  # what one run is made of cannot be changed: see `_runs`
         names.add((kind, name))
         found = seen.children.get((kind, name))
         if found is None:
@@ -216,8 +233,9 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
             fields = ", ".join(different[:_MOST_DIFFERENCES])
             actions.append(Apply(wanted, f"set {fields} of {kind} {name}", is_new=False))
     for (kind, name), found in seen.children.items():
-        if (kind, name) not in names and kind in LISTED:
+        if (kind, name) not in names and kind in LISTED and kind != "Job":
             actions.append(Delete(found, f"delete {kind} {name}, which is not needed any more"))
+    actions += _runs(app, seen, objects)
     restart = _outdated_driver(seen, objects)
     if not restart:
         actions += _other_replicas(app, seen)
@@ -225,6 +243,17 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
     elif not actions:  # what the next driver reads is there
         actions += restart
     return tuple(actions)
+
+
+def _runs(app: App, seen: Observation, objects: tuple[Object, ...]) -> Iterator[Action]:
+    """Jobs that are not needed any more, and the one that is, as soon as it may begin."""
+    spec = app.manifest.spec
+    wanted = run_of_app(app) if is_bounded(app) and spec.schedule is None else None
+    for job, why in obsolete(seen.jobs, app.uid, wanted, spec.suspend):
+        yield Delete(job, why)
+    for job in objects:
+        if job["kind"] == "Job" and may_begin(seen.jobs, job["metadata"]["name"], seen.drivers):
+            yield Apply(job, f"make Job {job['metadata']['name']}", is_new=True)
 
 
 def _other_replicas(app: App, seen: Observation) -> list[Action]:
@@ -252,6 +281,13 @@ def _outdated_driver(seen: Observation, objects: tuple[Object, ...]) -> list[Act
     return [Delete(seen.driver, "restart the driver with the new plan")]
 
 
+def _hold(body: Object) -> tuple[Hold, ...]:
+    """First of all: whatever the app makes on Kafka comes after it."""
+    if (wanted := should_be_held(body)) is is_held(body):
+        return ()
+    return (Hold(wanted, f"{'set' if wanted else 'take away'} the finalizer {FINALIZER}, as spec.deletionPolicy says"),)
+
+
 def _template(objects: tuple[Object, ...]) -> str | None:
     """What the driver's pod is to be made from; None where it is no StatefulSet that makes it."""
     wanted = next((item for item in objects if item["kind"] == "StatefulSet"), None)
@@ -264,10 +300,10 @@ def _executor_template(objects: tuple[Object, ...]) -> str:
     return str(config["metadata"]["annotations"][TEMPLATE_ANNOTATION])
 
 
-def _useless_pods(seen: Observation, now: datetime) -> tuple[Action, ...]:
+def useless_pods(seen: Observation, now: datetime) -> tuple[Delete, ...]:
     """Pods on a node that does not answer never end by themselves. That the driver may still run there does no harm:
     the next one fences it. Executors that have ended are cleared away by their driver, unless it has ended first."""
-    pods = [pod for pod in (seen.driver, *seen.executors) if pod is not None and is_lost(pod, now)]
+    pods = [pod for pod in (*seen.drivers, *seen.executors) if is_lost(pod, now)]
     lost = [Delete(pod, f"forget {pod['metadata']['name']}, whose node is lost", grace=0) for pod in pods]
     over = [pod for pod in seen.executors if is_over(pod, now)]
     return (*lost, *(Delete(pod, f"clear {pod['metadata']['name']} away, which has ended") for pod in over))

@@ -26,12 +26,17 @@ REASONS = (
     "Starting",
     "Restoring",
     "Running",
+    "Scheduled",
+    "Completed",
     "Restarting",
     "Suspending",
     "Suspended",
     "Stopped",
     "Failed",
     "Invalid",
+    "Deleting",
+    "Deleted",
+    "TopicsLeft",
 )
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")
 _LONGEST = 1000

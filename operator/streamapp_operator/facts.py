@@ -5,15 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from streamapp_operator.app import App
 from streamapp_operator.autoscale import Decision
 from streamapp_operator.failures import Failures
-from streamapp_operator.pods import ABSENT, FAILED, PENDING, RUNNING, STOPPING, DriverState
+from streamapp_operator.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STOPPING, DriverState
 from streamapp_operator.rollout import Rollout
+from streamapp_operator.runs import COMPLETED, Run
+from streamapp_operator.runs import FAILED as RUN_FAILED
+from streamapp_operator.runs import RUNNING as RUN_RUNNING
 
 PHASES = (
+    "Deleting",
     "Invalid",
     "Suspended",
     "Suspending",
@@ -21,6 +26,8 @@ PHASES = (
     "Starting",
     "Restoring",
     "Running",
+    "Scheduled",
+    "Completed",
     "Restarting",
     "Stopped",
     "Failed",
@@ -56,10 +63,38 @@ class Facts:
     """Of the driver; None where they are not counted."""
     refusal: str = ""
     """What the API server said when it refused an object of the app."""
+    deleting: bool = False
+    run: Run | None = None
+    """The last run to the end of the input; None where there is none, or the app runs for ever."""
+    next_run: datetime | None = None
+    """When the next one begins, where a schedule says."""
 
     @property
     def wanted_executors(self) -> int:
-        return 0 if self.app is None or self.suspended or self.halted else self.app.plan.replicas
+        if self.app is None or self.suspended or self.halted or self.rest is not None:
+            return 0
+        return self.app.plan.replicas
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no driver runs, or is about to end."""
+        return self.driver.state in (ABSENT, ENDED) or (self.driver.state == FAILED and self._run_is_over)
+
+    @property
+    def rest(self) -> str | None:
+        """The phase of an app between two runs, or behind the last one: Completed, Scheduled or Failed; None where
+        something runs or should run."""
+        if not self.is_stopped or self.suspended or (self.run is None and self.next_run is None):
+            return None
+        if self.run is not None and self.run.result == RUN_RUNNING:
+            return None
+        if self.run is not None and self.run.result == RUN_FAILED:
+            return "Failed"
+        return "Scheduled" if self.next_run is not None else "Completed"
+
+    @property
+    def _run_is_over(self) -> bool:
+        return self.run is not None and self.run.result in (COMPLETED, RUN_FAILED)
 
     @property
     def halted(self) -> bool:
@@ -82,13 +117,17 @@ class Facts:
     def phase(self) -> str:
         """One word for people."""
         state = self.driver.state
-        if self.app is None and state == ABSENT:
+        if self.deleting:
+            return "Deleting"
+        if self.app is None and self.is_stopped:
             return "Invalid"
         if self.suspended:
-            return "Suspended" if state == ABSENT and self.executors == 0 else "Suspending"
+            return "Suspended" if self.is_stopped and self.executors == 0 else "Suspending"
         if self.halted:
             return "Failed"
-        if state in (ABSENT, PENDING):
+        if self.rest is not None:
+            return self.rest
+        if state in (ABSENT, PENDING, ENDED):
             return "Pending"
         if state in (FAILED, STOPPING):
             return "Failed" if state == FAILED else "Restarting"

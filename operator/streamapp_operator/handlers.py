@@ -20,6 +20,8 @@ WATCHED = (
     ("", "v1", "serviceaccounts"),
     ("apps", "v1", "controllerrevisions"),
     ("apps", "v1", "statefulsets"),
+    ("batch", "v1", "cronjobs"),
+    ("batch", "v1", "jobs"),
     ("networking.k8s.io", "v1", "networkpolicies"),
     ("policy", "v1", "poddisruptionbudgets"),
     ("rbac.authorization.k8s.io", "v1", "roles"),

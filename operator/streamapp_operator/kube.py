@@ -8,7 +8,7 @@ is rendered as plain data.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import urllib3
@@ -30,6 +30,8 @@ _KINDS: dict[str, tuple[str, str]] = {
     "ServiceAccount": (_CORE, "serviceaccounts"),
     "ControllerRevision": ("/apis/apps/v1", "controllerrevisions"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "CronJob": ("/apis/batch/v1", "cronjobs"),
+    "Job": ("/apis/batch/v1", "jobs"),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
@@ -100,6 +102,10 @@ class Kube:
         found = self._call("GET", _path(kind, namespace), query)
         return [{"apiVersion": found["apiVersion"], "kind": kind, **item} for item in found["items"]]
 
+    def is_ending(self, namespace: str) -> bool:
+        """Whether the namespace is being deleted."""
+        return "deletionTimestamp" in self._call("GET", f"{_CORE}/namespaces/{namespace}")["metadata"]
+
     def knows(self, api_version: str, plural: str) -> bool:
         """Whether the API server serves resources of that kind."""
         try:
@@ -152,6 +158,18 @@ class Kube:
         path = _path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
         return self._call("PATCH", path, {"fieldManager": PEOPLE}, change, "application/merge-patch+json")
 
+    def set_finalizers(self, found: Object, finalizers: Sequence[str]) -> None:
+        """Who must agree before an object may go. Fails with code 409 when it has changed since it was read; that it is
+        gone is no error."""
+        metadata = found["metadata"]
+        change = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": list(finalizers)}}
+        path = _path(found["kind"], metadata["namespace"], metadata["name"])
+        try:
+            self._call("PATCH", path, {"fieldManager": MANAGER}, change, "application/merge-patch+json")
+        except KubeError as error:
+            if error.code != 404:
+                raise
+
     def what_if(self, wanted: Object, found: Object | None) -> Object:
         """What the object would be if somebody made it, or made this of the one that is there; nothing is changed."""
         namespace, dry = wanted["metadata"]["namespace"], {"dryRun": "All"}
@@ -160,13 +178,19 @@ class Kube:
         return self._call("PUT", _path(wanted["kind"], namespace, wanted["metadata"]["name"]), dry, wanted)
 
     def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> None:
-        """Deletes this very object; that it is gone, or another one has its name by now, is no error.
+        """Deletes this very object and what it owns; that it is gone, or another one has its name by now, is no error.
 
         Args:
             uid: of the object that is meant.
             grace: seconds; 0 means at once, without waiting for the node.
         """
-        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            # What a Job has made would stay, unless asked for.
+            "propagationPolicy": "Background",
+        }
         if grace is not None:
             body["gracePeriodSeconds"] = grace
         try:

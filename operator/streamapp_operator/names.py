@@ -50,3 +50,13 @@ def config_name(base: str) -> str:
 def secret_name(base: str) -> str:
     """Of the Secret with what driver, executors and operator know each other by."""
     return f"{base}-credentials"
+
+
+def run_name(base: str, mark: str) -> str:
+    """Of the Job of one run to the end of the input; `mark` says of what."""
+    return f"{base}-run-{mark}"
+
+
+def schedule_name(base: str) -> str:
+    """Of the CronJob. Kubernetes allows it 52 characters, and makes those of its Jobs by adding to it."""
+    return f"{base}-run"

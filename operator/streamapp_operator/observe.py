@@ -10,7 +10,8 @@ from typing import Any
 from streamapp_operator import live
 from streamapp_operator.kube import Kube
 from streamapp_operator.lag import Lags, Position
-from streamapp_operator.names import base_name, driver_pod_name, secret_name
+from streamapp_operator.names import base_name, secret_name
+from streamapp_operator.pods import has_ended, newest
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.executors import EXECUTOR
@@ -26,6 +27,8 @@ LISTED = (
     "PodDisruptionBudget",
     "Service",
     "StatefulSet",
+    "CronJob",
+    "Job",
 )
 """Kinds of an app's objects. The Secret is none of them: it is read by its name, so that no other one is seen."""
 
@@ -38,7 +41,11 @@ class Observation:
     children: Mapping[tuple[str, str], Object] = field(default_factory=dict)
     """By kind and name; only those that the resource owns."""
     driver: Object | None = None
-    """The driver's pod."""
+    """The driver's pod; of several runs that of the last one."""
+    drivers: tuple[Object, ...] = ()
+    """All of them: an earlier one may still be on its way to its end."""
+    jobs: tuple[Object, ...] = ()
+    """The Jobs that are runs of the app: its own, and those that its CronJob has made."""
     executors: tuple[Object, ...] = ()
     """The executors' pods."""
     status: Mapping[str, Any] | None = None
@@ -69,17 +76,22 @@ def observe(kube: Kube, lags: Lags, namespace: str, name: str) -> Observation | 
         found.append(secret)
     children = {(item["kind"], item["metadata"]["name"]): item for item in found if is_owned_by(item, uid)}
     pods = kube.list("Pod", namespace, selector_text(base))
-    driver = next((pod for pod in pods if pod["metadata"]["name"] == driver_pod_name(base)), None)
+    drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER)
+    driver = newest(drivers)
+    owners = [uid, *(item["metadata"]["uid"] for item in children.values() if item["kind"] == "CronJob")]
+    jobs = [item for item in found if item["kind"] == "Job" and any(is_owned_by(item, owner) for owner in owners)]
     known = credentials_of(children.get(("Secret", secret_name(base)), {}))
     token = known.token if known else ""
     status, silence = None, "there is no driver"
-    if driver is not None and component_of(driver) == DRIVER:
+    if driver is not None and not has_ended(driver):
         status, silence = live.ask(driver, token)
     position, unknown = lags.of(body)
     return Observation(
         body=body,
         children=children,
         driver=driver,
+        drivers=drivers,
+        jobs=tuple(jobs),
         executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR),
         status=status,
         silence=silence,

@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 
-ABSENT, PENDING, STARTING, RUNNING, FAILED, STOPPING = (
+ABSENT, PENDING, STARTING, RUNNING, FAILED, STOPPING, ENDED = (
     "Absent",
     "Pending",
     "Starting",
     "Running",
     "Failed",
     "Stopping",
+    "Ended",
 )
 
 _HOPELESS = (
@@ -79,6 +80,16 @@ def runs(pod: Object) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and _condition(status, "Ready").get("status") == "True"
 
 
+def has_ended(pod: Object) -> bool:
+    """Whether all that ran in it has ended, and nothing will run in it again."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def newest(items: Iterable[Object]) -> Object | None:
+    """The one that was made last."""
+    return max(items, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]), default=None)
+
+
 def is_lost(pod: Object, now: datetime) -> bool:
     """Whether a pod should have ended and did not: its node does not answer.
 
@@ -95,7 +106,7 @@ def is_over(pod: Object, now: datetime) -> bool:
         for container in pod.get("status", {}).get("containerStatuses", ())
         if "terminated" in container.get("state", {})
     ]
-    if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed") or not ended or None in ended:
+    if not has_ended(pod) or not ended or None in ended:
         return False
     return (now - datetime.fromisoformat(max(ended))).total_seconds() > _OVER_SECONDS
 
@@ -108,10 +119,12 @@ _OVER_SECONDS = 30.0
 def _state(pod: Object, status: Mapping[str, Any], container: Mapping[str, Any], error: str) -> tuple[str, str]:
     if "deletionTimestamp" in pod["metadata"]:
         return STOPPING, "the driver stops"
+    if status.get("phase") == "Succeeded":
+        return ENDED, "the driver has ended"
     waiting = container.get("state", {}).get("waiting", {})
     if waiting.get("reason") in _HOPELESS:
         return FAILED, error or f"{waiting['reason']}: {waiting.get('message', 'no more is known')}"
-    if status.get("phase") in ("Failed", "Succeeded") or "terminated" in container.get("state", {}):
+    if status.get("phase") == "Failed" or "terminated" in container.get("state", {}):
         return FAILED, error or status.get("message") or "the driver has ended"
     if status.get("phase") != "Running":
         scheduled = _condition(status, "PodScheduled")

@@ -21,8 +21,11 @@ from typing import Any
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator import live
 from streamapp_operator.autoscale import History
-from streamapp_operator.decide import Action, Apply, Decision, Scale, decide
+from streamapp_operator.cleanup import Cleaner
+from streamapp_operator.decide import Action, Apply, Decision, Hold, Scale, decide
+from streamapp_operator.deletion import is_deleted
 from streamapp_operator.events import events_between, to_object
+from streamapp_operator.farewell import hold, let_go
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lag import Lags
 from streamapp_operator.observe import Observation, observe
@@ -42,7 +45,7 @@ NUMBERS_SECONDS = 30.0
 GENERATION_ANNOTATION = "streamapp.dev/generation"
 """On each object: the generation of the resource that it was last changed for."""
 
-_SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Invalid")
+_SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Completed", "Invalid")
 """Phases that only change with something that is watched, or slowly."""
 _REFUSALS = (400, 403, 404, 409, 422)
 log = logging.getLogger("streamapp.operator")
@@ -53,6 +56,7 @@ class Memory:
     """What is remembered from round to round. Losing it costs connections, and makes autoscaling wait anew."""
 
     lags: Lags = field(default_factory=Lags)
+    cleaner: Cleaner = field(default_factory=Cleaner)
     histories: MutableMapping[tuple[str, str], tuple[str, History]] = field(default_factory=dict)
     """By namespace and name: the uid of the resource that it is about, and what was measured."""
 
@@ -94,10 +98,10 @@ def reconcile(
         KubeError: when the API server does not answer; try again later.
     """
     seen = observe(kube, memory.lags, namespace, name)
-    if seen is None or "deletionTimestamp" in seen.body["metadata"]:
+    if seen is None or is_deleted(seen.body):
         memory.histories.pop((namespace, name), None)
         memory.trials.pop((namespace, name), None)
-        return None
+        return None if seen is None else let_go(kube, seen, memory.cleaner, clock())
     decision = decide(
         seen, settings, new_credentials(), clock(), memory.history(seen.body), memory.trials.get((namespace, name))
     )
@@ -143,7 +147,9 @@ def _act(kube: Kube, seen: Observation, decision: Decision) -> str:
 
 def _do(kube: Kube, seen: Observation, action: Action) -> None:
     body = seen.body
-    if isinstance(action, Scale):
+    if isinstance(action, Hold):
+        hold(kube, body, action.on)
+    elif isinstance(action, Scale):
         if problem := live.scale(action.driver, seen.token, action.replicas):
             log.warning("%s/%s: %s", body["metadata"]["namespace"], body["metadata"]["name"], problem)
     elif isinstance(action, Apply):

@@ -51,12 +51,34 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
         "recommendedReplicas": facts.scaling.recommended if facts.scaling is not None else None,
         "selector": selector_text(base_name(name), EXECUTOR),
         "restarts": facts.driver.restarts,
-        "lag": lag_of(live) or previous.get("lag"),
+        "run": _run(facts, previous),
+        "lag": _lag(facts, previous),
         "subTopologies": sub_topologies_of(live) or previous.get("subTopologies"),
         "restore": restore_of(live),
         "lastError": _last_error(facts, previous, now),
     }
     return {key: value for key, value in status.items() if value is not None}
+
+
+def _run(facts: Facts, previous: Status) -> Status | None:
+    """The last run to the end of the input, and the next one. What is known of a run stays when its pod is gone."""
+    run = facts.run
+    if run is None and facts.next_run is None:
+        return None
+    found: Status = {"nextAt": stamp(facts.next_run) if facts.next_run is not None else None}
+    if run is not None:
+        before = previous.get("run") or {}
+        kept = before.get("records") if before.get("job") == run.job else None
+        found |= {"job": run.job, "result": run.result, "startedAt": run.started, "endedAt": run.ended}
+        found["records"] = run.records if run.records is not None else kept
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _lag(facts: Facts, previous: Status) -> Status | None:
+    """A driver that has ended has left the last number."""
+    if facts.rest is not None and facts.run is not None and facts.run.lag is not None:
+        return {"total": facts.run.lag}
+    return lag_of(facts.live or {}) or previous.get("lag")
 
 
 def only_numbers_moved(previous: Status, status: Status) -> bool:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 EXAMPLE = "0 8 * * 1-5"
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 7))
-_LOOK_BACK_DAYS = 8 * 366
+_FAR_DAYS = 8 * 366
 """A 29th of February comes within eight years."""
 
 
@@ -31,14 +32,26 @@ class Cron:
         datetime.datetime(2024, 1, 5, 8, 30)
         """
         day = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        for back in range(_LOOK_BACK_DAYS):
-            then = day - timedelta(days=back)
-            if not self._is_day(then):
-                continue
-            times = (then.replace(hour=hour, minute=minute) for hour in self.hours for minute in self.minutes)
-            if found := max((time for time in times if time <= now), default=None):
+        for back in range(_FAR_DAYS):
+            if found := max((time for time in self._times(day - timedelta(days=back)) if time <= now), default=None):
                 return found
         return None
+
+    def following(self, now: datetime) -> datetime | None:
+        """The first such time after `now`; None when there will be none in years.
+
+        >>> parse_cron("30 8 * * 1-5").following(datetime(2024, 1, 5, 8, 30))
+        datetime.datetime(2024, 1, 8, 8, 30)
+        """
+        day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        for ahead in range(_FAR_DAYS):
+            if found := min((time for time in self._times(day + timedelta(days=ahead)) if time > now), default=None):
+                return found
+        return None
+
+    def _times(self, day: datetime) -> Iterator[datetime]:
+        if self._is_day(day):
+            yield from (day.replace(hour=hour, minute=minute) for hour in self.hours for minute in self.minutes)
 
     def _is_day(self, day: datetime) -> bool:
         if day.month not in self.months:

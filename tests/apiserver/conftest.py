@@ -40,7 +40,7 @@ def namespace(api: ApiServer) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     api.kubectl("create", "namespace", name)
     yield name
-    api.kubectl("delete", "namespace", name, "--wait=false")
+    api.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture

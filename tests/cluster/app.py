@@ -14,7 +14,7 @@ READY_SECONDS = 180.0
 GONE_SECONDS = 90.0
 LISTED = (
     "pods,services,statefulsets,controllerrevisions,configmaps,secrets,serviceaccounts,roles,rolebindings,"
-    "networkpolicies,poddisruptionbudgets"
+    "networkpolicies,poddisruptionbudgets,jobs,cronjobs"
 )
 """Kinds of which an app has objects."""
 
@@ -59,6 +59,11 @@ class App:
         """The driver's pod."""
         return self.namespace.get(f"pod/{self.name}-driver-0")
 
+    def drivers(self) -> list[str]:
+        """Names of the drivers' pods, the oldest first: each run to the end of the input has one of its own."""
+        found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=driver")["items"]
+        return [p["metadata"]["name"] for p in sorted(found, key=lambda p: str(p["metadata"]["creationTimestamp"]))]
+
     def executors(self) -> list[str]:
         """Names of the executors' pods that run, the oldest first."""
         found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=executor")["items"]
@@ -82,7 +87,7 @@ class App:
         looks = {
             "app": ("describe", f"sapp/{self.name}"),
             "pods": ("get", "pods", "-o", "wide"),
-            "driver": ("logs", f"{self.name}-driver-0", "--tail=60"),
+            "driver": ("logs", "-l", f"{self._label},app.kubernetes.io/component=driver", "--tail=60"),
             "executors": ("logs", "-l", f"{self._label},app.kubernetes.io/component=executor", "--tail=30"),
             "operator": ("logs", f"deployment/{OPERATOR}", "--tail=40"),
         }

@@ -15,10 +15,11 @@ NAME = "streamapp-operator"
 
 _APPLIED = ["get", "list", "watch", "create", "patch", "delete"]
 RULES: tuple[Manifest, ...] = (
-    {"apiGroups": ["streamapp.dev"], "resources": ["streamapps"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["streamapp.dev"], "resources": ["streamapps"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": ["streamapp.dev"], "resources": ["streamapps/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["configmaps", "services", "serviceaccounts"], "verbs": _APPLIED},
     {"apiGroups": ["apps"], "resources": ["controllerrevisions", "statefulsets"], "verbs": _APPLIED},
+    {"apiGroups": ["batch"], "resources": ["jobs", "cronjobs"], "verbs": _APPLIED},
     {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": _APPLIED},
     {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _APPLIED},
     {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": _APPLIED},
@@ -31,6 +32,7 @@ RULES: tuple[Manifest, ...] = (
         "verbs": ["get", "list", "watch", "create", "delete", "deletecollection"],
     },
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 )
 

@@ -81,4 +81,4 @@ def new_namespace(cluster: Cluster, test: str) -> Iterator[Namespace]:
         until(lambda: cluster.has("serviceaccount/default", name), 30, "the namespace's default service account")
         yield Namespace(cluster, name)
     finally:
-        cluster.kubectl("delete", "namespace", name, "--wait=false")
+        cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")

@@ -34,10 +34,15 @@ class WordCount(App):
         body["spec"]["topology"][-1]["to"]["topic"] = self.counts
         self.manifest = body
 
+    def begin(self, **spec: object) -> None:
+        """Applies it, with these fields of the spec on top."""
+        self.manifest["spec"] |= spec
+        self.apply(yaml.safe_dump(self.manifest))
+
     def say(self, *lines: str) -> None:
         write(self.kafka, self.lines, *((None, line) for line in lines))
 
-    def await_counts(self, lines: list[str]) -> None:
+    def await_counts(self, lines: list[str], seconds: float = 60) -> None:
         """Until the results are those of all these lines; each result on the way was a larger one."""
         wanted = Counter(word for line in lines for word in line.lower().split(" "))
 
@@ -49,4 +54,4 @@ class WordCount(App):
                 found[key] = value["count"]
             return found
 
-        self._until(lambda: results() == wanted, 60, f"the counts of {len(lines)} lines")
+        self._until(lambda: results() == wanted, seconds, f"the counts of {len(lines)} lines")

@@ -66,3 +66,27 @@ def test_a_daily_time_is_within_the_last_day(minute: int, hour: int, now: dateti
     assert latest is not None
     assert (latest.minute, latest.hour) == (minute, hour)
     assert timedelta(0) <= now - latest < timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "following"),
+    [
+        ("* * * * *", "2024-03-13 10:18"),
+        ("17 10 * * *", "2024-03-14 10:17"),
+        ("*/15 * * * *", "2024-03-13 10:30"),
+        ("0 8 * * 6,7", "2024-03-16 08:00"),
+        ("0 0 1 * 2", "2024-03-19 00:00"),
+        ("0 0 29 2 *", "2028-02-29 00:00"),
+    ],
+)
+def test_the_next_time(line: str, following: str) -> None:
+    assert parse_cron(line).following(NOW) == datetime.fromisoformat(following).replace(tzinfo=UTC)
+
+
+@given(st.integers(0, 59), st.integers(0, 23), st.datetimes(datetime(2000, 1, 2), datetime(2100, 1, 1)))
+def test_what_follows_is_then_the_latest(minute: int, hour: int, now: datetime) -> None:
+    cron = parse_cron(f"{minute} {hour} * * *")
+    following = cron.following(now)
+    assert following is not None
+    assert now < following <= now + timedelta(days=1)
+    assert cron.latest(following) == following

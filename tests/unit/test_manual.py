@@ -15,8 +15,12 @@ from streamapp.formats import AVAILABLE
 from streamapp.manifest import parse_manifest
 from streamapp.manifest.model import Spec
 from streamapp.manifest.node import OPERATIONS
+from streamapp_operator.crd import resource_schema
+from streamapp_operator.crd.reference import reference
 
-MANUAL = (Path(__file__).parents[2] / "docs" / "manifest.md").read_text()
+FILE = Path(__file__).parents[2] / "docs" / "manifest.md"
+MANUAL = FILE.read_text(encoding="utf-8")
+BEGIN, END = "<!-- all fields, from the model -->\n", "<!-- end of all fields -->"
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", MANUAL, re.DOTALL)
 
 
@@ -37,3 +41,21 @@ def test_every_setting_operation_and_format_is_there() -> None:
     settings = [info.alias or name for name, info in Spec.model_fields.items() if name != "standby_replicas"]
     missing = [word for word in (*settings, *OPERATIONS, *AVAILABLE) if f"`{word}" not in MANUAL]
     assert missing == []
+
+
+def test_every_field_of_the_definition_is_in_the_table(request: pytest.FixtureRequest) -> None:
+    """As `kubectl explain` tells it. With --rewrite-golden the table is written anew."""
+    before, rest = MANUAL.split(BEGIN)
+    found, after = rest.split(END)
+    made = f"\n{reference(resource_schema())}\n"
+    if request.config.getoption("--rewrite-golden"):
+        FILE.write_text(before + BEGIN + made + END + after, encoding="utf-8")
+        found = made
+    assert found == made
+
+
+def test_a_field_that_is_missing_in_the_table_is_noticed() -> None:
+    schema = resource_schema()
+    schema["properties"]["spec"]["properties"]["unheardOf"] = {"type": "string", "description": "New."}
+    assert "| `unheardOf` | text |  | New. |" in reference(schema).splitlines()
+    assert reference(schema) not in MANUAL

@@ -3,10 +3,11 @@
 {{/* What the operator may do where apps live. docs/security.md has a reason for every verb, and a test holds the two
      and what the operator really asks for against each other. */}}
 {{- define "operator.rules" -}}
-# The apps: list, watch: which there are. get: the one that is looked at.
+# The apps: list, watch: which there are. get: the one that is looked at. patch: the finalizer of one whose internal
+# topics go with it.
 - apiGroups: [streamapp.dev]
   resources: [streamapps]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, patch]
 # patch: what the operator says of an app, by server-side apply.
 - apiGroups: [streamapp.dev]
   resources: [streamapps/status]
@@ -19,6 +20,9 @@
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
   resources: [controllerrevisions, statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [batch]
+  resources: [jobs, cronjobs]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]

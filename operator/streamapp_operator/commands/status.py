@@ -47,6 +47,7 @@ def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {part['name']:<11} epoch {part['epoch']}{watermark}"
     if "restore" in status:
         yield f"  restore     {status['restore']['progress']}"
+    yield from _run(status.get("run") or {})
     if status.get("restarts"):
         yield f"  restarts    {status['restarts']}"
     if "plan" in status:
@@ -65,3 +66,16 @@ def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield f"last error, {error['time']}:"
         yield from (f"  {line}" for line in error["message"].splitlines())
+
+
+def _run(run: Mapping[str, Any]) -> Iterator[str]:
+    """Of an app that stops at the end of its input.
+
+    >>> list(_run({"result": "Completed", "endedAt": "2024-01-31T12:00:00Z", "records": 5}))
+    ['  last run    Completed at 2024-01-31T12:00:00Z, 5 records']
+    """
+    if "result" in run:
+        when = f" at {run['endedAt']}" if "endedAt" in run else ""
+        yield f"  last run    {run['result']}{when}" + (f", {run['records']} records" if "records" in run else "")
+    if "nextAt" in run:
+        yield f"  next run    {run['nextAt']}"

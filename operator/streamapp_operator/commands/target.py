@@ -55,10 +55,13 @@ class Target:
         Raises:
             InputError: when the app has none at the moment, or there is no such app.
         """
-        from streamapp_operator.names import base_name, driver_pod_name
+        from streamapp_operator.names import base_name
+        from streamapp_operator.pods import newest
+        from streamapp_operator.render.driver import DRIVER
+        from streamapp_operator.render.meta import selector_text
 
         self.app(name)
-        pod = self.kube.get("Pod", self.namespace, driver_pod_name(base_name(name)))
+        pod = newest(self.kube.list("Pod", self.namespace, selector_text(base_name(name), DRIVER)))
         if pod is None:
             raise InputError(f"{name} has no driver now; `streamapp status {name}` says why")
         return pod

@@ -15,7 +15,8 @@ def status_schema() -> Schema:
         "What the operator has seen and is about to do. Written by the operator alone.",
         observedGeneration=_integer("The generation of the spec that this status is about."),
         phase=_text(
-            "One word: Pending, Starting, Restoring, Running, Restarting, Suspended, Stopped, Failed or Invalid."
+            "One word: Pending, Starting, Restoring, Running, Scheduled, Completed, Restarting, Suspending, Suspended, "
+            "Stopped, Failed, Invalid or Deleting."
         ),
         conditions=_conditions(),
         target=_object(
@@ -70,6 +71,15 @@ def status_schema() -> Schema:
         desiredReplicas=_integer("Executors that are wanted."),
         recommendedReplicas=_integer("Executors that autoscaling would ask for, where it only recommends."),
         selector=_text("Label selector of the executors' pods, for autoscalers."),
+        run=_object(
+            "With `run: untilCaughtUp`: the last run, and when the next one begins.",
+            job=_text("The Job of the last run."),
+            result=_text("Running, Completed or Failed."),
+            startedAt={**_text("When it began."), "format": "date-time"},
+            endedAt={**_text("When it ended."), "format": "date-time"},
+            records=_integer("Records of the sources that it has processed.", "int64"),
+            nextAt={**_text("When the next run begins, where `schedule` says."), "format": "date-time"},
+        ),
         lag=_object(
             "Committed records of the sources that are not processed yet.",
             total=_integer("Of all topics.", "int64"),

@@ -77,12 +77,17 @@ def stateful_set(app: App, settings: Settings, credentials: Credentials, replica
             # The operator takes the old pod away: Kubernetes itself would wait for a broken one to become ready.
             "updateStrategy": {"type": "OnDelete"},
             "podManagementPolicy": "Parallel",
-            "template": _template(app, settings, credentials),
+            "template": driver_template(app, settings, credentials),
         },
     )
 
 
-def _template(app: App, settings: Settings, credentials: Credentials) -> Object:
+def driver_template(app: App, settings: Settings, credentials: Credentials) -> Object:
+    """The driver's pod, whatever makes it.
+
+    Raises:
+        ManifestError: when the sizes of driver or executors cannot be read.
+    """
     theirs = app.manifest.spec.driver
     size = driver_size(theirs.resources if theirs else None, settings.driver_resources)
     container: Object = {

@@ -4,20 +4,26 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from streamapp.cli.options import port_number, positive
 from streamapp.errors import InputError, StreamAppError
 
 HELP = "run an app in a pod: what the operator's driver pods do"
 DESCRIPTION = """Runs the plan of FILE in the pod of a cluster until SIGTERM, with executors in pods of their own.
+With `run: untilCaughtUp` it ends with 0 at the end of the input, with 143 when it was told to stop before.
 The operator starts this command and gives it everything it needs; on your own machine use `streamapp run`."""
 EXAMPLE = """  streamapp driver /etc/streamapp/config/plan.json --owner default/word-count/UID ..."""
 
 TOKEN, RPC_SECRET = "token", "rpc-secret"
 """Files in the folder of secrets: the live interface's bearer token, and what driver and executors share."""
+STOPPED_EARLY = 143
+"""As if SIGTERM had ended it. With 0 a Job would take a run that a node's drain has stopped for one that is done."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--kafka-config", metavar="FILE", type=Path, help="client properties for TLS and SASL")
     add("--secrets", required=True, metavar="DIR", type=Path, help=f"has the files {TOKEN} and {RPC_SECRET}")
     add("--state-dir", required=True, metavar="DIR", type=Path, help="for local files, lost with the pod")
-    add("--termination-log", metavar="FILE", type=Path, help="gets the error this ends with, if any")
+    add("--termination-log", metavar="FILE", type=Path, help="gets the error this ends with, or what it has done")
     add = parser.add_argument_group("this pod").add_argument
     add("--namespace", required=True)
     add("--pod", required=True, metavar="NAME")
@@ -96,13 +102,15 @@ def _run(options: argparse.Namespace) -> int:
         overhead_mib=options.executor_overhead,
     )
     place = pods_of(driver, executors, plan.replicas)
+    bounded = plan.run == "untilCaughtUp"
+    ends: list[Mapping[str, Any]] = []
     try:
-        return run_app(
+        run_app(
             plan,
             kafka,
             Options(
                 state_dir=options.state_dir,
-                until_caught_up=plan.run == "untilCaughtUp",
+                until_caught_up=bounded,
                 port=options.port,
                 client_config=options.kafka_config,
                 place=replace(place, work_dir=fresh_work_dir(options.state_dir)),
@@ -113,9 +121,17 @@ def _run(options: argparse.Namespace) -> int:
                 token_file=options.secrets / TOKEN,
             ),
             on_started=lambda url: print(f"{plan.name} runs; live: {url}", flush=True),
+            on_caught_up=ends.append,
         )
     finally:
         end_jvm()
+    if not bounded:
+        return 0
+    if not ends:
+        print(f"{plan.name} was stopped before the end of its input", flush=True)
+        return STOPPED_EARLY
+    _leave_result(options.termination_log, plan.name, ends[0])
+    return 0
 
 
 def _leave_word(file: Path | None, error: StreamAppError) -> None:
@@ -123,3 +139,12 @@ def _leave_word(file: Path | None, error: StreamAppError) -> None:
     if file is not None:
         with suppress(OSError):
             file.write_text(f"{error.cause}: {error}")
+
+
+def _leave_result(file: Path | None, name: str, status: Mapping[str, Any]) -> None:
+    """In the same place, what a run to the end has done; the operator reads it."""
+    result = json.dumps({"caughtUp": True, "records": status["recordsRead"], "lag": status.get("totalLag")})
+    print(f"{name} has caught up: {result}", flush=True)
+    if file is not None:
+        with suppress(OSError):
+            file.write_text(result)

@@ -160,18 +160,38 @@ class Admin:
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete these topics; one that is not there is no error."""
+        for refused in self.delete_each(names).values():
+            raise refused
+
+    def delete_each(self, names: Iterable[str]) -> dict[str, RunError]:
+        """Delete these topics, and return those that are still there, each with the reason. One that was not there is
+        no error."""
         wanted = list(names)
         if not wanted:
-            return
+            return {}
         futures = self._client.delete_topics(
             wanted, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS
         )
+        left: dict[str, RunError] = {}
         for name, future in futures.items():
             try:
                 self._answer(f"delete topic {name!r}", future)
             except _Refused as refused:
                 if refused.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise
+                    left[name] = refused
+            except RunError as error:
+                left[name] = error
+        self._await_gone(set(wanted) - left.keys())
+        return left
+
+    def delete_group(self, group: str) -> None:
+        """Delete a consumer group with its offsets; that there is none is no error."""
+        futures = self._client.delete_consumer_groups([group], request_timeout=ANSWER_SECONDS)
+        try:
+            self._answer(f"delete group {group!r}", futures[group])
+        except _Refused as refused:
+            if refused.code != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
 
     # --- below ----------------------------------------------------------------------------------------------
 
@@ -210,6 +230,12 @@ class Admin:
                 raise RunError(
                     f"topic {min(missing)!r} was created but did not appear in {CREATE_SECONDS:.0f} s"
                 )
+            time.sleep(0.05)
+
+    def _await_gone(self, names: set[str]) -> None:
+        """Nor is every broker told at once that a topic is gone."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while names & self.topics().keys() and time.monotonic() < deadline:
             time.sleep(0.05)
 
     def _answer(self, purpose: str, future: Any) -> Any:

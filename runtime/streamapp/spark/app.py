@@ -66,11 +66,13 @@ def run_app(
     options: Options,
     on_started: Callable[[str], None] = lambda url: None,
     on_progress: Report = lambda status: None,
+    on_caught_up: Report = lambda status: None,
 ) -> int:
     """Runs until SIGTERM, SIGINT, the end of the input or a failure; returns the exit code 0.
 
     Topics must exist. `on_started` gets the address of the live interface, `on_progress` the status, about once a
-    second, in this thread.
+    second, in this thread. `on_caught_up` gets the last status when the end of the input was reached, and is not called
+    when the app was stopped before.
 
     Raises:
         StreamAppError: when the app cannot go on.
@@ -80,7 +82,7 @@ def run_app(
         spark = open_session(plan.name, place, plan.max_parallelism, _settings(plan, kafka, options))
         try:
             _open_metadata(spark, plan, kafka, options)
-            return _App(spark, plan, kafka, options, place.executors, on_progress).run(on_started)
+            return _App(spark, plan, kafka, options, place.executors, on_progress).run(on_started, on_caught_up)
         finally:
             if not jvm_is_gone():
                 with suppress(Py4JError, OSError):
@@ -154,16 +156,16 @@ class _App:
         """When a sub-topology that has failed is tried again."""
         self._failure = ""
 
-    def run(self, on_started: Callable[[str], None]) -> int:
+    def run(self, on_started: Callable[[str], None], on_caught_up: Report) -> int:
         previous = {
             number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)
         }
         self._server.start()
         on_started(self._server.url)
+        caught_up = False
         try:
             if self._options.until_caught_up:
-                for part in self._plan.subtopologies:
-                    self._run_to_end(part)
+                caught_up = all(self._run_to_end(part) for part in self._plan.subtopologies)
             else:
                 self._run_for_ever()
             self._progress.phase = "Stopped"
@@ -180,8 +182,15 @@ class _App:
                 self._drain()
             self._server.stop()
             self._housekeeping.close(self._progress.positions())
+            if caught_up:
+                self._publish()
+                on_caught_up(self._status())
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+    def _publish(self) -> None:
+        kept = self._housekeeping
+        self._progress.publish(kept.lag, kept.unread.ages, kept.unread.retention)
 
     def _status(self) -> dict[str, Any]:
         """What the live interface shows."""
@@ -191,16 +200,17 @@ class _App:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()
 
-    def _run_to_end(self, part: SubTopology) -> None:
-        """Each part reads what the one before it has written, so they run one after the other."""
+    def _run_to_end(self, part: SubTopology) -> bool:
+        """Each part reads what the one before has written, so they run one after the other. False: stopped before."""
         self._start(part)
         while not self._stop.is_set() and part.name in self._running:
             query = self._running[part.name]
             if not query.isActive and query.exception() is None:
                 self._look()
-                return
+                return True
             self._watch()
             self._stop.wait(0.2)
+        return False
 
     def _run_for_ever(self) -> None:
         for part in self._plan.subtopologies:
@@ -229,7 +239,7 @@ class _App:
     def _look(self) -> None:
         self._progress.collect(self._running)
         self._housekeeping.go_round(self._progress.positions())
-        self._progress.publish(self._housekeeping.lag)
+        self._publish()
         if self._due:
             self._progress.phase, self._progress.error = "Restarting", self._failure
         else:

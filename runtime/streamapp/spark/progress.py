@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +25,8 @@ class _Query:
 
     seen_batch: int = -1
     records_in: int = 0
+    records_of: dict[frozenset[str], int] = field(default_factory=dict)
+    """Records read by each source, which is known by its topics."""
     late: int = 0
     bad: dict[str, int] = field(default_factory=dict)
     rate: float = 0.0
@@ -39,6 +42,7 @@ class Progress:
     def __init__(self, spark: SparkSession, plan: Plan) -> None:
         self._bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         self._plan = plan
+        self._hops = frozenset(topic.name for topic in plan.topics if topic.role == "repartition")
         self._queries = {part.name: _Query() for part in plan.subtopologies}
         self._started = time.time()
         self._snapshot: dict[str, Any] = {"name": plan.name, "phase": "Starting"}
@@ -67,6 +71,15 @@ class Progress:
                 lowest[where] = min(query.position[where] for query in readers)
         return lowest
 
+    def _records_read(self) -> int:
+        """Records of the user's topics that have been processed; one that several sub-topologies read counts once."""
+        most: dict[frozenset[str], int] = {}
+        for query in self._queries.values():
+            for topics, records in query.records_of.items():
+                if not topics <= self._hops:
+                    most[topics] = max(most.get(topics, 0), records)
+        return sum(most.values())
+
     def _add(self, query: _Query, progress: dict[str, Any]) -> None:
         if progress["batchId"] < query.seen_batch or (
             progress["batchId"] == query.seen_batch and "addBatch" not in progress["durationMs"]
@@ -81,6 +94,9 @@ class Progress:
             return
         query.seen_batch = progress["batchId"]
         query.records_in += progress["numInputRows"]
+        for source in progress["sources"]:
+            topics = frozenset(_offsets(source["endOffset"]) or {})
+            query.records_of[topics] = query.records_of.get(topics, 0) + source["numInputRows"]
         query.rate = progress.get("processedRowsPerSecond", 0.0) or 0.0
         query.duration_ms = progress["durationMs"]
         event_time = progress.get("eventTime", {})
@@ -91,8 +107,14 @@ class Progress:
             node = name.split(":", 1)[-1]
             query.bad[node] = query.bad.get(node, 0) + int(metrics["bad"])
 
-    def publish(self, lag: dict[str, int] | None) -> None:
-        """Makes a new snapshot of what is collected, with this lag by TOPIC/PARTITION (None: not known yet)."""
+    def publish(self, lag: dict[str, int] | None, ages: Mapping[str, float], retention: Mapping[str, float]) -> None:
+        """Makes a new snapshot of what is collected.
+
+        Args:
+            lag: by TOPIC/PARTITION; None: not known yet.
+            ages: of the oldest records to be read, in seconds, by TOPIC/PARTITION.
+            retention: seconds for which topics keep records.
+        """
         epochs = json.loads(self._bridge.epochs())
         restores = json.loads(self._bridge.restores())
         parts: dict[str, Any] = {}
@@ -120,9 +142,12 @@ class Progress:
             "name": self._plan.name,
             "applicationId": self._plan.application_id,
             "uptimeSeconds": round(time.time() - self._started, 1),
+            "recordsRead": self._records_read(),
             "subTopologies": parts,
             "stores": stores,
             "restore": _restore(restores["partitions"]),
+            "oldestUnreadSeconds": dict(ages),
+            "retentionSeconds": dict(retention),
             **known,
         }
 

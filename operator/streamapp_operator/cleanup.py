@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes away what a deleted app has on Kafka: internal topics, and the consumer group that showed its position.
+
+    1  the owner is looked up       an applicationId of somebody else's is left alone
+    2  the topics but the metadata  a crash here: the metadata topic still says whose the rest is, which goes next time
+    3  the consumer group
+    4  the metadata topic
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from streamapp.errors import InputError, StreamAppError
+from streamapp.kafka.admin import Admin
+from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.owner import owner_of
+from streamapp.plan import KafkaSettings
+from streamapp_operator.deletion import Remains
+
+RETRY_SECONDS = 20.0
+"""A Kafka that has not answered is left alone for so long: waiting for it holds other apps up."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one try."""
+
+    deleted: tuple[str, ...] = ()
+    """Topics."""
+    left: tuple[str, ...] = ()
+    """Topics that should have gone."""
+    why: str = ""
+    """Why they have not; or why there was nothing to delete."""
+
+
+@dataclass
+class Cleaner:
+    """Remembers which Kafka did not answer lately."""
+
+    clock: Callable[[], float] = time.monotonic
+    _silent: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """By address: since when, and why."""
+
+    def clean(self, remains: Remains) -> Outcome:
+        """Does what can be done now, in some 40 seconds at most. What is left may be tried again."""
+        address = remains.kafka.bootstrap_servers or ""
+        since, why = self._silent.get(address, (float("-inf"), ""))
+        if self.clock() - since < RETRY_SECONDS:
+            return Outcome(left=remains.topics, why=why)
+        try:
+            kafka = config_of(remains.kafka)
+            admin = Admin(kafka)
+            there = admin.topics().keys()
+        except StreamAppError as error:
+            self._silent[address] = self.clock(), str(error)
+            return Outcome(left=remains.topics, why=str(error))
+        ours = [topic for topic in remains.topics if topic in there]
+        try:
+            return _clean(admin, kafka, remains, ours)
+        except StreamAppError as error:
+            return Outcome(left=tuple(ours), why=str(error))
+
+
+def config_of(settings: KafkaSettings) -> KafkaConfig:
+    """
+    Raises:
+        InputError: when Kafka cannot be reached with what is known.
+    """
+    if settings.tls or settings.sasl_mechanism:
+        raise InputError("the operator cannot talk to a Kafka that asks for TLS or SASL yet")
+    return KafkaConfig.load(settings.bootstrap_servers, None)
+
+
+def _clean(admin: Admin, kafka: KafkaConfig, remains: Remains, ours: list[str]) -> Outcome:
+    last = [topic for topic in ours if topic == remains.metadata_topic]
+    if last:
+        owner = owner_of(kafka, remains.metadata_topic)
+        if owner not in (None, remains.owner):
+            app = remains.application_id
+            return Outcome(why=f"applicationId '{app}' belongs to '{owner}': nothing of it is deleted")
+    refused = admin.delete_each(topic for topic in ours if topic not in last)
+    if not refused:
+        admin.delete_group(remains.application_id)
+        refused = admin.delete_each(last)
+    left = tuple(topic for topic in ours if topic in refused or (refused and topic in last))
+    return Outcome(
+        deleted=tuple(topic for topic in ours if topic not in left),
+        left=left,
+        why="; ".join(sorted({str(error) for error in refused.values()})),
+    )

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every field of a manifest as a table for the manual, in the words of the definition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+Schema = dict[str, Any]
+
+HEAD = ("| field | takes | default | meaning |", "|---|---|---|---|")
+
+
+def reference(schema: Schema) -> str:
+    """The fields of `spec` as Markdown, each with the path that `kubectl explain` takes it by.
+
+    Args:
+        schema: of the whole resource.
+
+    >>> print(reference({"properties": {"spec": {"properties": {
+    ...     "mode": {"type": "string", "enum": ["a", "b"], "default": "a", "description": "How."}}}}}))
+    | field | takes | default | meaning |
+    |---|---|---|---|
+    | `mode` | `a` or `b` | `a` | How. |
+    <BLANKLINE>
+    """
+    return "\n".join([*HEAD, *_rows(schema["properties"]["spec"], "")]) + "\n"
+
+
+def _rows(schema: Schema, path: str) -> Iterator[str]:
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        default = "required" if name in required else _default(field)
+        meaning = field.get("description", "").replace("|", "\\|")
+        yield f"| `{path}{name}` | {_takes(field)} | {default} | {meaning} |"
+        yield from _rows(field, f"{path}{name}.")
+        if "items" in field:
+            yield from _rows(field["items"], f"{path}{name}[].")
+
+
+def _default(field: Schema) -> str:
+    if "default" not in field:
+        return ""
+    value = field["default"]
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
+
+
+def _takes(field: Schema) -> str:
+    kind = field.get("type")
+    if "enum" in field:
+        return " or ".join(f"`{word}`" for word in field["enum"])
+    if kind == "array":
+        return f"list: {_takes(field['items'])}"
+    if kind == "object":
+        return "fields, below" if "properties" in field else "map"
+    if kind == "integer":
+        return _bounds(field)
+    rules = field.get("x-kubernetes-validations", ())
+    if any("is not a duration" in rule.get("messageExpression", "") for rule in rules):
+        return "duration"
+    return {"boolean": "`true` or `false`", "string": "text"}.get(str(kind), "text or map")
+
+
+def _bounds(field: Schema) -> str:
+    low, high = field.get("minimum"), field.get("maximum")
+    if low is None:
+        return "whole number"
+    return f"whole number from {low}" + ("" if high is None else f" to {high}")

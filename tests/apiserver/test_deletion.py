@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`deletionPolicy: Delete`, on a real API server and a real broker; and on a broker that is not there."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from lib.apiserver import ApiServer
+from lib.operator import Apps, Crash, Object
+from lib.wait import until
+from streamapp.kafka.admin import Admin, TopicSpec
+from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.topics import ensure_topics, topics_of
+from streamapp.plan import Plan
+from streamapp_operator.app import read_app
+from streamapp_operator.cleanup import Cleaner
+from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER
+from streamapp_operator.reconcile import Memory
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kafka]
+
+NOBODY = "127.0.0.1:1"
+
+
+def create(apps: Apps, servers: str, policy: str = "Delete", **spec: Any) -> Plan:
+    """Makes the app under an applicationId of its own; returns its plan."""
+    own = f"words-{uuid.uuid4().hex[:8]}"
+    apps.create(kafka={"bootstrapServers": servers}, deletionPolicy=policy, applicationId=own, **spec)
+    apps.settle()
+    apps.await_driver()
+    return read_app(apps.get("StreamApp", "word-count")).plan
+
+
+def use(kafka: KafkaConfig, plan: Plan, owner: str) -> Admin:
+    """What a driver does: it makes the topics, says whose they are, and shows its position."""
+    admin = Admin(kafka)
+    ensure_topics(admin, topics_of(plan), create_all=True)
+    producer = Producer(kafka.for_librdkafka())
+    for key, value in ((b"/some/file", b"x"), (b"owner", owner.encode()), (b"/other/file", b"y")):
+        producer.produce(f"{plan.application_id}-metadata", value, key)
+    assert producer.flush(30) == 0
+    consumer = Consumer({**kafka.for_librdkafka(), "group.id": plan.application_id})
+    consumer.commit(offsets=[TopicPartition("text-lines", 0, 0)], asynchronous=False)
+    consumer.close()
+    return admin
+
+
+def owner_of(apps: Apps) -> str:
+    metadata = apps.get("StreamApp", "word-count")["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}/{metadata['uid']}"
+
+
+def delete(apps: Apps) -> None:
+    uid = apps.get("StreamApp", "word-count")["metadata"]["uid"]
+    apps.kube.delete("StreamApp", apps.namespace, "word-count", uid)
+
+
+def find(apps: Apps) -> Object | None:
+    return apps.kube.get("StreamApp", apps.namespace, "word-count")
+
+
+def await_gone(apps: Apps) -> None:
+    def gone() -> bool:
+        apps.reconcile()
+        return find(apps) is None
+
+    until(gone, 60, "the app is gone", every=0.2)
+
+
+def be_late(apps: Apps) -> None:
+    apps.now = datetime.now(UTC) + timedelta(seconds=DEADLINE_SECONDS + 5)
+
+
+def told(apps: Apps, reason: str) -> str:
+    """What the event says."""
+    found = [event["message"] for event in apps.kube.list("Event", apps.namespace) if event["reason"] == reason]
+    assert len(found) == 1, apps.events()
+    return str(found[0])
+
+
+def internal(plan: Plan) -> set[str]:
+    return {topic.name for topic in plan.topics}
+
+
+def test_internal_topics_and_group_go_with_the_app_and_nothing_else(apps: Apps, kafka: KafkaConfig) -> None:
+    plan = create(apps, kafka.bootstrap_servers)
+    assert apps.get("StreamApp", "word-count")["metadata"]["finalizers"] == [FINALIZER]
+    admin = use(kafka, plan, owner_of(apps))
+    neighbour = f"{plan.application_id}-two-metadata"  # of an app whose name begins with this one's
+    admin.create([TopicSpec(neighbour, "test", 1)])
+    assert internal(plan) <= admin.topics().keys()
+    delete(apps)
+    apps.reconcile()
+    assert apps.status()["phase"] == "Deleting"
+    await_gone(apps)
+    left = admin.topics().keys()
+    assert not internal(plan) & left
+    assert {"text-lines", "word-counts", neighbour} <= left
+    assert admin.group_offsets(plan.application_id) == {}
+    assert f"{plan.application_id}-metadata" in told(apps, "Deleted")
+    until(lambda: not apps_objects(apps), 60, "all objects are gone", every=0.2)
+
+
+def apps_objects(apps: Apps) -> list[Object]:
+    kinds = ("StatefulSet", "ConfigMap", "Service", "Pod")
+    label = "app.kubernetes.io/instance=word-count"
+    return [item for kind in kinds for item in apps.kube.list(kind, apps.namespace, label)]
+
+
+def test_a_crash_after_any_write_makes_no_difference(apps: Apps, kafka: KafkaConfig) -> None:
+    crashes = 0
+    for count in range(20):
+        plan = create(apps, kafka.bootstrap_servers)
+        admin = use(kafka, plan, owner_of(apps))
+        delete(apps)
+        try:
+            with apps.crashing_after(count):
+                await_gone(apps)
+        except Crash:
+            crashes += 1
+            apps.memory = Memory()
+            await_gone(apps)
+        assert not internal(plan) & admin.topics().keys(), f"after a crash at write {count}"
+        until(lambda: not apps_objects(apps), 60, "all objects are gone", every=0.1)
+        if crashes <= count:
+            break
+    assert crashes >= 4  # status, StatefulSet, event, finalizer
+
+
+def test_topics_of_somebody_else_with_the_same_id_stay(apps: Apps, kafka: KafkaConfig) -> None:
+    plan = create(apps, kafka.bootstrap_servers)
+    admin = use(kafka, plan, "shop/words/their-uid")
+    delete(apps)
+    await_gone(apps)
+    assert internal(plan) <= admin.topics().keys()
+    assert "belongs to 'shop/words/their-uid': nothing of it is deleted" in told(apps, "TopicsLeft")
+
+
+def test_with_retain_nothing_waits_and_nothing_goes(apps: Apps, kafka: KafkaConfig) -> None:
+    plan = create(apps, kafka.bootstrap_servers, "Retain")
+    assert "finalizers" not in apps.get("StreamApp", "word-count")["metadata"]
+    admin = use(kafka, plan, owner_of(apps))
+    delete(apps)
+    assert find(apps) is None
+    assert internal(plan) <= admin.topics().keys()
+
+
+def test_the_finalizer_follows_the_policy_and_others_stay(apps: Apps) -> None:
+    create(apps, NOBODY, "Retain")
+    body = apps.get("StreamApp", "word-count")
+    body["metadata"]["finalizers"] = ["example.dev/theirs"]
+    apps.kube.replace(body)
+    apps.change(deletionPolicy="Delete")
+    apps.settle()
+    assert apps.get("StreamApp", "word-count")["metadata"]["finalizers"] == ["example.dev/theirs", FINALIZER]
+    with apps.counting() as writes:
+        apps.reconcile()
+    assert writes == []
+    apps.change(deletionPolicy="Retain")
+    apps.settle()
+    assert apps.get("StreamApp", "word-count")["metadata"]["finalizers"] == ["example.dev/theirs"]
+
+
+def test_a_kafka_that_is_gone_holds_nothing_up_for_longer_than_the_deadline(apps: Apps) -> None:
+    plan = create(apps, NOBODY)
+    apps.memory.cleaner = Cleaner(clock=lambda: apps._clock().timestamp())
+    delete(apps)
+    until(lambda: apps.reconcile() and not running_pods(apps), 30, "the driver is gone", every=0.2)
+    assert apps.reconcile() is not None  # asks Kafka, in vain
+    assert find(apps) is not None
+    be_late(apps)
+    assert apps.reconcile() is None
+    assert find(apps) is None
+    words = told(apps, "TopicsLeft")
+    assert all(name in words for name in internal(plan))
+    assert f"no Kafka broker answers at {NOBODY}" in words
+
+
+def running_pods(apps: Apps) -> list[Object]:
+    return apps.kube.list("Pod", apps.namespace, "app.kubernetes.io/instance=word-count")
+
+
+def test_a_driver_that_does_not_end_holds_nothing_up_either(apps: Apps, kafka: KafkaConfig) -> None:
+    """Its topics stay: it may still write to them."""
+    plan = create(apps, kafka.bootstrap_servers)
+    admin = use(kafka, plan, owner_of(apps))
+    pod = apps.await_driver()
+    stuck = {"metadata": {"finalizers": ["example.dev/stuck"]}}
+    apps.kube.merge("Pod", apps.namespace, pod["metadata"]["name"], stuck)
+    delete(apps)
+    for _ in range(3):
+        assert apps.reconcile() is not None
+    be_late(apps)
+    await_gone(apps)
+    assert "word-count-driver-0 does not end" in told(apps, "TopicsLeft")
+    assert internal(plan) <= admin.topics().keys()
+    apps.kube.merge("Pod", apps.namespace, pod["metadata"]["name"], {"metadata": {"finalizers": None}})
+
+
+def test_a_manifest_that_never_was_one_holds_nothing_up(apps: Apps) -> None:
+    topology = [{"name": "x", "filter": "a > 1"}]
+    apps.create(kafka={"bootstrapServers": NOBODY}, deletionPolicy="Delete", topology=topology)
+    apps.settle()
+    assert apps.status()["phase"] == "Invalid"
+    delete(apps)
+    await_gone(apps)
+    assert "internal topics are left, if there are any" in told(apps, "TopicsLeft")
+
+
+def test_paused_reconciliation_does_not_hold_a_deletion_up(apps: Apps, kafka: KafkaConfig) -> None:
+    plan = create(apps, kafka.bootstrap_servers)
+    admin = use(kafka, plan, owner_of(apps))
+    body = apps.get("StreamApp", "word-count")
+    body["metadata"]["annotations"] = {"streamapp.dev/pause-reconciliation": "true"}
+    apps.kube.replace(body)
+    delete(apps)
+    await_gone(apps)
+    assert not internal(plan) & admin.topics().keys()
+
+
+def test_a_namespace_that_is_deleted_goes(apps: Apps, api: ApiServer) -> None:
+    """Events cannot be written there any more, and Kafka does not answer: that is no reason to stay."""
+    create(apps, NOBODY)
+    api.kubectl("delete", "namespace", apps.namespace, "--wait=false")
+    until(lambda: "deletionTimestamp" in (find(apps) or {}).get("metadata", {}), 30, "the app is to go", every=0.2)
+    be_late(apps)
+    await_gone(apps)
+
+    def is_there() -> bool:
+        return bool(api.kubectl("get", "namespace", apps.namespace, "--ignore-not-found", "--output=name"))
+
+    until(lambda: not is_there(), 60, "the namespace is gone", every=0.5)
