@@ -123,7 +123,7 @@ def reconcile(
         raise KubeError(422, refusal)
     if decision.actions:
         return AFTER_ACTING_SECONDS
-    if facts.phase not in _SETTLED:
+    if facts.phase not in _SETTLED and not facts.halted:
         return UNDER_WAY_SECONDS
     return RESYNC_SECONDS if facts.scaling is None and decision.trial is None else AUTOSCALE_SECONDS
 

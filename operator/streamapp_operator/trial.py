@@ -125,5 +125,5 @@ def _amiss(look: Look, trial: Trial) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 1] + "…"

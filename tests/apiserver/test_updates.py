@@ -279,4 +279,6 @@ def test_plan_says_beforehand_what_status_says(
     apps.settle()
     plan = apps.status()["plan"]
     assert plan["why"] in said
+    main(["status", "word-count", *place])
+    assert "  last change generation 2: NeedsStateMigration, Refused\n" in capsys.readouterr().out
     assert all(f"{change['class']}  {change['change']}\n" in said for change in plan["changes"])

@@ -47,6 +47,29 @@ def test_only_what_must_is_started_anew(words: WordCount) -> None:
     await_healthy(words, other_than=first)
 
 
+def test_another_pod_template_is_rolled_out_under_the_running_query(words: WordCount) -> None:
+    words.manifest["spec"]["replicas"] = 2
+    words.apply(yaml.safe_dump(words.manifest))
+    words.say(*LINES)
+    words.await_ready()
+    words.await_executors(2)
+    before = words.executors()
+    driver = words.driver()["metadata"]["uid"]
+
+    words.patch(executor={"podTemplate": {"metadata": {"annotations": {"note": "new"}}}})
+    words._until(lambda: not {*before} & {*words.executors()}, 240, "all executors are replaced")
+    words.await_executors(2)
+    for name in words.executors():
+        assert words.namespace.get(f"pod/{name}")["metadata"]["annotations"]["note"] == "new"
+    plan = words.status()["plan"]
+    assert (plan["class"], plan["restarts"], plan["outcome"]) == ("RollExecutors", "Executors", "Applied")
+    words.say(*LINES)
+    words.await_counts(2 * LINES)
+    assert words.driver()["metadata"]["uid"] == driver
+    assert words.status()["restarts"] == 0
+    await_healthy(words)
+
+
 def test_code_that_fails_is_taken_back(words: WordCount) -> None:
     words.apply(yaml.safe_dump(words.manifest))
     words.say(*LINES)
@@ -59,8 +82,8 @@ def test_code_that_fails_is_taken_back(words: WordCount) -> None:
     words._until(lambda: words.status()["version"] != good, 30, "the new version is acted upon")
     words.say("not a number")
     words._until(lambda: words.status().get("plan", {}).get("outcome") == "RolledBack", 90, "it is taken back")
-    words.await_counts([*LINES, "not a number"])
     words.await_ready()
+    words.await_counts([*LINES, "not a number"])
     degraded = words.condition("Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "RolledBack")
     assert "CAST_INVALID_INPUT" in degraded["message"]

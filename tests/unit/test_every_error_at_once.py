@@ -367,6 +367,8 @@ def test_settings_and_nodes_are_reported_together_in_the_order_of_the_text(text:
                                                        "remove one: autoscaling sets the replicas"),
         ("autoscaling: {minReplicas: 5, maxReplicas: 3}", "`autoscaling`: minReplicas 5 is more than maxReplicas 3; "
                                                           "make minReplicas the smaller one"),
+        ("upgrade: {allowStateLoss: [counts]}", "`upgrade.allowStateLoss`: a store cannot lose its state in place yet in "
+                               "this version; leave `allowStateLoss` out; another `store` on the node begins empty"),
         ("standbyReplicas: 1", "`standbyReplicas`: warm copies of stores are not available yet in this version; "
                                "leave `standbyReplicas` out"),
         ("kafka: {}", "`kafka.bootstrapServers`: `bootstrapServers` is missing; "

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from streamapp.cli.driver import _leave_word
 from streamapp.spark.failure import diagnose
+from streamapp_operator.failures import BUDGETS
+from streamapp_operator.pods import driver_state
 
 BAD = (
     "Job aborted due to stage failure: Task 0 failed 4 times: org.apache.spark.SparkRuntimeException: "
@@ -39,3 +44,26 @@ def test_each_kind_of_failure(trace: str, exit_code: int, retriable: bool, words
     assert (failure.error.exit_code, failure.retriable) == (exit_code, retriable)
     assert words in str(failure.error)
     assert "\n" not in str(failure.error)
+
+
+@pytest.mark.parametrize(
+    ("trace", "cause"),
+    [
+        (BAD, "DataError"),
+        (PLAN, "CodeError"),
+        ("x.OversizedRecordException: a record for topic 't' has 9 bytes\n at", "DataError"),
+        ("Some data may have been lost because they are not available in Kafka any more", "DataError"),
+        ("x.IncompatibleStateException: store 's': changelog c\n at", "InputError"),
+        ("another runtime of application 'a' has taken over: this one stops\n at", "Infrastructure"),
+        ("x\nCaused by: y.TimeoutException: no answer\n at", "Infrastructure"),
+    ],
+)
+def test_the_operator_reads_what_a_driver_ended_of(trace: str, cause: str, tmp_path: Path) -> None:
+    """From the error, through the file that Kubernetes keeps, to what is counted."""
+    error = diagnose("part", trace).error
+    _leave_word(tmp_path / "termination-log", error)
+    ended = {"exitCode": error.exit_code, "message": (tmp_path / "termination-log").read_text()}
+    status = {"containerStatuses": [{"restartCount": 1, "state": {}, "lastState": {"terminated": ended}}]}
+    state = driver_state({"metadata": {"uid": "1"}, "status": status})
+    assert (state.cause, state.error, state.ended) == (cause, str(error), 1)
+    assert state.cause in BUDGETS

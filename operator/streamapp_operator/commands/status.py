@@ -50,6 +50,9 @@ def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
     yield from _run(status.get("run") or {})
     if status.get("restarts"):
         yield f"  restarts    {status['restarts']}"
+    if "plan" in status:
+        plan = status["plan"]
+        yield f"  last change generation {plan['generation']}: {plan['class']}, {plan['outcome']}"
     yield ""
     rows = [("CONDITION", "STATUS", "REASON", "MESSAGE")]
     rows += [(each["type"], each["status"], each["reason"], each["message"]) for each in status["conditions"]]

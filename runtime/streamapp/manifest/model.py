@@ -84,6 +84,15 @@ def _on_bad_record(value: Any) -> Any:
     return one_of(value, ("Fail", "Drop"))
 
 
+def _allowed_loss(value: list[str] | None) -> list[str] | None:
+    if value:
+        refuse(
+            "a store cannot lose its state in place yet in this version",
+            "leave `allowStateLoss` out; another `store` on the node begins empty",
+        )
+    return value
+
+
 def _replicas_of_standby(value: int) -> int:
     if value > 0:
         refuse("warm copies of stores are not available yet in this version", "leave `standbyReplicas` out")
@@ -195,7 +204,9 @@ class DeadLetterSpec(Model):
 class UpgradeSpec(Model):
     """What a change of the app may do."""
 
-    allow_state_loss: Annotated[list[str] | None, Field(description="Stores that may be lost.")] = None
+    allow_state_loss: Annotated[
+        list[str] | None, AfterValidator(_allowed_loss), Field(description="Stores that may be lost.")
+    ] = None
     strategy: Annotated[
         str,
         _word("InPlace", not_yet=("Parallel",)),
