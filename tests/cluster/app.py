@@ -64,6 +64,10 @@ class App:
         found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=driver")["items"]
         return [p["metadata"]["name"] for p in sorted(found, key=lambda p: str(p["metadata"]["creationTimestamp"]))]
 
+    def said_by_drivers(self) -> str:
+        """Their logs, or why there are none yet."""
+        return self._try("logs", "-l", f"{self._label},app.kubernetes.io/component=driver", "--tail=-1")
+
     def executors(self) -> list[str]:
         """Names of the executors' pods that run, the oldest first."""
         found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=executor")["items"]
