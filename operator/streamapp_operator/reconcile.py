@@ -38,8 +38,8 @@ from streamapp_operator.trial import Trial
 AFTER_ACTING_SECONDS = 1.0
 UNDER_WAY_SECONDS = 2.0
 RESYNC_SECONDS = 20.0
-AUTOSCALE_SECONDS = 5.0
-"""So often an app is looked at that autoscales, or whose version has to prove itself."""
+OFTEN_SECONDS = 5.0
+"""So often an app is looked at that autoscales, whose version has to prove itself, or whose Secret is missing."""
 NUMBERS_SECONDS = 30.0
 """Numbers that move all the time are written no more often than this."""
 GENERATION_ANNOTATION = "streamapp.dev/generation"
@@ -125,7 +125,8 @@ def reconcile(
         return AFTER_ACTING_SECONDS
     if facts.phase not in _SETTLED and not facts.halted:
         return UNDER_WAY_SECONDS
-    return RESYNC_SECONDS if facts.scaling is None and decision.trial is None else AUTOSCALE_SECONDS
+    often = facts.scaling is not None or decision.trial is not None or facts.unusable_secret
+    return OFTEN_SECONDS if often else RESYNC_SECONDS
 
 
 def _status(decision: Decision, name: str, previous: Status, now: datetime) -> Status:

@@ -14,6 +14,7 @@ from lib.wait import until
 from streamapp.manifest import parse_manifest
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.lag import Lags, Position
+from streamapp_operator.login import Secrets
 from streamapp_operator.reconcile import Memory
 from streamapp_operator.versions import version_name, version_spec
 
@@ -203,7 +204,7 @@ class KnownLag(Lags):
         super().__init__()
         self.position: Position | None = Position(produced=0, consumed=0, partitions=8)
 
-    def of(self, body: Mapping[str, Any]) -> tuple[Position | None, str]:
+    def of(self, body: Mapping[str, Any], secrets: Secrets) -> tuple[Position | None, str]:
         return self.position, "Kafka is silent"
 
 

@@ -74,7 +74,7 @@ class Housekeeping:
         self._group.write(positions)
         self._purge(positions)
         self.unread.look({at: end for at, end in positions.items() if at[0] not in self._hops}, self.lag or {})
-        return trouble
+        return trouble or self._group.trouble
 
     def _measure(self, positions: Offsets) -> str | None:
         topics = {*self._plan.source_topics, *(topic for topic, _ in positions)}
