@@ -16,6 +16,7 @@ from streamapp_operator.render.pods import (
     SCRATCH_MOUNTS,
     SCRATCH_VOLUMES,
     SECRETS_DIR,
+    TOLERATIONS,
     pod_template,
     pull_secrets,
     secrets_volume,
@@ -50,6 +51,7 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 10,
         "securityContext": POD_SECURITY,
+        "tolerations": TOLERATIONS,
         "containers": [
             {
                 "name": EXECUTOR,
