@@ -50,6 +50,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "DriverFailed",
         "DriverSilent",
         "QueryRestarting",
+        "KafkaTrouble",
         "ExecutorsMissing",
         "Refused",
         "RestartsUsedUp",
@@ -179,6 +180,8 @@ def _degraded(facts: Facts) -> Verdict:
         return TRUE, "DriverSilent", facts.silence
     if facts.refusal:
         return TRUE, "Refused", facts.refusal
+    if facts.live_phase in ("Running", "Restoring") and facts.live is not None and facts.live.get("error"):
+        return TRUE, "KafkaTrouble", str(facts.live["error"])
     if facts.live_phase == "Running" and facts.executors < facts.wanted_executors:
         return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
     if facts.rollout.held == ROLLED_BACK:
