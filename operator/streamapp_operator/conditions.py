@@ -51,6 +51,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "DriverFailed",
         "DriverSilent",
         "QueryRestarting",
+        "KafkaTrouble",
         "ExecutorsMissing",
         "SecretUnusable",
         "Refused",
@@ -185,6 +186,8 @@ def _degraded(facts: Facts) -> Verdict:
         return TRUE, "SecretUnusable", facts.unusable_secret
     if facts.refusal:
         return TRUE, "Refused", facts.refusal
+    if facts.live_phase in ("Running", "Restoring") and facts.live is not None and facts.live.get("error"):
+        return TRUE, "KafkaTrouble", str(facts.live["error"])
     if facts.live_phase == "Running" and facts.executors < facts.wanted_executors:
         return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
     if facts.rollout.held == ROLLED_BACK:

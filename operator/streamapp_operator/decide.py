@@ -125,7 +125,8 @@ def decide(
         generation=body["metadata"]["generation"],
         app=app,
         problems=wanted.rollout.problems,
-        suspended=bool(body["spec"].get("suspend", False)),
+        # A manifest that cannot be run suspends nothing: what ran before goes on.
+        suspended=app is not None and app.manifest.spec.suspend,
         paused=paused,
         changes=tuple(action.why for action in actions),
         driver=driver_state(seen.driver),

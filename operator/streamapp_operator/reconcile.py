@@ -30,7 +30,7 @@ from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lag import Lags
 from streamapp_operator.observe import Observation, observe
 from streamapp_operator.render import Credentials
-from streamapp_operator.render.meta import MANAGER, Object, is_owned_by
+from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
 from streamapp_operator.settings import Settings
 from streamapp_operator.status import Status, only_numbers_moved, status_of
 from streamapp_operator.trial import Trial
@@ -47,7 +47,8 @@ GENERATION_ANNOTATION = "streamapp.dev/generation"
 
 _SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Completed", "Invalid")
 """Phases that only change with something that is watched, or slowly."""
-_REFUSALS = (400, 403, 404, 409, 422)
+_REFUSALS = (400, 403, 404, 422)
+"""Answers that trying again does not change by itself. A conflict (409) is none: somebody else was quicker."""
 log = logging.getLogger("streamapp.operator")
 
 
@@ -167,12 +168,12 @@ def _do(kube: Kube, seen: Observation, action: Action) -> None:
 
 
 def _require_free(kube: Kube, body: Object, wanted: Object) -> None:
-    """An object of somebody else's that has the name is not taken over."""
+    """An object of somebody else's that has the name is not taken over; one that nobody owns any more is."""
     kind, namespace, name = wanted["kind"], wanted["metadata"]["namespace"], wanted["metadata"]["name"]
-    found = kube.get(kind, namespace, name)
-    if found is not None and not is_owned_by(found, body["metadata"]["uid"]):
+    found, app = kube.get(kind, namespace, name), body["metadata"]
+    if found is not None and not is_owned_by(found, app["uid"]) and not is_orphan_of(found, app["name"]):
         raise KubeError(
-            409, f"there is already a {kind} '{name}' that does not belong to this app; delete it, or rename the app"
+            422, f"there is already a {kind} '{name}' that does not belong to this app; delete it, or rename the app"
         )
 
 

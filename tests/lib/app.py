@@ -380,13 +380,21 @@ class Bench:
         self.admin.create([TopicSpec(topic, "test", made[name]) for name, topic in own.items()])
         read = {} if beside is None else {name: beside.topics[name] for name in inputs if name in beside.topics}
         self.topics: dict[str, str] = read | own
-        for name, topic in read.items():
-            topology = topology.replace(f"$T-{name}", topic)
         self.manifest = folder / f"{self.prefix}.yaml"
-        self.manifest.write_text(
-            manifest_text(self.prefix, topology, parallelism=parallelism, interval=interval, spec=spec)
-        )
+        self._read = read
+        self.write(topology)
         self._processes: list[AppProcess] = []
+
+    def write(self, topology: str) -> None:
+        """The manifest anew, with another topology over the same topics."""
+        for name, topic in self._read.items():
+            topology = topology.replace(f"$T-{name}", topic)
+        given = self._as_given
+        self.manifest.write_text(
+            manifest_text(
+                self.prefix, topology, parallelism=given["parallelism"], interval=given["interval"], spec=given["spec"]
+            )
+        )
 
     def start(
         self, state: str = "state", env: Mapping[str, str] | None = None, arguments: Sequence[str] = ()

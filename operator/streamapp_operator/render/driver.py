@@ -23,6 +23,7 @@ from streamapp_operator.render.pods import (
     SCRATCH_MOUNTS,
     SCRATCH_VOLUMES,
     SECRETS_DIR,
+    TOLERATIONS,
     WORK_DIR,
     image_of,
     pod_template,
@@ -38,8 +39,6 @@ _START_SECONDS = 300
 """For Spark's session; stores are restored after it, while the probes are answered."""
 _STOP_SECONDS = 30
 """A stop lets the epoch under way end, which takes up to seven."""
-_UNREACHABLE_SECONDS = 5
-"""How long a driver is left on a node that does not answer: another one fences it, so it can do no harm."""
 
 
 def service(app: App) -> Object:
@@ -119,14 +118,13 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
             *kafka_mounts(app),
         ],
     }
-    gone = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _UNREACHABLE_SECONDS}
     spec: Object = {
         "serviceAccountName": driver_name(app.base),
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _STOP_SECONDS,
         "securityContext": POD_SECURITY,
-        "tolerations": [{"key": f"node.kubernetes.io/{state}", **gone} for state in ("unreachable", "not-ready")],
+        "tolerations": TOLERATIONS,
         "containers": [container],
         "volumes": [
             *SCRATCH_VOLUMES,

@@ -17,6 +17,7 @@ from streamapp_operator.render.pods import (
     SCRATCH_MOUNTS,
     SCRATCH_VOLUMES,
     SECRETS_DIR,
+    TOLERATIONS,
     pod_template,
     pull_secrets,
     secrets_volume,
@@ -51,6 +52,7 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 10,
         "securityContext": POD_SECURITY,
+        "tolerations": TOLERATIONS,
         "containers": [
             {
                 "name": EXECUTOR,

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictB
 
 from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
-from streamapp.manifest.fields import Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
+from streamapp.manifest.fields import Brokers, Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.node import NodeSpec
 
 API_VERSION = "streamapp.dev/v1alpha1"
@@ -166,7 +166,7 @@ class KafkaSpec(Model):
     """Where Kafka is and how to be let in."""
 
     bootstrap_servers: Annotated[
-        str, Field(min_length=1, description="HOST:PORT of one or more brokers, with commas.")
+        Brokers, Field(min_length=1, description="HOST:PORT of one or more brokers, with commas.")
     ]
     tls: Annotated[TlsSpec | None, Field(description="Encryption.")] = None
     sasl: Annotated[SaslSpec | None, Field(description="Authentication.")] = None
