@@ -48,13 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp.cli.manifests import load_manifest
-    from streamapp.compile import compile_manifest
+    from streamapp.cli.manifests import load_manifest, plan_of
     from streamapp.kafka.admin import Admin
     from streamapp.kafka.topics import ensure_topics, topics_of
 
     manifest = load_manifest(options.file)
-    plan = compile_manifest(manifest)
+    plan = plan_of(manifest, options.file)
     state_dir: Path = options.state_dir or default_state_dir(plan.name)
 
     @functools.cache
