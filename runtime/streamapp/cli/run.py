@@ -48,12 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp.cli.manifests import load_manifest
-    from streamapp.compile import compile_manifest
+    from streamapp.cli.manifests import load_manifest, plan_of
     from streamapp.kafka.access import make_ready
 
     manifest = load_manifest(options.file)
-    plan = compile_manifest(manifest)
+    plan = plan_of(manifest, options.file)
     state_dir: Path = options.state_dir or default_state_dir(plan.name)
 
     @functools.cache
