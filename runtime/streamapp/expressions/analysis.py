@@ -178,7 +178,11 @@ def _tree_faults(tree: exp.Expr, called: set[str]) -> Iterator[Fault]:
     elif isinstance(tree, _NO_EXPRESSION):
         yield Fault("is a statement and not an expression", "write the expression only")
     for node in tree.walk():
-        told = fn.GENERATOR if isinstance(node, exp.UDTF) else fn.WINDOW if isinstance(node, exp.Window) else frozenset()
+        told: frozenset[str] = frozenset()
+        if isinstance(node, exp.UDTF):
+            told = fn.GENERATOR
+        elif isinstance(node, exp.Window):
+            told = fn.WINDOW
         if called & told:
             continue
         if isinstance(node, _QUERY) and not isinstance(tree, _NO_EXPRESSION):
