@@ -10,6 +10,7 @@ from typing import Any
 from streamapp_operator import live
 from streamapp_operator.kube import Kube
 from streamapp_operator.lag import Lags, Position
+from streamapp_operator.login import named_secrets
 from streamapp_operator.names import base_name, secret_name
 from streamapp_operator.pods import has_ended, newest
 from streamapp_operator.render.config import credentials_of
@@ -56,6 +57,8 @@ class Observation:
     """Where the app is in its input; None when that is not asked for, or not known."""
     unknown: str = ""
     """Why it is not known."""
+    secrets: Mapping[str, Object | None] = field(default_factory=dict, repr=False)
+    """Those that the app's `kafka` names; None for one that is not there."""
     token: str = field(default="", repr=False)
     """By which its live interface knows the operator."""
 
@@ -85,7 +88,8 @@ def observe(kube: Kube, lags: Lags, namespace: str, name: str) -> Observation | 
     status, silence = None, "there is no driver"
     if driver is not None and not has_ended(driver):
         status, silence = live.ask(driver, token)
-    position, unknown = lags.of(body)
+    secrets = {name: kube.get("Secret", namespace, name) for name in named_secrets(body)}
+    position, unknown = lags.of(body, secrets)
     return Observation(
         body=body,
         children=children,
@@ -97,5 +101,6 @@ def observe(kube: Kube, lags: Lags, namespace: str, name: str) -> Observation | 
         silence=silence,
         position=position,
         unknown=unknown,
+        secrets=secrets,
         token=token,
     )

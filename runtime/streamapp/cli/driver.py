@@ -64,9 +64,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from streamapp.cli.manifests import read_text
-    from streamapp.kafka.admin import Admin
+    from streamapp.kafka.access import make_ready
     from streamapp.kafka.config import KafkaConfig
-    from streamapp.kafka.topics import ensure_topics, topics_of
     from streamapp.plan import Plan
     from streamapp.spark.app import Options, run_app
     from streamapp.spark.jvm import end_jvm
@@ -79,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     if (plan.kafka.tls or plan.kafka.sasl_mechanism) and options.kafka_config is None:
         raise InputError("spec.kafka asks for TLS or SASL, and no --kafka-config says how: not talking in the clear")
     kafka = KafkaConfig.load(plan.kafka.bootstrap_servers, options.kafka_config)
-    for made in ensure_topics(Admin(kafka), topics_of(plan)):
+    for made in make_ready(kafka, plan):
         print(f"created topic {made.name}", flush=True)
     driver = DriverPod(
         name=options.pod,
