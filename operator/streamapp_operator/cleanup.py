@@ -51,8 +51,10 @@ class Cleaner:
         if self.clock() - since < RETRY_SECONDS:
             return Outcome(left=remains.topics, why=why)
         try:
-            keys = open_secrets(remains.kafka, remains.secrets, remains.namespace)
-            kafka = config_of(remains.kafka, keys)
+            kafka = config_of(remains.kafka, open_secrets(remains.kafka, remains.secrets, remains.namespace))
+        except StreamAppError as error:  # which says nothing about Kafka
+            return Outcome(left=remains.topics, why=str(error))
+        try:
             admin = Admin(kafka)
             there = admin.topics().keys()
         except StreamAppError as error:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lib.operator import WORD_COUNT
-from streamapp_operator.cleanup import Outcome
+from streamapp_operator.cleanup import Cleaner, Outcome
 from streamapp_operator.deletion import (
     DEADLINE_SECONDS,
     FINALIZER,
@@ -108,3 +108,13 @@ def test_what_is_told(outcome: Outcome, reason: str, words: str) -> None:
     event = farewell(remains_of(Observation(body())), outcome)
     assert event.reason == reason
     assert words in event.message
+
+
+def test_a_secret_that_is_gone_leaves_the_topics_and_is_named() -> None:
+    kafka = {"bootstrapServers": "kafka:9093", "tls": {"secretRef": {"name": "kafka-ca"}}}
+    seen = Observation(body(kafka=kafka), secrets={"kafka-ca": None})
+    remains = remains_of(seen)
+    assert remains is not None
+    outcome = Cleaner().clean(remains)
+    assert outcome.left == TOPICS
+    assert "kafka-ca" in outcome.why
