@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 HELP = "check manifests and name every error"
 DESCRIPTION = """Checks each FILE as `run` would before it starts, with no Kafka needed, and prints every
 error with its node, the field, the value and what to write instead. Types are checked by Spark's own
-analyzer, which takes some seconds. `-` is stdin."""
+analyzer, which takes some seconds."""
 EXAMPLE = "  streamapp validate word-count.yaml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", metavar="FILE", nargs="+", type=Path)
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a manifest; - for stdin")
     parser.add_argument(
         "--no-types", action="store_true", help="leave out the check of types, for which Spark has to start"
     )
