@@ -308,6 +308,11 @@ PAIR = (
             "node 'x': `window`: needs a map, and this is '5 minutes'; write {tumbling: 5 minutes}",
             id="no map but a duration",
         ),
+        pytest.param(
+            "- {name: x, keyBy: {user: user}}",
+            "node 'x': `keyBy`: needs a list, and this is a map; begin each of its items with `- `",
+            id="map and no list",
+        ),
         pytest.param("- just text", "node '#2': a node is a map with a name and an operation, and this is 'just text'; "
                      "write e.g. {name: words, filter: length(value) > 3}", id="node that is text"),
     ],
