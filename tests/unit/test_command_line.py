@@ -236,3 +236,8 @@ def test_topics_are_listed_without_kafka(tmp_path: Path, capsys: pytest.CaptureF
     assert shown.err == (
         "note: no Kafka is named and none runs here; --bootstrap-servers HOST:PORT names one to compare with\n"
     )
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "x", "--kubeconfig", "nowhere/config"]) == 1
+    assert capsys.readouterr().err.startswith("error: no cluster by nowhere/config: ")

@@ -422,7 +422,8 @@ def test_a_mistake_hides_no_other_of_the_same_node(problems: Problems) -> None:
         "- {name: w, from: p, with: {a: , b: lowr(user), c: usr}}\n"
         "- {name: g, from: [w], groupBy: [user], aggregate: {n: summ(paid)}, window: {tumbling: 5}}\n"
         "- {name: j, from: p, join: {with: q, within: 5, by: [usr], select: {u: p.usr, q: q.a, l: lowr(q.b)}}}\n"
-        "- {name: t, from: nobody, to: {topic: c d, partitions: many}}"
+        "- {name: t, from: nobody, to: {topic: c d, partitions: many}}\n"
+        "- {name: k, from: p, groupBy: user, aggregate: {n: summ(paid)}, store: e f}"
     )
     assert [problem.split("; ")[0].split(" (in")[0] for problem in problems(nodes)] == [
         "node 'o': `stream.value`: schema 'user STRNG': unknown type `STRNG` of field `user`",
@@ -443,6 +444,9 @@ def test_a_mistake_hides_no_other_of_the_same_node(problems: Problems) -> None:
         "node 't': `to.partitions`: needs a whole number, and this is 'many'",
         "node 't': `from`: there is no node 'nobody'",
         "node 't': `to.topic`: topic 'c d' is no topic name: letters, digits, `.`, `_` and `-` only",
+        "node 'k': `groupBy`: needs a list, and this is 'user'",
+        "node 'k': `store`: 'e f' cannot be part of a topic's name",
+        "node 'k': `aggregate.n`: unknown function `summ`",
     ]
 
 
