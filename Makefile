@@ -14,7 +14,7 @@ help: ## show this
 setup: ## get everything ready: tools, .venv, jars (the other targets do this by themselves)
 	@scripts/setup.sh
 
-demo: setup ## a word count on a real broker, killed with -9 and continued from Kafka alone
+demo: setup ## a word count on a real broker, killed with -9 at its work and continued from Kafka alone
 	@$(PYTHON) examples/word_count_demo.py
 
 test: setup lint unit kafka kubernetes ## all checks and tests

@@ -27,7 +27,7 @@ _NO_KAFKA = Problem(
     "kafka",
     None,
     "`kafka` is missing",
-    "say where Kafka is, e.g. kafka: {bootstrapServers: kafka:9092}",
+    "say where Kafka is, e.g. kafka: {bootstrapServers: kafka:9092}, as a cluster has no embedded one",
 )
 
 

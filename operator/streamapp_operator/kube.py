@@ -254,7 +254,7 @@ def connect_by_config(file: str | None, context: str | None) -> tuple[Kube, str]
             raise KubeError(400, f"there is no context {context!r}; there are: {names}")
         api = config.new_client_from_config(config_file=file, context=found["name"])  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
-        raise KubeError(400, f"no cluster: {error}") from None
+        raise KubeError(400, f"no cluster{f' by {file}' if file else ''}: {error}") from None
     return Kube(api), found["context"].get("namespace", "default")
 
 

@@ -205,6 +205,16 @@ def test_a_missing_topic_is_named(shell: Shell, command: str) -> None:
     _, err = shell.run(command, name, expect=1)
     assert err.startswith(f"error: topic '{name}' does not exist at ")
     assert "streamapp topics FILE --create" in err
+    assert ("--create makes it" in err) == (command == "produce")
+
+
+def test_silence_is_told(shell: Shell, topic: MakeTopic) -> None:
+    name = topic()
+    out, err = shell.run("consume", name, "--from-beginning", "--timeout", "1")
+    assert (out, err) == (b"", "note: no record came in 1 s\n")
+    shell.run("produce", name, stdin=b"one\n")
+    out, err = shell.run("consume", name, "--from-beginning", "--timeout", "5")
+    assert (out, err) == (b"one\n", "")
 
 
 def test_produce_can_make_the_topic(shell: Shell, kafka: KafkaConfig) -> None:

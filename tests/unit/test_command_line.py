@@ -65,6 +65,8 @@ def test_help_loads_no_engine() -> None:
             "error: argument --timeout: 'soon' is not a number of seconds",
         ),
         (["broker", "--port", "70000"], "error: argument --port: '70000' is not a port"),
+        (["run", "f", "--heap", "lots"], "error: argument --heap: 'lots' is no size of memory; write e.g. 512m or 2g"),
+        (["completion", "fish"], "error: argument SHELL: invalid choice: 'fish' (choose from 'bash', 'zsh')"),
         (["run", "f", "--frob"], "error: unrecognized arguments: --frob"),
     ],
 )
@@ -218,3 +220,24 @@ def test_validate_says_what_it_could_not_check_yet(tmp_path: Path, capsys: pytes
         f"error: {file}: node 'a': has `filter` and `with`, and a node has one operation; make a node of each (line 7)",
         f"note: {file}: types could not be checked before this is right, nor 2 nodes in full: a, b",
     ]
+
+
+def test_what_is_internal_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "    driver " not in capsys.readouterr().out
+    assert main(["completion", "words", "completion", ""]) == 0
+    assert capsys.readouterr().out.split() == ["bash", "zsh"]
+
+
+def test_topics_are_listed_without_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", manifest(tmp_path, OUT)]) == 0
+    shown = capsys.readouterr()
+    assert [line.split()[-1] for line in shown.out.splitlines()] == ["KAFKA", *["unknown"] * 4]
+    assert shown.err == (
+        "note: no Kafka is named and none runs here; --bootstrap-servers HOST:PORT names one to compare with\n"
+    )
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "x", "--kubeconfig", "nowhere/config"]) == 1
+    assert capsys.readouterr().err.startswith("error: no cluster by nowhere/config: ")

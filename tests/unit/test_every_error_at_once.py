@@ -285,6 +285,34 @@ PAIR = (
             "node 'x': `aggregate.n`: is no aggregate (in \"rand()\"); use an aggregate function, e.g. count(*), sum(amount)",
             id="aggregate that is none, and random",
         ),
+        pytest.param(
+            "- {name: x, from: [lines], filter: amount > 1}",
+            "node 'x': `from`: needs a string, and this is a list; write lines, without brackets",
+            id="list of one",
+        ),
+        pytest.param(
+            "- {name: x, from: [lines, out], filter: amount > 1}",
+            "node 'x': `from`: needs a string, and this is a list; name one, or make a `merge` node of them before",
+            id="list of several inputs",
+        ),
+        pytest.param(
+            "- {name: x, keyBy: user}", "node 'x': `keyBy`: needs a list, and this is 'user'; write [user]", id="no list"
+        ),
+        pytest.param(
+            "- {name: x, from: lines, to: results}",
+            "node 'x': `to`: needs a map, and this is 'results'; write {topic: results}",
+            id="no map",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {n: count(*)}, window: 5 minutes}",
+            "node 'x': `window`: needs a map, and this is '5 minutes'; write {tumbling: 5 minutes}",
+            id="no map but a duration",
+        ),
+        pytest.param(
+            "- {name: x, keyBy: {user: user}}",
+            "node 'x': `keyBy`: needs a list, and this is a map; begin each of its items with `- `",
+            id="map and no list",
+        ),
         pytest.param("- just text", "node '#2': a node is a map with a name and an operation, and this is 'just text'; "
                      "write e.g. {name: words, filter: length(value) > 3}", id="node that is text"),
     ],
@@ -394,7 +422,8 @@ def test_a_mistake_hides_no_other_of_the_same_node(problems: Problems) -> None:
         "- {name: w, from: p, with: {a: , b: lowr(user), c: usr}}\n"
         "- {name: g, from: [w], groupBy: [user], aggregate: {n: summ(paid)}, window: {tumbling: 5}}\n"
         "- {name: j, from: p, join: {with: q, within: 5, by: [usr], select: {u: p.usr, q: q.a, l: lowr(q.b)}}}\n"
-        "- {name: t, from: nobody, to: {topic: c d, partitions: many}}"
+        "- {name: t, from: nobody, to: {topic: c d, partitions: many}}\n"
+        "- {name: k, from: p, groupBy: user, aggregate: {n: summ(paid)}, store: e f}"
     )
     assert [problem.split("; ")[0].split(" (in")[0] for problem in problems(nodes)] == [
         "node 'o': `stream.value`: schema 'user STRNG': unknown type `STRNG` of field `user`",
@@ -405,9 +434,9 @@ def test_a_mistake_hides_no_other_of_the_same_node(problems: Problems) -> None:
         "node 'w': `with.b`: unknown function `lowr`",
         "node 'w': `with.c`: unknown column `usr`",
         "node 'g': `from`: needs a string, and this is a list",
-        "node 'g': `window.tumbling`: `5` is read by YAML as the number 5, and a string is needed",
+        "node 'g': `window.tumbling`: `5` is no duration: it has no unit",
         "node 'g': `aggregate.n`: unknown function `summ`",
-        "node 'j': `join.within`: `5` is read by YAML as the number 5, and a string is needed",
+        "node 'j': `join.within`: `5` is no duration: it has no unit",
         "node 'j': `join.with`: there is no node 'q'",
         "node 'j': `join.by`: unknown column `usr`",
         "node 'j': `join.select.l`: unknown function `lowr`",
@@ -415,6 +444,9 @@ def test_a_mistake_hides_no_other_of_the_same_node(problems: Problems) -> None:
         "node 't': `to.partitions`: needs a whole number, and this is 'many'",
         "node 't': `from`: there is no node 'nobody'",
         "node 't': `to.topic`: topic 'c d' is no topic name: letters, digits, `.`, `_` and `-` only",
+        "node 'k': `groupBy`: needs a list, and this is 'user'",
+        "node 'k': `store`: 'e f' cannot be part of a topic's name",
+        "node 'k': `aggregate.n`: unknown function `summ`",
     ]
 
 
@@ -443,8 +475,7 @@ def test_settings_and_nodes_are_reported_together_in_the_order_of_the_text(text:
         ("replicas: two", "`replicas`: needs a whole number, and this is 'two'; write a number without quotes"),
         ("replicas: true", "`replicas`: needs a whole number, and this is true; write a number without quotes"),
         ("maxParallelism: 0", "`maxParallelism`: 0 is too small; at least 1"),
-        ("epochInterval: 100", "`epochInterval`: `100` is read by YAML as the number 100, and a string is needed; "
-                               "write it in quotes: '100'"),
+        ("epochInterval: 5", "`epochInterval`: `5` is no duration: it has no unit; write e.g. 5s"),
         ("epochInterval: '100'", "`epochInterval`: '100' is not a duration: a whole number and a unit; "
                                  "write e.g. 100ms, 5s, 5 minutes, 7 days"),
         ("startFrom: yesterday", "`startFrom`: 'yesterday' is neither earliest nor latest nor a timestamp; "
@@ -462,6 +493,10 @@ def test_settings_and_nodes_are_reported_together_in_the_order_of_the_text(text:
                                "this version; leave `allowStateLoss` out; another `store` on the node begins empty"),
         ("standbyReplicas: 1", "`standbyReplicas`: warm copies of stores are not available yet in this version; "
                                "leave `standbyReplicas` out"),
+        ("kafka: {bootstrapServers: localhost}", "`kafka.bootstrapServers`: 'localhost' is not HOST:PORT; write e.g. kafka:9092"),
+        ("kafka: {bootstrapServers: 'a:1,localhost:abc'}", "`kafka.bootstrapServers`: 'localhost:abc' is not HOST:PORT; "
+                                                           "write e.g. kafka:9092"),
+        ("kafka: k:9092", "`kafka`: needs a map, and this is 'k:9092'; write {bootstrapServers: k:9092}"),
         ("kafka: {}", "`kafka.bootstrapServers`: `bootstrapServers` is missing; "
                       "add it, e.g. bootstrapServers: kafka:9092"),
     ],

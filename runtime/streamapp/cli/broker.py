@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from streamapp.cli.options import add_state_dir, port_number
+from streamapp.cli.options import add_state_dir, memory, port_number
 from streamapp.cli.state import default_state_dir, occupied, publish
 from streamapp.cli.stopping import stop_on_signals
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="name or address by which clients reach it (default: that of --host)",
     )
     parser.add_argument(
-        "--heap", metavar="SIZE", default="512m", help="memory of the broker's JVM (default: %(default)s)"
+        "--heap", metavar="SIZE", type=memory, default="512m", help="memory of the broker's JVM (default: %(default)s)"
     )
     add_state_dir(parser, "where its data is kept (default: .streamapp/broker)")
 

@@ -27,8 +27,15 @@ _KUBECTL_NO_FILES, _KUBECTL_FILES = ":4", ":0"
 """What kubectl is told behind the words: whether names of files will do as well."""
 
 
+class _Shells(tuple[str, ...]):
+    """The shells there are. What their scripts call, `words`, is taken too, and not shown."""
+
+    def __contains__(self, word: object) -> bool:
+        return word == "words" or super().__contains__(word)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", metavar="SHELL", choices=(*SCRIPTS, "words"), help="bash or zsh")
+    parser.add_argument("shell", metavar="SHELL", choices=_Shells(SCRIPTS), help="bash or zsh")
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
 
 

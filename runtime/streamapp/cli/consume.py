@@ -32,17 +32,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from streamapp.cli.main import say_note
     from streamapp.cli.options import kafka_of
     from streamapp.kafka.console import consume, line_of
 
     out = sys.stdout.buffer
+    seen = 0
     batches = consume(kafka_of(options), options.topic, options.from_beginning, options.max, options.timeout)
     with stop_on_signals() as stop, contextlib.closing(batches):
         for batch in batches:
+            seen += len(batch)
             for message in batch:
                 out.write(line_of(message, options.json) + b"\n")
             if batch:
                 out.flush()
             if stop.requested:
                 break
+        else:
+            if seen == 0 and options.timeout is not None:
+                say_note(f"no record came in {options.timeout:g} s")
     return 0

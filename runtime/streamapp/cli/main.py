@@ -21,11 +21,14 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import entry_points
 from types import FrameType
-from typing import NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from streamapp.errors import ManifestError, StreamAppError
 
 COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema", "completion", "driver")
+
+INTERNAL = ("driver",)
+"""Called by what we deploy, and by nobody's hand."""
 
 DONE, WRONG_INPUT, USAGE, FAILED = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -101,9 +104,11 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
     for name, load in commands_there_are().items():
         command = load()
+        # argparse lists the commands that have a help.
+        listed: dict[str, Any] = {} if name in INTERNAL else {"help": command.HELP}
         sub = commands.add_parser(
             name,
-            help=command.HELP,
+            **listed,
             description=command.DESCRIPTION,
             epilog=f"example:\n{command.EXAMPLE}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -129,7 +134,8 @@ def refuse_unknown_command(parser: Parser, word: str) -> None:
     if word.startswith("-") or word in known:
         return
     near = difflib.get_close_matches(word, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+    there = ", ".join(name for name in known if name not in INTERNAL)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {there}"
     parser.error(f"unknown command {word!r}; {hint}")
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,9 @@ def add_state_dir(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--state-dir", metavar="DIR", type=Path, help=what)
 
 
-def add_running_kafka(parser: argparse.ArgumentParser) -> None:
-    """For commands that talk to the Kafka of a run in this folder unless told otherwise."""
-    add_kafka(parser, "that of the one app or broker running in this folder's .streamapp/")
+def add_running_kafka(parser: argparse.ArgumentParser, before: str = "") -> None:
+    """For commands that talk to the Kafka of a run in this folder unless told otherwise, or `before` that."""
+    add_kafka(parser, before + "that of the one app or broker running in this folder's .streamapp/")
     add_state_dir(parser, "take the address of the app or broker running with this --state-dir")
 
 
@@ -62,6 +63,12 @@ def port_number(text: str) -> int:
     if not 0 <= number < 65536:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535)")
     return number
+
+
+def memory(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*[kmgKMG]", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size of memory; write e.g. 512m or 2g")
+    return text
 
 
 def seconds(text: str) -> float:

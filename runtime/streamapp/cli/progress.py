@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's progress: one line of the terminal, rewritten; where it is no terminal, a line now and then."""
+"""A run's progress: one line of the terminal, rewritten; where it is no terminal, a line now and then, which says how
+long it has been."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ class ProgressLine:
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._in_place = out.isatty()
-        self._last = 0.0
+        self._began = time.monotonic()
+        self._last = -LOG_SECONDS
         self._shown = False
 
     def show(self, status: Mapping[str, Any]) -> None:
@@ -27,7 +29,7 @@ class ProgressLine:
             self._shown = True
         elif now - self._last >= LOG_SECONDS:
             self._last = now
-            self._out.write(summary(status) + "\n")
+            self._out.write(f"{now - self._began:5.0f} s | {summary(status)}\n")
         self._out.flush()
 
     def end(self) -> None:

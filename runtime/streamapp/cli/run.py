@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamapp.cli.options import add_kafka, add_state_dir, is_kafka_named, port_number, positive
+from streamapp.cli.options import add_kafka, add_state_dir, is_kafka_named, memory, port_number, positive
 from streamapp.cli.progress import ProgressLine
 from streamapp.cli.state import CREDENTIALS, default_state_dir, occupied, publish
 
@@ -30,7 +31,7 @@ EXAMPLE = """  streamapp run word-count.yaml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("file", metavar="FILE", type=Path, help="a manifest; - for stdin")
     parser.add_argument(
         "--until-caught-up", action="store_true", help="process what is in the topics now, then exit 0"
     )
@@ -41,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=port_number, default=0, help="of the live interface (default: a free one)"
     )
     parser.add_argument(
-        "--heap", metavar="SIZE", default="512m", help="memory of the embedded broker (default: %(default)s)"
+        "--heap",
+        metavar="SIZE",
+        type=memory,
+        default="512m",
+        help="memory of the embedded broker (default: %(default)s)",
     )
     add_kafka(parser, "the manifest's, else an embedded broker")
     add_state_dir(parser, "where state and the embedded broker's data are kept (default: .streamapp/NAME)")
@@ -76,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         from streamapp.spark.app import Options, run_app
         from streamapp.spark.jvm import end_jvm
 
-        _say(f"starting {plan.name} ...")
+        _say(f"starting {plan.name} (process {os.getpid()}) ...")
         line = ProgressLine(sys.stderr)
 
         def on_started(url: str) -> None:

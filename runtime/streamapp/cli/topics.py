@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 HELP = "list or create the topics an app needs"
 DESCRIPTION = """Lists the topics that the app of FILE reads, writes, and keeps for itself, with what Kafka
-has, where one is named or running here. --create makes the missing ones, with the broker's default
-replication; a topic that is there is never changed. --acls prints what the app must be allowed to do there, and
+has, where one is named or running here and can be reached. --create makes the missing ones, with the broker's
+default replication; a topic that is there is never changed. --acls prints what the app must be allowed to do there, and
 nothing beyond that, as commands for kafka-acls, or with --strimzi as objects for Strimzi's operators."""
 EXAMPLE = """  streamapp topics word-count.yaml --create --bootstrap-servers localhost:9092
   streamapp topics word-count.yaml --acls --principal User:word-count
@@ -24,21 +24,23 @@ EXAMPLE = """  streamapp topics word-count.yaml --create --bootstrap-servers loc
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("file", metavar="FILE", type=Path, help="a manifest; - for stdin")
     parser.add_argument("--create", action="store_true", help="make the missing topics")
     parser.add_argument("--acls", action="store_true", help="print the access rights that the app needs")
     parser.add_argument("--principal", metavar="TYPE:NAME", help="who gets them (default: User:APPLICATION_ID)")
     parser.add_argument(
         "--strimzi", metavar="CLUSTER", help="with --acls, as KafkaUser and KafkaTopics of that Kafka of Strimzi's"
     )
-    add_running_kafka(parser)
+    add_running_kafka(parser, "the manifest's, else ")
 
 
 def run(options: argparse.Namespace) -> int:
+    from streamapp.cli.main import say_note
     from streamapp.cli.manifests import kafka_of_manifest, load_manifest
     from streamapp.cli.options import kafka_of
     from streamapp.cli.state import running_here
     from streamapp.compile import compile_manifest
+    from streamapp.errors import RunError
     from streamapp.kafka.admin import Admin
     from streamapp.kafka.config import KafkaConfig
     from streamapp.kafka.topics import TopicError, compare_with, ensure_topics, topics_of
@@ -58,10 +60,18 @@ def run(options: argparse.Namespace) -> int:
     else:
         kafka = None
 
-    if kafka is None:
-        states = dict.fromkeys((spec.name for spec in specs), "-")
+    try:
+        admin = None if kafka is None else Admin(kafka)
+        if admin is not None and not options.create:
+            admin.topics()
+    except RunError as error:
+        say_note(str(error))
+        admin = None
+    if admin is None:
+        states = dict.fromkeys((spec.name for spec in specs), "unknown")
+        if kafka is None:
+            say_note("no Kafka is named and none runs here; --bootstrap-servers HOST:PORT names one to compare with")
     else:
-        admin = Admin(kafka)
         made = (
             {spec.name for spec in ensure_topics(admin, specs, create_all=True)} if options.create else set()
         )

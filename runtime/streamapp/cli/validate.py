@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp validate`: every error of a manifest at once."""
+"""`streamapp validate`: the errors of a manifest, all that can be seen at once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamapp.plan import Plan
 
-HELP = "check manifests and name every error"
-DESCRIPTION = """Checks each FILE as `run` would before it starts, with no Kafka needed, and prints every
+HELP = "check manifests and name all errors that can be seen at once"
+DESCRIPTION = """Checks each FILE as `run` would before it starts, with no Kafka needed, and prints each
 error with its node, the field, the value and what to write instead. Types are checked by Spark's own
-analyzer, which takes some seconds. `-` is stdin."""
+analyzer, which takes some seconds."""
 EXAMPLE = "  streamapp validate word-count.yaml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", metavar="FILE", nargs="+", type=Path)
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a manifest; - for stdin")
     parser.add_argument(
         "--no-types", action="store_true", help="leave out the check of types, for which Spark has to start"
     )
@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
         for file, found in zip(plans, type_problems(list(plans.values())), strict=True):
             if found:
                 problems[file] = tuple(map(str, found))
+                notes[file] = "types behind these nodes could not be checked before this is right"
                 worst = max(worst, ManifestError.exit_code)
     for file in options.files:
         for line in problems.get(file, ()):

@@ -17,7 +17,7 @@ from sqlglot.tokens import Token, TokenType
 from streamapp.expressions import functions as fn
 from streamapp.expressions.calls import call_faults, calls_of
 from streamapp.expressions.fault import Fault
-from streamapp.expressions.unparsable import parse_fault
+from streamapp.expressions.unparsable import parse_faults
 
 # The parser warns of what it would not translate to other dialects; we only read.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -111,7 +111,7 @@ def read_expression(text: str) -> Expression:
     except RecursionError:
         return _too_deep(text)
     except ParseError as error:
-        return Expression(text, faults=(parse_fault(text, tokens, error), *call_faults(calls)))
+        return Expression(text, faults=(*parse_faults(text, tokens, error), *call_faults(calls)))
     except SqlglotError as error:
         reason = str(error).splitlines()[0].rstrip(".")
         return Expression(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -14,15 +15,16 @@ from streamapp.expressions.calls import calls_of
 from streamapp.expressions.fault import Fault
 
 
-def parse_fault(text: str, tokens: list[Token], error: ParseError) -> Fault:
+def parse_faults(text: str, tokens: list[Token], error: ParseError) -> tuple[Fault, ...]:
     """What the parser stumbled over, in the author's words."""
+    return tuple(_foreign_operators(tokens)) or (_parse_fault(text, tokens, error),)
+
+
+def _parse_fault(text: str, tokens: list[Token], error: ParseError) -> Fault:
     first = error.errors[0] if error.errors else {}
     column = int(first.get("col") or 0)
     near = str(first.get("highlight") or "").strip()
     description = str(first.get("description") or "")
-    foreign = _foreign_operator(tokens)
-    if foreign is not None:
-        return foreign
     wrong_count = _argument_fault(tokens, column, description)
     if wrong_count is not None:
         return wrong_count
@@ -51,8 +53,8 @@ _FOREIGN_OPERATORS = {
 """What other languages, and Spark's own newest grammar, have beside what is read here: what to write instead."""
 
 
-def _foreign_operator(tokens: list[Token]) -> Fault | None:
-    """The first run of operator characters that only means something elsewhere."""
+def _foreign_operators(tokens: list[Token]) -> Iterator[Fault]:
+    """Runs of operator characters that only mean something elsewhere."""
     run, end = "", -1
     for token in [*tokens, None]:
         quoted = token is None or token.token_type in (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
@@ -61,10 +63,9 @@ def _foreign_operator(tokens: list[Token]) -> Fault | None:
             run += token.text
         else:
             if run in _FOREIGN_OPERATORS:
-                return Fault(f"`{run}` is no operator here", f"write {_FOREIGN_OPERATORS[run]}")
+                yield Fault(f"`{run}` is no operator here", f"write {_FOREIGN_OPERATORS[run]}")
             run = token.text if token is not None and mark else ""
         end = token.end if token is not None else -1
-    return None
 
 
 def _argument_fault(tokens: list[Token], column: int, description: str) -> Fault | None:

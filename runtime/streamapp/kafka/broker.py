@@ -182,8 +182,10 @@ class EmbeddedBroker:
         if kind == "failed":
             node = self.node
             if "already in use" in detail or "BindException" in detail:
+                places = ((node.port, self._host), (node.controller_port, LOCALHOST))
+                port, host = next((place for place in places if not is_free(*place)), places[0])
                 raise PortTaken(
-                    f"port {node.port} on {self._host} or {node.controller_port} on {LOCALHOST} is taken by "
+                    f"port {port} on {host} is taken by "
                     "another program; name a free one with --port, or stop that program"
                 )
             raise RunError(f"the embedded broker could not start: {detail}; see {self._dir / 'broker.log'}")

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from streamapp.addresses import EXAMPLE, address_fault
 from streamapp.errors import InputError
 
 BOOTSTRAP = "bootstrap.servers"
@@ -61,7 +62,6 @@ KNOWN = (
     "ssl.key.password",
 )
 SECRET = re.compile(r"password|jaas|keystore\.key$|secret|token")
-ADDRESS = re.compile(r"^(\[[0-9a-fA-F:]+\]|[^\s:,\[\]]+):(\d{1,5})$")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 _REFERENCE = re.compile(r"\$\{directory:([^:}]+):([^:}]+)\}")
 _OAUTH = "sasl.oauthbearer."
@@ -80,13 +80,9 @@ class KafkaConfig:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for address in self.bootstrap_servers.split(","):
-            match = ADDRESS.match(address.strip())
-            if match is None or not 0 < int(match[2]) < 65536:
-                raise InputError(
-                    f"bootstrap servers {self.bootstrap_servers!r}: {address.strip()!r} is not HOST:PORT; "
-                    "write for example localhost:9092"
-                )
+        fault = address_fault(self.bootstrap_servers)
+        if fault is not None:
+            raise InputError(f"bootstrap servers {self.bootstrap_servers!r}: {fault}; write for example {EXAMPLE}")
         _check(self.properties)
 
     @staticmethod

@@ -74,7 +74,7 @@ class Record:
 
 def produce(kafka: KafkaConfig, topic: str, lines: Iterable[bytes], as_json: bool) -> int:
     """Send each line as a record, and return how many when the brokers have them all (acks=all)."""
-    require_topic(kafka, topic)
+    require_topic(kafka, topic, or_else="--create makes it, ")
     troubles = Troubles()
     rejected: list[tuple[int, KafkaError]] = []
     producer = Producer(
@@ -270,11 +270,16 @@ def line_of(message: Message, as_json: bool) -> bytes:
     return json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def require_topic(kafka: KafkaConfig, topic: str) -> int:
-    """How many partitions the topic has; an InputError when there is no such topic."""
+def require_topic(kafka: KafkaConfig, topic: str, or_else: str = "") -> int:
+    """How many partitions the topic has; an InputError when there is no such topic.
+
+    Args:
+        or_else: what else to do about it, for the message.
+    """
     topics = Admin(kafka).topics()
     if topic not in topics:
-        others = sorted(name for name in topics if not name.startswith("__"))
+        internal = ("-metadata", "-position", "-changelog", "-repartition")
+        others = sorted(name for name in topics if not name.startswith("__") and not name.endswith(internal))
         there = (
             f"there are: {', '.join(others[:10])}{', ...' if len(others) > 10 else ''}"
             if others
@@ -282,7 +287,7 @@ def require_topic(kafka: KafkaConfig, topic: str) -> int:
         )
         raise InputError(
             f"topic {topic!r} does not exist at {kafka.bootstrap_servers}; {there}; "
-            "`streamapp topics FILE --create` makes those an app needs"
+            f"{or_else}`streamapp topics FILE --create` makes those an app needs"
         )
     return topics[topic].partitions
 

@@ -123,13 +123,22 @@ def _problem(
             f"write it in quotes: {quoted(written)}",
             line,
         )
-    return Problem(node, field, None, *_plain(kind, value, context), line)
+    return Problem(node, field, None, *_plain(kind, value, context, last, _first_field(path)), line)
+
+
+def _owner(path: Path) -> tuple[str, type[BaseModel] | None]:
+    return _OBJECTS.get(tuple(0 if isinstance(part, int) else part for part in path), ("", None))
+
+
+def _first_field(path: Path) -> str:
+    """The field that an object of the manifest is mostly about: its first."""
+    _, owner = _owner(path)
+    return next((info.alias or name for name, info in owner.model_fields.items()), "name") if owner else "name"
 
 
 def _unknown_field(node: str | None, field: str | None, path: Path, line: int | None) -> Problem | None:
     name = str(path[-1])
-    place = tuple(0 if isinstance(part, int) else part for part in path[:-1])
-    owner, fields = _OBJECTS.get(place, ("", None))
+    owner, fields = _owner(path[:-1])
     if name in NOT_YET.get(owner, ()):
         return Problem(node, field, None, f"`{name}` is not available yet in this version", None, line)
     if owner == "sasl" and name in ("username", "password", "clientId", "clientSecret"):
@@ -146,8 +155,14 @@ def _unknown_field(node: str | None, field: str | None, path: Path, line: int | 
     return Problem(node, field, None, f"unknown field `{name}`", fix, line)
 
 
-def _plain(kind: str, value: Any, context: dict[str, Any]) -> tuple[str, str | None]:
+def _plain(
+    kind: str, value: Any, context: dict[str, Any], name: str, first_field: str
+) -> tuple[str, str | None]:
     seen = said_text(value)
+    if kind == "string_type" and isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        return f"needs a string, and this is {seen}", f"write {value[0]}, without brackets"
+    if kind == "string_type" and isinstance(value, list) and name == "from":
+        return f"needs a string, and this is {seen}", "name one, or make a `merge` node of them before"
     if kind == "string_type":
         return f"needs a string, and this is {seen}", "write text in quotes"
     if kind in ("int_type", "int_parsing", "int_from_float"):
@@ -155,9 +170,12 @@ def _plain(kind: str, value: Any, context: dict[str, Any]) -> tuple[str, str | N
     if kind in ("bool_type", "bool_parsing"):
         return f"needs true or false, and this is {seen}", "write true or false without quotes"
     if kind in ("list_type", "tuple_type"):
-        return f"needs a list, and this is {seen}", "write [a, b]"
+        if isinstance(value, dict):
+            return f"needs a list, and this is {seen}", "begin each of its items with `- `"
+        return f"needs a list, and this is {seen}", f"write [{value}]"
     if kind in ("dict_type", "model_type", "model_attributes_type"):
-        return f"needs a map, and this is {seen}", "write {name: value}"
+        example = value if isinstance(value, str) and value else "…"
+        return f"needs a map, and this is {seen}", f"write {{{first_field}: {example}}}"
     if kind in ("greater_than_equal", "greater_than"):
         return f"{value} is too small", f"at least {context.get('ge', context.get('gt'))}"
     if kind in ("less_than_equal", "less_than"):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, NoReturn
 
 from pydantic import (
@@ -19,6 +18,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from streamapp import formats
+from streamapp.addresses import address_fault
 from streamapp.durations import parse_duration
 from streamapp.errors import near_miss
 from streamapp.formats import ddl
@@ -59,6 +59,12 @@ def _duration(text: str) -> str:
     return text
 
 
+def _unit(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        refuse(f"`{value}` is no duration: it has no unit", f"write e.g. {value}s" if value else "write 0s")
+    return value
+
+
 def _positive_duration(text: str) -> str:
     if parse_duration(_duration(text)) == 0:
         refuse(f"'{text}' is no time at all", "write e.g. 5 minutes")
@@ -66,23 +72,21 @@ def _positive_duration(text: str) -> str:
 
 
 def _brokers(text: str) -> str:
-    for address in text.split(","):
-        match = _ADDRESS.fullmatch(address.strip())
-        if match is None or not 0 < int(match[1]) < 65536:
-            refuse(f"'{address.strip()}' is not HOST:PORT", "write e.g. kafka:9092")
+    fault = address_fault(text)
+    if fault is not None:
+        refuse(fault, "write e.g. kafka:9092")
     return text
-
-
-_ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+]|[^\s:/]+):([0-9]{1,5})")
 
 Text = str
 Duration = Annotated[
     str,
+    BeforeValidator(_unit, json_schema_input_type=str),
     AfterValidator(_duration),
     Field(json_schema_extra={"examples": ["0s", "100ms", "5s", "5 minutes", "7 days"]}),
 ]
 PositiveDuration = Annotated[
     str,
+    BeforeValidator(_unit, json_schema_input_type=str),
     AfterValidator(_positive_duration),
     Field(json_schema_extra={"examples": ["100ms", "5s", "5 minutes", "7 days"]}),
 ]

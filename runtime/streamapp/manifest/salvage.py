@@ -20,6 +20,7 @@ from streamapp.manifest.text import Path, dotted
 
 _EXPRESSIONS = ("filter", "when", "timestamp")
 _MAPS_OF_EXPRESSIONS = ("select", "with", "aggregate", "flatMap")
+_LISTS: tuple[Path, ...] = (("groupBy",), ("keyBy",), ("join", "by"))
 _WITHOUT_COLUMNS: tuple[Path, ...] = (
     ("name",),
     ("to",),
@@ -121,6 +122,10 @@ def _stand_in(data: dict[str, Any], path: Path, name: str) -> bool:
         meant = name
     elif _is_expression(path):
         meant = "null"
+    elif path in _LISTS and isinstance(holder[last], str):
+        meant = [holder[last]]
+    elif path == ("to",) and isinstance(holder[last], str):
+        meant = {"topic": holder[last]}
     elif path == ("stream", "value") and isinstance(holder[last], dict):
         schema = ddl.with_readable_types(str(holder[last].get("schema")))
         meant = {"format": "json", "schema": schema} if schema is not None else None

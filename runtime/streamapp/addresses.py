@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of brokers: HOST:PORT, several with commas."""
+
+from __future__ import annotations
+
+import re
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/\[\]]+):([0-9]{1,5})")
+EXAMPLE = "localhost:9092"
+
+
+def address_fault(servers: str) -> str | None:
+    """What is wrong with a list of brokers; None when nothing is.
+
+    >>> address_fault("a:9092, [::1]:9093") is None
+    True
+    >>> address_fault("a:9092,localhost")
+    "'localhost' is not HOST:PORT"
+    """
+    for address in servers.split(","):
+        match = _ADDRESS.fullmatch(address.strip())
+        if match is None or not 0 < int(match[2]) < 65536:
+            return f"{address.strip()!r} is not HOST:PORT"
+    return None
