@@ -187,7 +187,8 @@ def _round(
         return AFTER_ACTING_SECONDS
     if facts.phase not in _SETTLED and not facts.halted:
         return UNDER_WAY_SECONDS
-    return RESYNC_SECONDS if facts.scaling is None and decision.trial is None else AUTOSCALE_SECONDS
+    moves = facts.scaling is not None or (decision.trial is not None and facts.phase == "Running")
+    return AUTOSCALE_SECONDS if moves else RESYNC_SECONDS
 
 
 def _leaves_all_but_numbers(decision: Decision, previous: Status, name: str, now: datetime) -> bool:
