@@ -28,11 +28,12 @@ from typing import Any
 from streamapp_operator.cache import Cache
 from streamapp_operator.controller import Controller
 from streamapp_operator.crd import GROUP, PLURAL, VERSION
+from streamapp_operator.handlers import watch
 from streamapp_operator.health import serve
+from streamapp_operator.informer import Informer
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease
 from streamapp_operator.settings import Settings
-from streamapp_operator.watching import Watching
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 LEASE = "streamapp-operator"
@@ -62,9 +63,10 @@ def main(environment: Mapping[str, str]) -> int:
     logging.basicConfig(
         level=environment.get("STREAMAPP_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("kopf").setLevel(logging.WARNING)
     try:
         settings = settings_of(environment.get("STREAMAPP_SETTINGS", ""))
-        kube, lease_kube, watch_kube = Kube.connect(), Kube.connect(), Kube.connect()
+        kube, lease_kube = Kube.connect(), Kube.connect()
     except (ValueError, KubeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -78,7 +80,7 @@ def main(environment: Mapping[str, str]) -> int:
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     cache = Cache(kube)
     controller = Controller(kube, settings, lease, home=home, cache=cache)
-    watching = Watching(watch_kube, cache, controller, namespaces)
+    informer = Informer(kube, cache, namespaces, controller.see)
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
         if port:
@@ -89,18 +91,27 @@ def main(environment: Mapping[str, str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    await_definition(kube, stop)
-    watching.run(stop)
+    if await_list(kube, informer, stop):
+        resync = threading.Thread(target=informer.keep, args=(stop,), name="resync", daemon=True)
+        resync.start()
+        controller.start(resync)
+        watch(informer, namespaces, stop)
+        controller.stop()
     return 0
 
 
-def await_definition(kube: Kube, stop: threading.Event) -> None:
-    """Waits until the cluster knows what a StreamApp is, or `stop` is set."""
+def await_list(kube: Kube, informer: Informer, stop: threading.Event) -> bool:
+    """Waits until the cluster knows what a StreamApp is, and has said what there is: nothing is decided on half of it.
+
+    Returns:
+        Whether it has; not when `stop` was set before.
+    """
     said = ""
     while not stop.is_set():
         try:
             if kube.knows(f"{GROUP}/{VERSION}", PLURAL):
-                return
+                informer.resync()
+                return True
             why = f"the cluster does not know {PLURAL}.{GROUP}: apply crds/streamapp.yaml (the chart does it)"
         except KubeError as error:
             why = str(error)
@@ -108,6 +119,7 @@ def await_definition(kube: Kube, stop: threading.Event) -> None:
             log.warning("waiting: %s", why)
             said = why
         stop.wait(LOOK_FOR_DEFINITION_SECONDS)
+    return False
 
 
 def _camel(name: str) -> str:

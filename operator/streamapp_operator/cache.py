@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of the cluster as they were last seen, so that a look at an app asks the API server for next to nothing.
 
-What is kept may be old by a moment, and after a lost event by as long as a reflector takes to list anew. So it is good
+What is kept may be old by a moment, and after a lost event by as long as it takes to list anew. So it is good
 for finding out THAT there is something to do; what is done rests on a look at the API server itself (`reconcile`).
 """
 
@@ -13,12 +13,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from streamapp_operator.kube import Kube
-from streamapp_operator.observe import Objects
+from streamapp_operator.observe import APP_KIND, Objects
 from streamapp_operator.render.meta import APP_ANNOTATION, INSTANCE_LABEL, Object
 
 Place = tuple[str, str, str]
 """Kind, namespace, name."""
-APP_KIND = "StreamApp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Cache:
             found = [self._kept[kind, namespace, name] for name in sorted(names)]
         return [item for item in map(_read, found) if wanted.items() <= item["metadata"]["labels"].items()]
 
-    # --- what reflectors do ---------------------------------------------------------------------------------
+    # --- what the informer does -----------------------------------------------------------------------------
 
     def keep_kind(self, kind: str) -> None:
         """From now on objects of that kind are kept."""
@@ -95,10 +94,17 @@ class Cache:
             before = self._forget(place)
         return {before.app} - {""} if before is not None else set()
 
-    def places(self, kind: str, namespace: str | None) -> tuple[Place, ...]:
+    def version(self, place: Place) -> str | None:
+        """Of what is kept there; None when there is nothing."""
+        with self._lock:
+            kept = self._kept.get(place)
+        return None if kept is None else kept.version
+
+    def versions(self, kind: str, namespace: str | None) -> dict[Place, str]:
         """Of all that is kept of a kind, in one namespace or in all."""
         with self._lock:
-            return tuple(place for place in self._kept if place[0] == kind and namespace in (None, place[1]))
+            found = self._kept.items()
+            return {place: kept.version for place, kept in found if place[0] == kind and namespace in (None, place[1])}
 
     def _forget(self, place: Place) -> _Kept | None:
         kept = self._kept.pop(place, None)

@@ -13,11 +13,12 @@ from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease, NotHolder
 from streamapp_operator.leaving import leave
 from streamapp_operator.metrics import Metrics
-from streamapp_operator.observe import Objects
+from streamapp_operator.observe import APP_KIND, Objects
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
+from streamapp_operator.render.meta import Object
 from streamapp_operator.settings import Settings
-from streamapp_operator.workqueue import Key, Workqueue
+from streamapp_operator.workqueue import AHEAD, Key, Workqueue
 
 WAIT_FOR_LEASE_SECONDS = 2.0
 HANGS_SECONDS = 300.0
@@ -81,6 +82,16 @@ class Controller:
         if ended and not self.queue.is_closed:
             return f"thread {ended[0]} has ended"
         return f"the work on {hanging[0]} hangs" if hanging else ""
+
+    def see(self, key: Key, item: Object | None) -> None:
+        """An app, or one of its objects, has changed; None: that one is gone."""
+        if item is not None and item["kind"] == APP_KIND:
+            self.metrics.apps.see(key, item)
+            # Whoever has changed an app waits for an answer; whatever else is to be looked at, does not.
+            seen = (item.get("status") or {}).get("observedGeneration")
+            self.queue.add(key, AHEAD if item["metadata"]["generation"] != seen else 0.0)
+        else:
+            self.queue.add(key)
 
     def start(self, *others: threading.Thread) -> None:
         """

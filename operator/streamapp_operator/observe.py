@@ -31,7 +31,8 @@ LISTED = (
 )
 """Kinds of an app's objects. The Secret is none of them: it is read by its name, so that no other one is seen."""
 ALWAYS_FRESH = frozenset({"Secret"})
-EVERY_KIND = frozenset({"StreamApp", "Pod", "Secret", *LISTED})
+APP_KIND = "StreamApp"
+EVERY_KIND = frozenset({APP_KIND, "Pod", "Secret", *LISTED})
 JUDGED_ALONE = frozenset(
     {
         "ServiceAccount",
