@@ -14,7 +14,7 @@ import kopf
 from streamapp_operator.informer import SELECTORS, Informer
 from streamapp_operator.kube import resource_of
 
-WATCH_SECONDS = 300.0
+WATCH_SECONDS = 300
 """A watch is ended after so long, and goes on where it was."""
 PAGE = 100
 """Objects that are read at a time when a watch begins."""
