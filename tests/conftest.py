@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import settings
 
 from cluster.access import Cluster
+from cluster.binaries import KUBERNETES
 from cluster.choice import a_cluster
 from cluster.errors import Unavailable
 from cluster.images import OPERATOR, RUNTIME
 from cluster.namespace import Namespace, new_namespace
+from cluster.programs import helm_program
 from lib.broker import new_topic
+from lib.chart import CHART, Helm, Object, Render
 from lib.faults import quick_broker
 from lib.left_out import leave_out
 from streamapp.kafka.broker import EmbeddedBroker
@@ -114,6 +119,35 @@ def operator_image(cluster: Cluster) -> str:
     """The name of the image of the sources as they are now, known to the cluster."""
     cluster.load_image(OPERATOR)
     return OPERATOR
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm, without a cluster."""
+    try:
+        program = helm_program()
+    except Unavailable as error:
+        leave_out(error)
+    home = tmp_path_factory.mktemp("helm")
+    folders = {f"HELM_{part}_HOME": str(home / part.lower()) for part in ("CACHE", "CONFIG", "DATA")}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program, *arguments], capture_output=True, text=True, env=folders, timeout=60)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def render(helm: Helm) -> Render:
+    """The chart, rendered by Helm itself."""
+
+    def objects(*options: str, namespace: str = "streams") -> list[Object]:
+        place = ("--namespace", namespace, "--kube-version", KUBERNETES)
+        done = helm("template", "ops", str(CHART), *place, *options)
+        assert done.returncode == 0, done.stderr
+        return [item for item in yaml.safe_load_all(done.stdout) if item]
+
+    return objects
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,11 +9,14 @@ from functools import cached_property
 from typing import Any
 
 from streamapp.compile import compile_manifest
+from streamapp.compile.assemble import kafka_settings
 from streamapp.durations import parse_duration
 from streamapp.errors import ManifestError, Problem
+from streamapp.kafka.login import is_secured
 from streamapp.manifest import Manifest, parse_object
 from streamapp.manifest.model import UpgradeSpec
 from streamapp.plan import Plan
+from streamapp_operator.login import Login, assumed_login, problems_of
 from streamapp_operator.names import base_name
 from streamapp_operator.versions import live_spec, version_name, version_spec
 
@@ -42,6 +45,8 @@ class App:
     """The restart that was last asked for."""
     halted: bool = False
     """Whether it is to stay down until somebody does something about it."""
+    login: Login | None = None
+    """How it is let in by Kafka, where that asks; None: nobody has looked into its Secrets."""
 
     @cached_property
     def version_spec(self) -> dict[str, Any]:
@@ -69,6 +74,13 @@ class App:
         return parse_duration(upgrade.progress_deadline) / 1000
 
     @property
+    def kafka_login(self) -> Login | None:
+        """The same, or what may be assumed of it; None where Kafka does not ask."""
+        if not is_secured(self.plan.kafka):
+            return None
+        return self.login or assumed_login(self.plan.kafka)
+
+    @property
     def stopped(self) -> bool:
         """Whether neither driver nor executors are wanted."""
         return self.manifest.spec.suspend or self.halted
@@ -93,6 +105,8 @@ def read_app(body: Mapping[str, Any]) -> App:
     manifest = parse_object({key: value for key, value in body.items() if key != "status"})
     if manifest.spec.kafka is None:
         raise ManifestError([_NO_KAFKA])
+    if problems := list(problems_of(kafka_settings(manifest.spec.kafka))):
+        raise ManifestError(problems)
     metadata = body["metadata"]
     return App(
         namespace=metadata.get("namespace", "default"),

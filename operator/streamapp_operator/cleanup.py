@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from streamapp.errors import InputError, StreamAppError
+from streamapp.errors import StreamAppError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.owner import owner_of
-from streamapp.plan import KafkaSettings
 from streamapp_operator.deletion import Remains
+from streamapp_operator.login import config_of, open_secrets
 
 RETRY_SECONDS = 20.0
 """A Kafka that has not answered is left alone for so long: waiting for it holds other apps up."""
@@ -51,7 +51,8 @@ class Cleaner:
         if self.clock() - since < RETRY_SECONDS:
             return Outcome(left=remains.topics, why=why)
         try:
-            kafka = config_of(remains.kafka)
+            keys = open_secrets(remains.kafka, remains.secrets, remains.namespace)
+            kafka = config_of(remains.kafka, keys)
             admin = Admin(kafka)
             there = admin.topics().keys()
         except StreamAppError as error:
@@ -62,16 +63,6 @@ class Cleaner:
             return _clean(admin, kafka, remains, ours)
         except StreamAppError as error:
             return Outcome(left=tuple(ours), why=str(error))
-
-
-def config_of(settings: KafkaSettings) -> KafkaConfig:
-    """
-    Raises:
-        InputError: when Kafka cannot be reached with what is known.
-    """
-    if settings.tls or settings.sasl_mechanism:
-        raise InputError("the operator cannot talk to a Kafka that asks for TLS or SASL yet")
-    return KafkaConfig.load(settings.bootstrap_servers, None)
 
 
 def _clean(admin: Admin, kafka: KafkaConfig, remains: Remains, ours: list[str]) -> Outcome:

@@ -30,6 +30,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "Processing",
         "TopologyInvalid",
         "Suspended",
+        "SecretUnusable",
         "DriverPending",
         "DriverStarting",
         "DriverStopping",
@@ -50,7 +51,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "DriverFailed",
         "DriverSilent",
         "QueryRestarting",
+        "KafkaTrouble",
         "ExecutorsMissing",
+        "SecretUnusable",
         "Refused",
         "RestartsUsedUp",
         "RolledBack",
@@ -109,6 +112,8 @@ def _ready(facts: Facts) -> Verdict:
         return FALSE, "DriverFailed" if facts.rest == "Failed" else facts.rest, _run_words(facts)
     if facts.halted:
         return FALSE, "RestartsUsedUp", facts.halted_words
+    if facts.unusable_secret and facts.is_stopped:
+        return FALSE, "SecretUnusable", facts.unusable_secret
     waiting = {
         ABSENT: "DriverPending",
         PENDING: "DriverPending",
@@ -177,8 +182,12 @@ def _degraded(facts: Facts) -> Verdict:
         return TRUE, "QueryRestarting", _error_of(facts) or "a query failed and is tried again"
     if facts.driver.ready and facts.live is None:
         return TRUE, "DriverSilent", facts.silence
+    if facts.unusable_secret:
+        return TRUE, "SecretUnusable", facts.unusable_secret
     if facts.refusal:
         return TRUE, "Refused", facts.refusal
+    if facts.live_phase in ("Running", "Restoring") and facts.live is not None and facts.live.get("error"):
+        return TRUE, "KafkaTrouble", str(facts.live["error"])
     if facts.live_phase == "Running" and facts.executors < facts.wanted_executors:
         return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
     if facts.rollout.held == ROLLED_BACK:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from streamapp.errors import ManifestError
+from streamapp.kafka.login import is_secured
 from streamapp_operator import autoscale
 from streamapp_operator.app import App
 from streamapp_operator.autoscale import History
@@ -19,6 +20,7 @@ from streamapp_operator.deletion import FINALIZER, is_held, should_be_held
 from streamapp_operator.diff import differences
 from streamapp_operator.facts import Facts
 from streamapp_operator.failures import Failures, count_failures
+from streamapp_operator.login import Login, UnusableSecret, login_of, open_secrets
 from streamapp_operator.names import secret_name
 from streamapp_operator.observe import LISTED, Observation
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
@@ -115,7 +117,7 @@ def decide(
     app, objects, failures, trial = _judged(wanted, seen, settings, None if paused else trial, now)
     actions: tuple[Action, ...] = ()
     if not paused and "deletionTimestamp" not in body["metadata"]:
-        changes = _changes(app, seen, objects) if app is not None else ()
+        changes = _changes(app, seen, objects) if app is not None and objects else ()
         actions = (*_hold(body), *useless_pods(seen, now), *changes)
     previous = (body.get("status") or {}).get("target", {})
     next_run = next_run_of(wanted.app, now)
@@ -123,7 +125,8 @@ def decide(
         generation=body["metadata"]["generation"],
         app=app,
         problems=wanted.rollout.problems,
-        suspended=bool(body["spec"].get("suspend", False)),
+        # A manifest that cannot be run suspends nothing: what ran before goes on.
+        suspended=app is not None and app.manifest.spec.suspend,
         paused=paused,
         changes=tuple(action.why for action in actions),
         driver=driver_state(seen.driver),
@@ -135,6 +138,7 @@ def decide(
         next_run=next_run,
         rollout=wanted.rollout,
         failures=failures,
+        unusable_secret=wanted.unusable_secret,
     )
     target = _target(facts, objects) if actions else previous
     return Decision(facts, target, actions, wanted.history, trial)
@@ -146,6 +150,8 @@ class _Wanted:
     app: App | None = None
     """With the number of replicas that is right now."""
     objects: tuple[Object, ...] = ()
+    """Empty also when an app cannot be let in by Kafka: what runs is left alone."""
+    unusable_secret: str = ""
     credentials: Credentials | None = None
     scaling: autoscale.Decision | None = None
     history: History = field(default_factory=History)
@@ -177,7 +183,13 @@ def _rendered(
         rollout.app, settings, status, seen.position, seen.unknown, _running(seen), history, now
     )
     known = credentials_of(seen.children.get(("Secret", secret_name(app.base)), {})) or fresh
-    return _Wanted(rollout, app, render(app, settings, known), known, scaling, history)
+    try:
+        app = replace(app, login=_login(app, seen, known))
+    except UnusableSecret as error:
+        return _Wanted(rollout, app, unusable_secret=str(error), scaling=scaling, history=history)
+    return _Wanted(
+        rollout, app, render(app, settings, known), credentials=known, scaling=scaling, history=history
+    )
 
 
 def _judged(
@@ -211,6 +223,18 @@ def _judged(
         objects = render(app, settings, wanted.credentials)
     kept = control_revisions(rollout, seen.body["metadata"]["generation"], verdict)
     return app, (*kept, *objects), failures, trial if rollout.on_trial else None
+
+
+def _login(app: App, seen: Observation, credentials: Credentials) -> Login | None:
+    if not is_secured(app.plan.kafka):
+        return None
+    try:
+        keys = open_secrets(app.plan.kafka, seen.secrets, app.namespace)
+    except UnusableSecret:
+        if app.manifest.spec.suspend:  # which must not depend on them
+            return None
+        raise
+    return login_of(app.plan.kafka, keys, credentials.rpc_secret)
 
 
 def _running(seen: Observation) -> int:

@@ -9,13 +9,14 @@ goes in any case, and what is left on Kafka is told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from streamapp.errors import InputError, ManifestError
 from streamapp.plan import KafkaSettings, Plan
 from streamapp_operator.app import read_app
+from streamapp_operator.login import Secrets
 from streamapp_operator.names import base_name, config_name
 from streamapp_operator.observe import Observation
 from streamapp_operator.pods import has_ended
@@ -39,6 +40,12 @@ class Remains:
     metadata_topic: str
     """It says who the owner is, so it goes last."""
     other_topics: tuple[str, ...]
+    secrets: Secrets = field(default_factory=dict, repr=False)
+    """Those that `kafka` names."""
+
+    @property
+    def namespace(self) -> str:
+        return self.owner.partition("/")[0]
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -89,6 +96,7 @@ def remains_of(seen: Observation) -> Remains | None:
         kafka=plans[0].kafka,
         metadata_topic=next(name for name, role in by_role.items() if role == "metadata"),
         other_topics=tuple(sorted(name for name, role in by_role.items() if role != "metadata")),
+        secrets=seen.secrets,
     )
 
 

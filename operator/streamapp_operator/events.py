@@ -22,6 +22,7 @@ REASONS = (
     "RolledBack",
     "Healthy",
     "Refused",
+    "SecretUnusable",
     "Pending",
     "Starting",
     "Restoring",
@@ -38,6 +39,8 @@ REASONS = (
     "Deleted",
     "TopicsLeft",
 )
+_SELDOM = ("Refused", "SecretUnusable")
+"""Reasons of Degraded that no phase goes with."""
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")
 _LONGEST = 1000
 
@@ -64,8 +67,8 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
         yield Event(WARNING, "RolledBack", plan["why"])
     if (healthy := status.get("healthyVersion")) and healthy != previous.get("healthyVersion"):
         yield Event(NORMAL, "Healthy", f"{healthy} commits epochs and keeps up")
-    if degraded["reason"] == "Refused" != before.get("Degraded", {}).get("reason"):
-        yield Event(WARNING, "Refused", degraded["message"])
+    if degraded["reason"] in _SELDOM and degraded["reason"] != before.get("Degraded", {}).get("reason"):
+        yield Event(WARNING, degraded["reason"], degraded["message"])
     scaling, replicas = after["ScalingActive"], status["desiredReplicas"]
     if scaling["status"] == "True" and replicas != previous.get("desiredReplicas", replicas):
         yield Event(NORMAL, "Scaling", f"{previous['desiredReplicas']} → {replicas} replicas: {scaling['message']}")

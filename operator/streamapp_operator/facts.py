@@ -61,6 +61,8 @@ class Facts:
     """Which version is to run, and why."""
     failures: Failures | None = None
     """Of the driver; None where they are not counted."""
+    unusable_secret: str = ""
+    """Why the app cannot be let in by Kafka with the Secrets that it names."""
     refusal: str = ""
     """What the API server said when it refused an object of the app."""
     deleting: bool = False

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,10 @@ from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan
 from streamapp_operator.app import read_app
+from streamapp_operator.login import Secrets, config_of, open_secrets
 
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+"""Address and properties of a connection."""
 RETRY_SECONDS = 30.0
 """A Kafka that has not answered is left alone for so long: waiting for it holds other apps up."""
 
@@ -32,34 +36,54 @@ class Position:
 
 @dataclass
 class Lags:
-    """Reads positions. It keeps connections, one for each address, and which of them did not answer lately."""
+    """Reads positions. It keeps connections, one for each address and credentials, and which did not answer lately."""
 
     clock: Callable[[], float] = time.monotonic
-    _admins: dict[str, Admin] = field(default_factory=dict)
-    _failed: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _admins: dict[_Key, Admin] = field(default_factory=dict, repr=False)
+    _failed: dict[_Key, tuple[float, str]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _users: dict[tuple[str, str], _Key] = field(default_factory=dict, repr=False)
+    """By namespace and name of an app: the connection that it uses."""
 
-    def of(self, body: Mapping[str, Any]) -> tuple[Position | None, str]:
-        """The position of a resource's app, or None and why there is none: nobody asks for it, or Kafka is silent."""
+    def of(self, body: Mapping[str, Any], secrets: Secrets) -> tuple[Position | None, str]:
+        """The position of a resource's app, or None and why there is none: nobody asks for it, or Kafka is silent.
+
+        Args:
+            body: the resource.
+            secrets: those that its `kafka` names.
+        """
         if not body["spec"].get("autoscaling") or body["spec"].get("suspend"):
             return None, ""
         try:
-            plan = read_app(body).plan
+            app = read_app(body)
+            plan = app.plan
+            config = config_of(plan.kafka, open_secrets(plan.kafka, secrets, app.namespace))
         except ManifestError:
             return None, "the manifest cannot be run"
-        if plan.kafka.tls or plan.kafka.sasl_mechanism:
-            return None, "the operator cannot read the lag from a Kafka that asks for TLS or SASL yet"
-        address = plan.kafka.bootstrap_servers or ""
-        failed_at, why = self._failed.get(address, (float("-inf"), ""))
+        except StreamAppError as error:
+            return None, str(error)
+        key = self._use((app.namespace, app.name), config)
+        failed_at, why = self._failed.get(key, (float("-inf"), ""))
         if self.clock() - failed_at < RETRY_SECONDS:
             return None, why
         try:
-            if address not in self._admins:
-                self._admins[address] = Admin(KafkaConfig.load(address, None))
-            return position_of(self._admins[address], plan), ""
+            return position_of(self._admins[key], plan), ""
         except StreamAppError as error:
             if not isinstance(error, _Missing):
-                self._failed[address] = self.clock(), str(error)
+                self._failed[key] = self.clock(), str(error)
             return None, str(error)
+
+    def _use(self, app: tuple[str, str], config: KafkaConfig) -> _Key:
+        """A connection for the app. The one that it had goes, unless another app uses it."""
+        key = config.bootstrap_servers, tuple(sorted(config.properties.items()))
+        with self._lock:
+            if key not in self._admins:
+                self._admins[key] = Admin(config)
+            before, self._users[app] = self._users.get(app, key), key
+            if before not in self._users.values():
+                self._admins.pop(before, None)
+                self._failed.pop(before, None)
+        return key
 
 
 class _Missing(RunError):

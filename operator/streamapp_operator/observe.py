@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from streamapp_operator import live
 from streamapp_operator.lag import Lags, Position
+from streamapp_operator.login import named_secrets
 from streamapp_operator.names import base_name, secret_name
 from streamapp_operator.pods import has_ended, newest
 from streamapp_operator.render.config import credentials_of
@@ -83,6 +84,8 @@ class Observation:
     """Where the app is in its input; None when that is not asked for, or not known."""
     unknown: str = ""
     """Why it is not known."""
+    secrets: Mapping[str, Object | None] = field(default_factory=dict, repr=False)
+    """Those that the app's `kafka` names; None for one that is not there."""
     token: str = field(default="", repr=False)
     """By which its live interface knows the operator."""
 
@@ -124,6 +127,7 @@ def observe(
         jobs=tuple(jobs),
         executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR),
         silence="there is no driver",
+        secrets={name: objects.get("Secret", namespace, name) for name in named_secrets(body)},
         token=known.token if known else "",
     )
     return _asked(seen, lags, earlier)
@@ -137,7 +141,10 @@ def _asked(seen: Observation, lags: Lags, earlier: Observation | None) -> Observ
         status, silence = live.ask(seen.driver, seen.token)
     else:
         status, silence = None, seen.silence
-    position, unknown = (earlier.position, earlier.unknown) if earlier is not None else lags.of(seen.body)
+    if earlier is not None:
+        position, unknown = earlier.position, earlier.unknown
+    else:
+        position, unknown = lags.of(seen.body, seen.secrets)
     return replace(seen, status=status, silence=silence, position=position, unknown=unknown)
 
 

@@ -93,10 +93,16 @@ def newest(items: Iterable[Object]) -> Object | None:
 def is_lost(pod: Object, now: datetime) -> bool:
     """Whether a pod should have ended and did not: its node does not answer.
 
-    `deletionTimestamp` is when its time to end in order is over.
+    `deletionTimestamp` is when its time to end in order is over. A pod whose node the cluster has given up, which has
+    taken it most of a minute already, gets less.
     """
-    when = pod["metadata"].get("deletionTimestamp")
-    return when is not None and (now - datetime.fromisoformat(when)).total_seconds() > _LOST_SECONDS
+    metadata = pod["metadata"]
+    if "deletionTimestamp" not in metadata:
+        return False
+    over: float = (now - datetime.fromisoformat(metadata["deletionTimestamp"])).total_seconds()
+    if _condition(pod.get("status", {}), "DisruptionTarget").get("reason") == "DeletionByTaintManager":
+        return over + float(metadata.get("deletionGracePeriodSeconds", 0)) > _EVICTED_SECONDS
+    return over > _LOST_SECONDS
 
 
 def is_over(pod: Object, now: datetime) -> bool:
@@ -113,6 +119,8 @@ def is_over(pod: Object, now: datetime) -> bool:
 
 _NAMED = re.compile(r"(DataError|CodeError|InputError|Infrastructure): (.*)", re.DOTALL)
 _LOST_SECONDS = 5.0
+_EVICTED_SECONDS = 12.0
+"""A driver that is asked to stop, on a node that works after all, has ended its epoch by then."""
 _OVER_SECONDS = 30.0
 
 

@@ -32,7 +32,7 @@ from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lag import Lags
 from streamapp_operator.observe import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Objects, Observation, observe
 from streamapp_operator.render import Credentials
-from streamapp_operator.render.meta import MANAGER, Object, is_owned_by
+from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
 from streamapp_operator.settings import Settings
 from streamapp_operator.status import Status, only_numbers_moved, status_of
 from streamapp_operator.trial import Trial
@@ -40,8 +40,8 @@ from streamapp_operator.trial import Trial
 AFTER_ACTING_SECONDS = 1.0
 UNDER_WAY_SECONDS = 2.0
 RESYNC_SECONDS = 20.0
-AUTOSCALE_SECONDS = 5.0
-"""So often an app is looked at that autoscales, or whose version has to prove itself."""
+OFTEN_SECONDS = 5.0
+"""So often an app is looked at that autoscales, whose version has to prove itself, or whose Secret is missing."""
 NUMBERS_SECONDS = 30.0
 """Numbers that move all the time are written no more often than this."""
 GENERATION_ANNOTATION = "streamapp.dev/generation"
@@ -49,7 +49,8 @@ GENERATION_ANNOTATION = "streamapp.dev/generation"
 
 _SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Completed", "Invalid")
 """Phases that only change with something that is watched, or slowly."""
-_REFUSALS = (400, 403, 404, 409, 422)
+_REFUSALS = (400, 403, 404, 422)
+"""Answers that trying again does not change by itself. A conflict is none: somebody else was quicker."""
 CONFLICT = 409
 log = logging.getLogger("streamapp.operator")
 
@@ -187,8 +188,9 @@ def _round(
         return AFTER_ACTING_SECONDS
     if facts.phase not in _SETTLED and not facts.halted:
         return UNDER_WAY_SECONDS
-    moves = facts.scaling is not None or (decision.trial is not None and facts.phase == "Running")
-    return AUTOSCALE_SECONDS if moves else RESYNC_SECONDS
+    proves = decision.trial is not None and facts.phase == "Running"
+    often = facts.scaling is not None or proves or facts.unusable_secret
+    return OFTEN_SECONDS if often else RESYNC_SECONDS
 
 
 def _leaves_all_but_numbers(decision: Decision, previous: Status, name: str, now: datetime) -> bool:
@@ -240,12 +242,12 @@ def _do(kube: Kube, seen: Observation, action: Action) -> None:
 
 
 def _require_free(kube: Kube, body: Object, wanted: Object) -> None:
-    """An object of somebody else's that has the name is not taken over."""
+    """An object of somebody else's that has the name is not taken over; one that nobody owns any more is."""
     kind, namespace, name = wanted["kind"], wanted["metadata"]["namespace"], wanted["metadata"]["name"]
-    found = kube.get(kind, namespace, name)
-    if found is not None and not is_owned_by(found, body["metadata"]["uid"]):
+    found, app = kube.get(kind, namespace, name), body["metadata"]
+    if found is not None and not is_owned_by(found, app["uid"]) and not is_orphan_of(found, app["name"]):
         raise KubeError(
-            409, f"there is already a {kind} '{name}' that does not belong to this app; delete it, or rename the app"
+            422, f"there is already a {kind} '{name}' that does not belong to this app; delete it, or rename the app"
         )
 
 

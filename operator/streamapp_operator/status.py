@@ -110,5 +110,7 @@ def _last_error(facts: Facts, previous: Status, now: datetime) -> Status | None:
 
 
 def _error(facts: Facts) -> str:
-    said = facts.live.get("error") if facts.live is not None else None
-    return str(said or facts.driver.error or facts.refusal or "; ".join(facts.problems))
+    live = facts.live or {}
+    lost = (live.get("replicas") or {}).get("lastLoss")
+    # A driver that speaks has outlived the error of the one before it.
+    return str(live.get("error") or lost or facts.driver.error or facts.refusal or "; ".join(facts.problems))

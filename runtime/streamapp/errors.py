@@ -72,11 +72,32 @@ class CodeError(InputError):
 
 
 class ManifestError(StreamAppError):
-    """A manifest that cannot be run; `problems` has everything that is wrong with it."""
+    """A manifest that cannot be run; `problems` has everything that is wrong with it.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    `unchecked` names the nodes that could not be checked in full before these problems are solved.
+    """
+
+    def __init__(self, problems: Iterable[Problem], unchecked: Iterable[str] = ()) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
+        self.unchecked: tuple[str, ...] = tuple(unchecked)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def left_open(self, besides: str = "") -> str | None:
+        """What could not be checked before these problems are solved, as a sentence; None when nothing.
+
+        >>> ManifestError([], ["counts", "out"]).left_open()
+        '2 nodes could not be checked in full before this is right: counts, out'
+        >>> ManifestError([]).left_open(besides="types")
+        'types could not be checked before this is right'
+        """
+        when = "before this is right"
+        if not self.unchecked:
+            return f"{besides} could not be checked {when}" if besides else None
+        count, names = len(self.unchecked), ", ".join(self.unchecked)
+        nodes = "1 node" if count == 1 else f"{count} nodes"
+        if besides:
+            return f"{besides} could not be checked {when}, nor {nodes} in full: {names}"
+        return f"{nodes} could not be checked in full {when}: {names}"
 
 
 class RunError(StreamAppError):

@@ -12,7 +12,9 @@ from kubernetes import client, config
 
 from cluster.binaries import binaries
 from lib.apiserver import ApiServer
+from lib.chart import Render
 from lib.operator import Apps
+from lib.operator_process import Operators
 from lib.wait import until
 from streamapp_operator.kube import Kube
 
@@ -36,14 +38,35 @@ def kube(api: ApiServer) -> Kube:
 
 
 @pytest.fixture
-def namespace(api: ApiServer) -> Iterator[str]:
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    api.kubectl("create", "namespace", name)
-    yield name
-    api.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+def new_namespace(api: ApiServer) -> Iterator[Callable[[], str]]:
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(f"test-{uuid.uuid4().hex[:8]}")
+        api.kubectl("create", "namespace", made[-1])
+        return made[-1]
+
+    yield make
+    if made:
+        api.kubectl("delete", "namespace", *made, "--wait=false", "--ignore-not-found")
+
+
+@pytest.fixture
+def namespace(new_namespace: Callable[[], str]) -> str:
+    return new_namespace()
 
 
 @pytest.fixture
 def apps(kube: Kube, namespace: str) -> Apps:
     """Apps of the test's namespace."""
     return Apps(kube, namespace)
+
+
+@pytest.fixture
+def operators(api: ApiServer, render: Render, tmp_path: Path) -> Iterator[Operators]:
+    """As processes of their own."""
+    started = Operators(api, render, tmp_path)
+    try:
+        yield started
+    finally:
+        started.end()

@@ -9,53 +9,14 @@ from typing import Any
 
 import pytest
 
-from lib.operator import RUNNING, WORD_COUNT, Apps, Crash, KubeError
+from lib.operator import CHILDREN, RUNNING, Apps, Crash, KubeError
 from lib.wait import until
-from streamapp.manifest import parse_manifest
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.lag import Lags, Position
+from streamapp_operator.login import Secrets
 from streamapp_operator.reconcile import Memory
-from streamapp_operator.versions import version_name, version_spec
 
 pytestmark = pytest.mark.cluster
-
-VERSION = version_name("word-count", version_spec(parse_manifest(WORD_COUNT)))
-CHILDREN = {
-    ("ControllerRevision", VERSION),
-    ("ConfigMap", "word-count-config"),
-    ("NetworkPolicy", "word-count-driver"),
-    ("NetworkPolicy", "word-count-executors"),
-    ("PodDisruptionBudget", "word-count-executors"),
-    ("Role", "word-count-driver"),
-    ("RoleBinding", "word-count-driver"),
-    ("Secret", "word-count-credentials"),
-    ("Service", "word-count-driver"),
-    ("ServiceAccount", "word-count-driver"),
-    ("StatefulSet", "word-count-driver"),
-}
-
-
-def essence(apps: Apps) -> dict[tuple[str, str], object]:
-    """The app's objects without what differs from run to run."""
-
-    def plain(item: dict[str, object]) -> object:
-        if item["kind"] == "Secret":
-            return sorted(item["data"])  # type: ignore[call-overload]
-        spec = {key: value for key, value in item.items() if key not in ("metadata", "status", "apiVersion")}
-        metadata = item["metadata"]
-        template = spec.get("spec", {}).get("template")  # type: ignore[attr-defined]
-        if template:  # names the app's uid and the secret's fingerprint
-            template["metadata"]["annotations"].pop("streamapp.dev/template")
-            container = template["spec"]["containers"][0]
-            container["args"] = [word for word in container["args"] if not word.startswith(("--owner", "--namespace"))]
-        for subject in spec.get("subjects", ()):  # type: ignore[attr-defined]
-            subject.pop("namespace")
-        service = spec.get("spec", {})
-        for own in ("clusterIP", "clusterIPs"):
-            service.pop(own, None)  # type: ignore[attr-defined]
-        return {"labels": metadata["labels"], **spec}  # type: ignore[index]
-
-    return {key: plain(item) for key, item in apps.children().items()}
 
 
 def delete_app(apps: Apps) -> None:
@@ -94,18 +55,16 @@ def test_what_is_about_to_be_done_is_in_status_before_it_is_done(apps: Apps) -> 
 
 def test_a_crash_after_any_write_makes_no_difference(apps: Apps) -> None:
     apps.create()
-    with apps.counting() as writes:
-        apps.reconcile()
-    apps.settle()
-    wanted = essence(apps)
-    assert len(writes) > len(CHILDREN)
-    for count in writes:
+    writes = apps.settle()
+    wanted = apps.essence()
+    assert writes > len(CHILDREN)
+    for count in range(writes):
         delete_app(apps)
         apps.create()
         with pytest.raises(Crash), apps.crashing_after(count):
-            apps.reconcile()
+            apps.settle()
         apps.settle()
-        assert essence(apps) == wanted, f"after a crash at write {count}"
+        assert apps.essence() == wanted, f"after a crash at write {count}"
 
 
 @pytest.mark.parametrize(("kind", "name"), sorted(CHILDREN))
@@ -135,13 +94,15 @@ def test_a_deleted_object_comes_back(apps: Apps, kind: str, name: str) -> None:
         ("Service", "word-count-driver", ("spec", "selector"), {"app": "other"}),
         ("ServiceAccount", "word-count-driver", ("automountServiceAccountToken",), True),
         ("StatefulSet", "word-count-driver", ("spec", "replicas"), 3),
+        ("NetworkPolicy", "word-count-executors", ("spec", "policyTypes"), ["Ingress"]),
+        ("Secret", "word-count-credentials", ("data", "rpc-secret"), ""),
     ],
 )
 def test_an_edited_object_is_set_right(apps: Apps, kind: str, name: str, path: tuple[str, ...], value: object) -> None:
     apps.create()
     apps.settle()
     driver = apps.await_driver()["metadata"]["uid"]
-    wanted = essence(apps)
+    wanted = apps.essence()
     found = apps.get(kind, name)
     at = found
     for step in path[:-1]:
@@ -150,7 +111,23 @@ def test_an_edited_object_is_set_right(apps: Apps, kind: str, name: str, path: t
     at[path[-1]] = value
     apps.kube.replace(found)
     apps.settle()
-    assert essence(apps) == wanted
+    assert apps.essence() == wanted
+    if kind != "Secret":
+        assert apps.await_driver()["metadata"]["uid"] == driver
+
+
+@pytest.mark.parametrize("field", ["labels", "ownerReferences"])
+def test_objects_that_have_lost_whose_they_are_get_it_back(apps: Apps, field: str) -> None:
+    apps.create()
+    apps.settle()
+    driver = apps.await_driver()["metadata"]["uid"]
+    wanted, found = apps.essence(), apps.children().values()
+    for item in found:
+        if item["kind"] != "Secret":
+            apps.kube.replace({**item, "metadata": {k: v for k, v in item["metadata"].items() if k != field}})
+    apps.settle()
+    assert apps.essence() == wanted
+    assert {item["metadata"]["uid"] for item in apps.children().values()} == {i["metadata"]["uid"] for i in found}
     assert apps.await_driver()["metadata"]["uid"] == driver
 
 
@@ -205,7 +182,7 @@ class KnownLag(Lags):
         super().__init__()
         self.position: Position | None = Position(produced=0, consumed=0, partitions=8)
 
-    def of(self, body: Mapping[str, Any]) -> tuple[Position | None, str]:
+    def of(self, body: Mapping[str, Any], secrets: Secrets) -> tuple[Position | None, str]:
         return self.position, "Kafka is silent"
 
 
@@ -283,7 +260,7 @@ def test_suspend_stops_the_driver_and_resume_starts_it(apps: Apps) -> None:
 def test_a_bad_manifest_leaves_the_app_running_and_a_good_one_recovers(apps: Apps, tmp_path: Path) -> None:
     apps.create()
     apps.settle()
-    wanted = essence(apps)
+    wanted = apps.essence()
     with apps.driver_says(RUNNING, tmp_path):
         apps.add_executor()
         apps.settle()
@@ -295,7 +272,7 @@ def test_a_bad_manifest_leaves_the_app_running_and_a_good_one_recovers(apps: App
         assert (valid["status"], valid["reason"], valid["observedGeneration"]) == ("False", "Invalid", 2)
         assert "node 'words'" in valid["message"]
         assert "did you mean `split`?" in valid["message"]
-        assert essence(apps) == wanted
+        assert apps.essence() == wanted
         assert apps.condition("Ready")["status"] == "True"
         apps.change(topology=good)
         apps.settle()
@@ -363,9 +340,9 @@ def test_paused_reconciliation_touches_nothing_but_status(apps: Apps) -> None:
     body["metadata"]["annotations"] = {"streamapp.dev/pause-reconciliation": "true"}
     body["spec"]["replicas"] = 4
     apps.kube.replace(body)
-    before = essence(apps)
+    before = apps.essence()
     apps.settle()
-    assert essence(apps) == before
+    assert apps.essence() == before
     assert apps.condition("Paused")["reason"] == "ReconciliationPaused"
 
 

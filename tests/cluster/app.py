@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
+from cluster.access import CommandFailed
 from cluster.install import NAME as OPERATOR
 from cluster.namespace import Manifest, Namespace
+from cluster.pods import script
 from lib.wait import until
 
 READY_SECONDS = 180.0
@@ -38,6 +41,11 @@ class App:
     def kill(self, pod: str) -> None:
         """At once, whatever it is doing."""
         self.namespace.kubectl("delete", f"pod/{pod}", "--force", "--grace-period=0")
+
+    def use_up_memory(self, pod: str) -> None:
+        """Makes the pod's control group run out of memory. The kernel ends the Java process for it."""
+        with suppress(CommandFailed):  # it ends with the rest
+            self.namespace.kubectl("exec", pod, "--", *script("eat_memory"))
 
     def stop(self) -> int:
         """Suspends it: the driver ends its epoch and goes."""
@@ -121,6 +129,18 @@ class App:
             return len(names) == count and without not in names and self.status().get("replicas") == count
 
         self._until(there, seconds, f"{count} executors")
+
+    def await_last_error(self, words: str, seconds: float = 60.0) -> None:
+        self._until(lambda: self.status().get("lastError", {}).get("message") == words, seconds, f"told: {words}")
+
+    def await_degraded(self, why: str, seconds: float = 60.0) -> None:
+        """Until the condition Degraded says so, with that in its message."""
+
+        def told() -> bool:
+            degraded = self.condition("Degraded")
+            return degraded.get("status") == "True" and why in degraded["message"]
+
+        self._until(told, seconds, f"Degraded, as of {why}")
 
     def await_gone(self, seconds: float = GONE_SECONDS) -> None:
         """Until nothing is left of it."""

@@ -1,79 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator in the namespace of a test, for that namespace alone, as plain manifests."""
+"""The operator in the namespace of a test, for that namespace alone: installed as users install it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
+from cluster.access import CommandFailed
 from cluster.images import OPERATOR, RUNTIME
-from cluster.namespace import Manifest, Namespace
-from cluster.pods import CONTAINER_SECURITY, POD_SECURITY, account
+from cluster.namespace import Namespace
+from lib.chart import CHART
 
 NAME = "streamapp-operator"
-
-_APPLIED = ["get", "list", "watch", "create", "patch", "delete"]
-RULES: tuple[Manifest, ...] = (
-    {"apiGroups": ["streamapp.dev"], "resources": ["streamapps"], "verbs": ["get", "list", "watch", "patch"]},
-    {"apiGroups": ["streamapp.dev"], "resources": ["streamapps/status"], "verbs": ["patch"]},
-    {"apiGroups": [""], "resources": ["configmaps", "services", "serviceaccounts"], "verbs": _APPLIED},
-    {"apiGroups": ["apps"], "resources": ["controllerrevisions", "statefulsets"], "verbs": _APPLIED},
-    {"apiGroups": ["batch"], "resources": ["jobs", "cronjobs"], "verbs": _APPLIED},
-    {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": _APPLIED},
-    {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _APPLIED},
-    {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": _APPLIED},
-    # Only by name: the operator never sees a Secret that it does not know of.
-    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch"]},
-    # Nobody may give what they have not: create and deletecollection are there for the drivers' Role.
-    {
-        "apiGroups": [""],
-        "resources": ["pods"],
-        "verbs": ["get", "list", "watch", "create", "delete", "deletecollection"],
-    },
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
-)
+SECONDS = 120
 
 
-def install(namespace: Namespace, **settings: Any) -> None:
-    """Installs the operator and waits until it runs.
+def install(namespace: Namespace, *options: str) -> None:
+    """Installs the chart, without the definition, and waits until the operator is ready.
 
     Args:
         namespace: where it is, and the only place that it looks at.
-        settings: what a chart's values would say, by the names of the operator's settings.
+        options: further ones of `helm install`.
     """
-    namespace.apply(*account(NAME, *RULES), _deployment({"image": RUNTIME, **settings}))
-    namespace.kubectl("rollout", "status", f"deployment/{NAME}", "--timeout=90s")
+    place = ("-n", namespace.name, "--wait", f"--timeout={SECONDS}s")
+    values = {"fullnameOverride": NAME, "crds.install": "false", "resources.requests.cpu": "20m"}
+    chosen = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+    try:
+        namespace.cluster.helm("install", NAME, str(CHART), *place, *image_options(), *chosen, *options)
+    except CommandFailed as error:
+        pods = namespace.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
+        words = [namespace.describe(pod["metadata"]["name"]) for pod in pods]
+        raise AssertionError("\n".join([str(error), *words])) from None
 
 
-def _deployment(settings: Mapping[str, Any]) -> Manifest:
-    labels = {"app": NAME}
-    container = {
-        "name": "operator",
-        "image": OPERATOR,
-        "imagePullPolicy": "IfNotPresent",
-        "env": [{"name": "STREAMAPP_SETTINGS", "value": json.dumps(settings)}],
-        "resources": {"requests": {"cpu": "20m", "memory": "96Mi"}},
-        "securityContext": CONTAINER_SECURITY,
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
-    }
-    spec = {
-        "serviceAccountName": NAME,
-        "securityContext": POD_SECURITY,
-        "terminationGracePeriodSeconds": 5,
-        "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": NAME},
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+def image_options() -> list[str]:
+    """Of Helm: the images of the sources as they are now."""
+    return [
+        option
+        for value, image in (("image", OPERATOR), ("apps.image", RUNTIME))
+        for part, text in zip(("repository", "tag"), image.split(":"), strict=True)
+        for option in ("--set", f"{value}.{part}={text}")
+    ]

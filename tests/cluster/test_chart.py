@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cluster.access import Cluster, CommandFailed
-from cluster.images import OPERATOR, RUNTIME
+from cluster.install import image_options
 from cluster.namespace import Namespace
 from lib.chart import CHART
 from lib.operator import WORD_COUNT
@@ -33,12 +33,7 @@ class Release:
 
     def __init__(self, cluster: Cluster, namespace: Namespace) -> None:
         self.cluster, self.namespace = cluster, namespace
-        self._images = [
-            option
-            for value, image in (("image", OPERATOR), ("apps.image", RUNTIME))
-            for part, text in zip(("repository", "tag"), image.split(":"), strict=True)
-            for option in ("--set", f"{value}.{part}={text}")
-        ]
+        self._images = image_options()
 
     def helm(self, verb: str, *arguments: str, chart: Path | None = None) -> str:
         place = ["-n", self.namespace.name]

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods killed under load: results as if nothing had happened."""
+"""Pods killed under load: results as if nothing had happened. The long forms repeat it, by CHAOS_KILLS."""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +19,65 @@ from streamapp.kafka.config import KafkaConfig
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+ROUNDS = int(os.environ.get("CHAOS_KILLS", "5"))
+FIRST_EPOCH_SECONDS = 90.0
 
-def test_driver_and_executor_killed_under_load(operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R1 and R2."""
+Fault = Callable[[App, Proof], None]
+
+
+def kill_executor(app: App, proof: Proof) -> None:
+    """Another one takes over its work."""
+    victim = app.executors()[0]
+    app.kill(victim)
+    app.await_executors(1, without=victim)
+    proof.await_more(app)
+
+
+def starve_executor(app: App, proof: Proof) -> None:
+    """R19: the kernel ends it, as its control group has no memory left. The status says so."""
+    victim = app.executors()[0]
+    app.use_up_memory(victim)
+    app.await_executors(1, without=victim)
+    app.await_last_error("an executor had too little memory and was ended; raise spec.executor.resources")
+    proof.await_more(app)
+
+
+def kill_driver(app: App, proof: Proof) -> None:
+    """Another one is made, and has its first results in time."""
+    driver = app.driver()["metadata"]["uid"]
+    killed = time.monotonic()
+    app.kill(f"{app.name}-driver-0")
+    app.await_ready(FIRST_EPOCH_SECONDS, other_than=driver)
+    proof.await_more(app, 1, FIRST_EPOCH_SECONDS - (time.monotonic() - killed))
+    print(f"the first results {time.monotonic() - killed:.1f} s after the driver was killed")
+    proof.await_more(app)
+
+
+def starve_driver(app: App, proof: Proof) -> None:
+    """R19, too: its container is started anew."""
+    restarts = app.status()["restarts"]
+    app.use_up_memory(f"{app.name}-driver-0")
+    app.await_last_error("the driver had too little memory and was ended; raise spec.driver.resources")
+    assert app.status()["restarts"] > restarts
+    app.await_ready(FIRST_EPOCH_SECONDS)
+    proof.await_more(app)
+
+
+ALL = (kill_executor, starve_executor, kill_driver, starve_driver)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (starve_executor, kill_driver),
+        pytest.param(ALL * ROUNDS, marks=[pytest.mark.chaos, pytest.mark.timeout(7200)]),
+    ],
+    ids=["few", "many"],
+)
+def test_pods_killed_under_load(
+    operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, faults: tuple[Fault, ...]
+) -> None:
+    """R1, R2, R19."""
     spec = f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}"
     with (
         Bench(pods_kafka, tmp_path, "kills", TOTALS + ECHO + WINDOWS, spec=spec) as bench,
@@ -28,16 +87,27 @@ def test_driver_and_executor_killed_under_load(operated: Namespace, pods_kafka: 
         app.apply(bench.manifest.read_text())
         load.start()
         app.await_ready()
-
-        (executor,) = app.executors()
-        require_work(bench, load)
-        app.kill(executor)
-        app.await_executors(1, without=executor)
-        proof.await_more(app)
-
-        driver = app.driver()["metadata"]["uid"]
-        require_work(bench, load)
-        app.kill(f"{app.name}-driver-0")
-        app.await_ready(other_than=driver)
-        proof.await_more(app)
+        for fault in faults:
+            require_work(bench, load)
+            fault(app, proof)
         proof.finish(app)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("topic", ["numbers", "totals-changelog", "metadata"])
+def test_a_deleted_topic_makes_the_app_degraded(
+    operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, topic: str
+) -> None:
+    """R10."""
+    spec = f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}"
+    with Bench(pods_kafka, tmp_path, "gone", TOTALS, spec=spec) as bench:
+        load = bench.load(seed=1001, rate=100, keys=20)
+        app = App(operated, bench.prefix)
+        app.apply(bench.manifest.read_text())
+        load.start()
+        app.await_ready()
+        require_work(bench, load)
+        name = f"{bench.prefix}-{topic}"
+        bench.admin.delete([name])
+        app.await_degraded(name)
+        load.stop()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from pathlib import Path
 
 import pytest
@@ -10,15 +12,24 @@ import pytest
 from cluster.app import App
 from cluster.namespace import Namespace
 from lib.app import ECHO, TOTALS, Bench
+from lib.faults import require_work
 from lib.verify import Proof
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "10"))
 
-def test_kubectl_scale_changes_a_running_query(operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R11."""
+
+@pytest.mark.parametrize(
+    "rounds", [1, pytest.param(ROUNDS, marks=[pytest.mark.chaos, pytest.mark.timeout(7200)])], ids=["once", "often"]
+)
+def test_kubectl_scale_changes_a_running_query(
+    operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, rounds: int
+) -> None:
+    """R11: 1→4→1 under load, with an executor killed in the middle."""
+    chooser = random.Random(1101)
     spec = (
         f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
         "  executor: {resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}"
@@ -32,9 +43,15 @@ def test_kubectl_scale_changes_a_running_query(operated: Namespace, pods_kafka: 
         load.start()
         app.await_ready()
         driver = app.driver()["metadata"]["uid"]
-        for count in (4, 1):
-            operated.kubectl("scale", f"sapp/{app.name}", f"--replicas={count}")
-            app.await_executors(count)
+        for _ in range(rounds):
+            require_work(bench, load)
+            operated.kubectl("scale", f"sapp/{app.name}", "--replicas=4")
+            app.await_executors(4)
+            victim = chooser.choice(app.executors())
+            app.kill(victim)
+            proof.await_more(app)
+            operated.kubectl("scale", f"sapp/{app.name}", "--replicas=1")
+            app.await_executors(1, without=victim)
             proof.await_more(app)
         assert app.driver()["metadata"]["uid"] == driver
         assert app.status()["restarts"] == 0

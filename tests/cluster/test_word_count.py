@@ -8,6 +8,7 @@ import yaml
 
 from cluster.word_count import LINES, WordCount
 from lib.wait import until
+from streamapp.kafka.admin import Admin
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -24,6 +25,12 @@ def test_apply_count_and_delete(words: WordCount) -> None:
     assert head.split() == ["NAME", "PHASE", "READY", "REPLICAS", "DESIRED", "LAG", "RESTORE", "AGE"]
     assert line.split()[:6] == [words.name, "Running", "True", "1", "1", "0"]
     assert {f"statefulset.apps/{words.name}-driver", f"pod/{words.name}-driver-0"} <= set(words.objects())
+    log = words.namespace.kubectl("logs", f"{words.name}-driver-0")
+    assert " ERROR " not in log, log
+
+    # R10. With its input it has lost its work, and the app can be deleted all the same.
+    Admin(words.kafka).delete([words.lines])
+    words.await_degraded(words.lines)
     words.namespace.kubectl("delete", f"sapp/{words.name}", "--timeout=60s")
     words.await_gone()
 

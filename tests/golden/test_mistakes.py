@@ -18,4 +18,4 @@ HERE = Path(__file__).parent / "mistakes"
 def test_mistakes(file: Path, golden: Callable[[Path, str], None]) -> None:
     with pytest.raises(ManifestError) as error:
         parse_manifest(file.read_text())
-    golden(file.with_suffix(".txt"), f"{error.value}\n")
+    golden(file.with_suffix(".txt"), f"{error.value}\n{error.value.left_open(besides='types')}\n")

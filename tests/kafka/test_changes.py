@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lib.app import ECHO, TOTALS, Bench
+from lib.faults import kill, require_work
 from lib.inprocess import App
+from lib.verify import Proof
 from streamapp.errors import InputError
 from streamapp.kafka.config import KafkaConfig
 
@@ -126,3 +129,31 @@ def test_what_later_nodes_use_does_not_change_the_state(
     a.send("more", ("k", {"y": 9}))
     a.run()
     assert shown in [record.value for record in a.received("out")]
+
+
+ONE_STEP_MORE = TOTALS.replace(
+    "- {name: totals, groupBy",
+    "- {name: whole, filter: n IS NOT NULL}\n  - {name: marked, with: {even: n % 2 = 0}}\n  - {name: totals, groupBy",
+)
+
+
+@pytest.mark.timeout(600)
+def test_a_step_more_and_a_step_less_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R18. Upgraded and taken back, each time after a kill in the middle of its work."""
+    assert ONE_STEP_MORE != TOTALS
+    with (
+        Bench(kafka, tmp_path, "steps", TOTALS + ECHO) as bench,
+        Proof(bench, load := bench.load(seed=1801, rate=200)) as proof,
+    ):
+        load.start()
+        for topology in (TOTALS, ONE_STEP_MORE):
+            bench.write(topology + ECHO)
+            app = bench.start()
+            app.await_work(3)
+            require_work(bench, load)
+            kill(app)
+            proof.require_sound()
+        bench.write(TOTALS + ECHO)
+        app = bench.start()
+        app.await_work()
+        proof.finish(app)

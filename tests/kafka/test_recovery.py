@@ -86,11 +86,15 @@ STATELESS_STEPS = (
     "transaction.after-commit",
     "epoch.tasks-committed",
 )
+COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epoch.tasks-committed")
+"""Around the commit: what comes after it finds its work done."""
 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    ("topology", "steps"), [(TOTALS, FAILPOINTS), (ECHO, STATELESS_STEPS)], ids=["state", "no-state"]
+    ("topology", "steps"),
+    [(TOTALS, FAILPOINTS), (ECHO, STATELESS_STEPS), (WINDOWS, COMMITTED_STEPS)],
+    ids=["state", "no-state", "windows"],
 )
 def test_driver_halted_at_every_step(kafka: KafkaConfig, tmp_path: Path, topology: str, steps: tuple[str, ...]) -> None:
     """R3. One application all along: each start finds what the step before has left, and dies at the next."""

@@ -9,7 +9,9 @@ import json
 import re
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,6 +20,7 @@ from lib.app import AppProcess, Load
 from lib.broker import unique_name
 from lib.faults import family
 from lib.secured import USER, SecuredBroker, secured_broker
+from lib.tokens import CLIENT, token_endpoint
 from lib.verify import committed, verify_late
 from lib.wait import until
 from streamapp.cli.main import main
@@ -30,16 +33,27 @@ CANARY = "c4n4ry-s\\w#rd=7"
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with secured_broker(tmp_path_factory.mktemp("secured"), CANARY) as running:
-        yield running
+    folder = tmp_path_factory.mktemp("secured")
+    with (
+        token_endpoint(folder, CANARY, USER) as tokens,
+        secured_broker(folder, CANARY, keys_url=tokens.keys) as running,
+    ):
+        yield replace(running, tokens=tokens)
 
 
 def write(secured: SecuredBroker, folder: Path, prefix: str, mechanism: str = "SCRAM-SHA-512", *,
-          address: str | None = None, authority: str = "ca", password: str = CANARY) -> Path:  # fmt: skip
+          address: str | None = None, authority: str = "ca", user: str = USER, password: str = CANARY,
+          own: str | None = "client") -> Path:  # fmt: skip
     """A manifest with state and without, and its files beside it."""
-    for name in ("ca.pem", "other-ca.pem", "client.pem", "client.key"):
+    for name in ("ca.pem", "other-ca.pem", "client.pem", "client.key", "expired-client.pem", "expired-client.key"):
         (folder / name).write_text((secured.folder / name).read_text())
-    (folder / "credentials").write_text(f"username={USER}\npassword={password}\n")
+    (folder / "credentials").write_text(f"username={user}\npassword={password}\n")
+    certificate = f", certificateFile: {own}.pem, keyFile: {own}.key" if own else ""
+    tokens = ""
+    if mechanism == "OAUTHBEARER":
+        assert secured.tokens is not None
+        (folder / "credentials").write_text(f"clientId={CLIENT}\nclientSecret={password}\n")
+        tokens = f", tokenEndpoint: '{secured.tokens.endpoint}', scope: kafka"
     manifest = folder / "app.yaml"
     manifest.write_text(f"""
 apiVersion: streamapp.dev/v1alpha1
@@ -49,8 +63,8 @@ spec:
   maxParallelism: 2
   kafka:
     bootstrapServers: {address or secured.address}
-    tls: {{caFile: {authority}.pem, certificateFile: client.pem, keyFile: client.key}}
-    sasl: {{mechanism: {mechanism}, credentialsFile: credentials}}
+    tls: {{caFile: {authority}.pem{certificate}}}
+    sasl: {{mechanism: {mechanism}, credentialsFile: credentials{tokens}}}
   topology:
   - {{name: numbers, stream: {{topic: {prefix}-numbers, value: {{format: json, schema: "n BIGINT, seq BIGINT"}}}}}}
   - {{name: totals, groupBy: [key], aggregate: {{count: count(*), total: sum(n), low: min(n), high: max(n)}}}}
@@ -71,7 +85,7 @@ def command_lines(app: AppProcess) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"])
 def test_every_client_is_let_in_and_nobody_tells_the_password(
     secured: SecuredBroker, tmp_path: Path, mechanism: str
 ) -> None:
@@ -112,17 +126,28 @@ def test_every_client_is_let_in_and_nobody_tells_the_password(
     ("wrong", "said"),
     [
         ({"password": "wr0ng-s3cret"}, "does not accept the credentials .*check mechanism, user and password"),
+        ({"user": "eve"}, "does not accept the credentials .*check mechanism, user and password"),
+        (
+            {"password": "wr0ng-s3cret", "mechanism": "OAUTHBEARER"},
+            "does not accept the credentials .*token.*check mechanism, user and password",
+        ),
+        ({"address": "expired"}, "the TLS handshake failed .*certificate has expired"),
+        ({"own": None}, "the TLS handshake failed .*certificate"),
+        ({"own": "expired-client"}, "the TLS handshake failed .*certificate"),
         ({"authority": "other-ca"}, "the TLS handshake failed .*certificate verify failed.*the authority that has"),
         ({"address": "127"}, "the TLS handshake failed .*certificate has the host's name"),
         ({"address": "no-such-host.invalid:9093"}, "the host name is unknown .*check the address"),
     ],
-    ids=["password", "authority", "name-in-certificate", "host"],
+    ids=[
+        "password", "user", "token", "expired", "no-certificate", "own-expired", "authority", "name-in-certificate",
+        "host",
+    ],
 )
 def test_what_is_wrong_is_told(
-    secured: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], wrong: dict[str, str], said: str
+    secured: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], wrong: dict[str, Any], said: str
 ) -> None:
-    if wrong.get("address") == "127":
-        wrong = {"address": secured.wrong_name}
+    if wrong.get("address") in ("127", "expired"):
+        wrong = {"address": secured.wrong_name if wrong["address"] == "127" else secured.expired}
     manifest = write(secured, tmp_path, unique_name("wrong"), **wrong)
     assert main(["run", str(manifest), "--state-dir", str(tmp_path / "state")]) == 3
     error = capfd.readouterr().err

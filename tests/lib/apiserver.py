@@ -41,6 +41,8 @@ class ApiServer:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.url = f"https://127.0.0.1:{self._port}"
         self.kubeconfig = folder / "kubeconfig"
+        self.token = secrets.token_hex(16)
+        """The administrator's."""
 
     def start(self) -> ApiServer:
         (self.folder / "bin").mkdir(exist_ok=True)
@@ -118,6 +120,10 @@ class ApiServer:
             return done.stdout
         return done.stdout + done.stderr
 
+    def kubeconfig_of(self, folder: Path, token: str) -> Path:
+        """A file by which a client acts as whoever the token is."""
+        return write_kubeconfig(folder / "kubeconfig", self.url, token, f"{self.folder}/certs/apiserver.crt")
+
     def token_of(self, namespace: str, service_account: str) -> str:
         """A token to act as that service account."""
         return self.kubectl("create", "token", service_account, f"--namespace={namespace}").strip()
@@ -127,24 +133,10 @@ class ApiServer:
             self._end(name)
 
     def _write_credentials(self) -> None:
-        folder, token = self.folder, secrets.token_hex(16)
-        self._token = token
-        (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
+        folder = self.folder
+        (folder / "tokens.csv").write_text(f'{self.token},admin,admin,"system:masters"\n')
         subprocess.run(["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True)
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "test",
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
-            "clusters": [
-                {
-                    "name": "test",
-                    "cluster": {"server": self.url, "certificate-authority": f"{folder}/certs/apiserver.crt"},
-                }
-            ],
-            "users": [{"name": "admin", "user": {"token": token}}],
-        }
-        self.kubeconfig.write_text(yaml.safe_dump(config))
+        self.kubeconfig = self.kubeconfig_of(folder, self.token)
 
     def _start_etcd(self) -> None:
         client, peer = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._peer}"
@@ -214,6 +206,21 @@ def _end_with_parent() -> None:
 
     set_death_signal = 1
     ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+
+
+def write_kubeconfig(file: Path, url: str, token: str, authority: str | None = None) -> Path:
+    """For a client of the API server at that address, whose certificate an authority has signed; returns the file."""
+    cluster = {"server": url} | ({"certificate-authority": authority} if authority else {})
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": "test", "user": {"token": token}}],
+    }
+    file.write_text(yaml.safe_dump(config))
+    return file
 
 
 def apply_all(api: ApiServer, objects: Sequence[object]) -> str:

@@ -249,7 +249,8 @@ class Load:
     START_MS = 1_700_000_000_000
 
     def __init__(
-        self, kafka: KafkaConfig, prefix: str, seed: int, *, rate: int, keys: int = 200, ticks: bool = True
+        self, kafka: KafkaConfig, prefix: str, seed: int, *, rate: int, keys: int = 200,
+        numbers: bool = True, ticks: bool = True,
     ) -> None:
         print(f"load: seed {seed}, {rate} records/s, {keys} keys")
         self.history = History()
@@ -257,7 +258,7 @@ class Load:
         self._numbers, self._ticks = f"{prefix}-numbers", f"{prefix}-ticks"
         self._keys = [f"key-{i}" for i in range(keys)]
         self._rate = rate
-        self._with_ticks = ticks
+        self._with_numbers, self._with_ticks = numbers, ticks
         self._clock = self.START_MS
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -291,12 +292,12 @@ class Load:
     def send(self, records: int) -> None:
         """So many at once, while no thread sends."""
         for _ in range(records):
-            self._one(self._random.choice(self._keys))
+            self._any()
         self.flush()
 
     def send_each_key(self) -> None:
         """One more record for every key there is."""
-        for key in self._keys:
+        for key in self._keys if self._with_numbers else ():
             self._one(key)
         self.flush()
 
@@ -316,9 +317,17 @@ class Load:
         batch = max(1, self._rate // 20)
         while not self._stop.wait(0.05):
             for _ in range(batch):
-                self._one(self._random.choice(self._keys))
+                if self._with_numbers:
+                    self._one(self._random.choice(self._keys))
             if self._with_ticks:
                 self._tick(self._random.choice(("a", "b", "c")))
+
+    def _any(self) -> None:
+        """A number; a tick where there are no numbers."""
+        if self._with_numbers:
+            self._one(self._random.choice(self._keys))
+        else:
+            self._tick(self._random.choice(("a", "b", "c")))
 
     def _one(self, key: str) -> None:
         n = self._random.randint(-1_000_000, 1_000_000)
@@ -380,13 +389,21 @@ class Bench:
         self.admin.create([TopicSpec(topic, "test", made[name]) for name, topic in own.items()])
         read = {} if beside is None else {name: beside.topics[name] for name in inputs if name in beside.topics}
         self.topics: dict[str, str] = read | own
-        for name, topic in read.items():
-            topology = topology.replace(f"$T-{name}", topic)
         self.manifest = folder / f"{self.prefix}.yaml"
-        self.manifest.write_text(
-            manifest_text(self.prefix, topology, parallelism=parallelism, interval=interval, spec=spec)
-        )
+        self._read = read
+        self.write(topology)
         self._processes: list[AppProcess] = []
+
+    def write(self, topology: str) -> None:
+        """The manifest anew, with another topology over the same topics."""
+        for name, topic in self._read.items():
+            topology = topology.replace(f"$T-{name}", topic)
+        given = self._as_given
+        self.manifest.write_text(
+            manifest_text(
+                self.prefix, topology, parallelism=given["parallelism"], interval=given["interval"], spec=given["spec"]
+            )
+        )
 
     def start(
         self, state: str = "state", env: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
@@ -402,7 +419,13 @@ class Bench:
         return Bench(self.kafka, self.folder, "twin", beside=self, **self._as_given)
 
     def load(self, seed: int, rate: int = 1000, keys: int = 200) -> Load:
-        return Load(self.kafka, self.prefix, seed, rate=rate, keys=keys, ticks="ticks" in self.topics)
+        numbers, ticks = ("numbers" in self.topics), ("ticks" in self.topics)
+        return Load(self.kafka, self.prefix, seed, rate=rate, keys=keys, numbers=numbers, ticks=ticks)
+
+    @property
+    def inputs(self) -> list[str]:
+        """The topics that it reads."""
+        return [topic for name, topic in self.topics.items() if name in ("numbers", "ticks")]
 
     def all_topics(self) -> list[str]:
         """The application's own and its inputs and outputs."""

@@ -15,7 +15,7 @@ Object = dict[str, Any]
 Helm = Callable[..., subprocess.CompletedProcess[str]]
 """Runs Helm with these arguments, without a cluster; says what it said and how it ended."""
 Render = Callable[..., list[Object]]
-"""The objects of the chart with these options: release `ops` in namespace `streams`."""
+"""The objects of the chart with these options: release `ops`, in `namespace`, which is `streams`."""
 
 CHART = Path(__file__).parents[2] / "charts" / "streamapp-operator"
 VALUES = sorted((Path(__file__).parents[1] / "chart" / "values").glob("*.yaml"))

@@ -57,9 +57,12 @@ FAILPOINTS = (
 
 def lag(bench: Bench) -> int:
     """Records of the input that the application's group has not committed."""
-    topic = bench.topics["numbers"]
     done = bench.admin.group_offsets(bench.prefix)
-    return sum(end - done.get((topic, p), 0) for p, end in bench.admin.end_offsets(topic).items())
+    return sum(
+        end - done.get((topic, p), 0)
+        for topic in bench.inputs
+        for p, end in bench.admin.end_offsets(topic).items()
+    )
 
 
 def last_epoch(bench: Bench) -> int:

@@ -16,6 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from lib.wait import until
 from streamapp.http.server import StatusServer
+from streamapp.manifest import parse_manifest
+from streamapp_operator.__main__ import LEASE
 from streamapp_operator.controller import new_credentials
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.names import driver_pod_name, secret_name
@@ -25,6 +27,7 @@ from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.pods import LIVE_PORT
 from streamapp_operator.settings import Settings
+from streamapp_operator.versions import version_name, version_spec
 
 Object = dict[str, Any]
 
@@ -40,6 +43,21 @@ spec:
   - {name: counts, from: words, groupBy: [word], aggregate: {count: "count(*)"}, store: word-counts}
   - {name: out,    from: counts, to: {topic: word-counts}}
 """
+VERSION = version_name("word-count", version_spec(parse_manifest(WORD_COUNT)))
+CHILDREN = {
+    ("ControllerRevision", VERSION),
+    ("ConfigMap", "word-count-config"),
+    ("NetworkPolicy", "word-count-driver"),
+    ("NetworkPolicy", "word-count-executors"),
+    ("PodDisruptionBudget", "word-count-executors"),
+    ("Role", "word-count-driver"),
+    ("RoleBinding", "word-count-driver"),
+    ("Secret", "word-count-credentials"),
+    ("Service", "word-count-driver"),
+    ("ServiceAccount", "word-count-driver"),
+    ("StatefulSet", "word-count-driver"),
+}
+"""Of the word count, by kind and name."""
 _MOST_ROUNDS = 20
 _addresses = (f"127.77.{high}.{low}" for high, low in itertools.product(range(256), range(1, 255)))
 
@@ -49,10 +67,17 @@ class Crash(BaseException):
 
 
 class Apps:
-    """StreamApps of one namespace."""
+    """StreamApps of one namespace.
 
-    def __init__(self, kube: Kube, namespace: str) -> None:
+    Args:
+        kube: the test's connection.
+        namespace: where the apps are.
+        operators: the operator's connection, where it is to be another one.
+    """
+
+    def __init__(self, kube: Kube, namespace: str, operators: Kube | None = None) -> None:
         self.kube, self.namespace = kube, namespace
+        self.operators = operators or kube
         self.settings = Settings()
         self.memory = Memory()
         self.now: datetime | None = None
@@ -79,7 +104,7 @@ class Apps:
 
     def reconcile(self, name: str = "word-count", cache: Objects | None = None) -> float | None:
         return reconcile(
-            self.kube, self.namespace, name, self.settings, new_credentials, self.memory, self._clock, cache
+            self.operators, self.namespace, name, self.settings, new_credentials, self.memory, self._clock, cache
         )
 
     def pass_time(self, seconds: float, every: float = 5.0) -> None:
@@ -106,17 +131,17 @@ class Apps:
     def counting(self) -> Iterator[list[int]]:
         """A list that grows by one with each write."""
         writes: list[int] = []
-        before = self.kube.may_write
+        before = self.operators.may_write
 
         def write() -> None:
             before()
             writes.append(len(writes))
 
-        self.kube.may_write = write
+        self.operators.may_write = write
         try:
             yield writes
         finally:
-            self.kube.may_write = before
+            self.operators.may_write = before
 
     @contextmanager
     def crashing_after(self, count: int) -> Iterator[None]:
@@ -128,11 +153,11 @@ class Apps:
                 raise Crash
             left[0] -= 1
 
-        before, self.kube.may_write = self.kube.may_write, write
+        before, self.operators.may_write = self.operators.may_write, write
         try:
             yield
         finally:
-            self.kube.may_write = before
+            self.operators.may_write = before
 
     # --- what there is --------------------------------------------------------------------------------------
 
@@ -159,9 +184,18 @@ class Apps:
             if any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
         }
 
+    def essence(self, name: str = "word-count") -> dict[tuple[str, str], object]:
+        """The app's objects without what differs from run to run."""
+        return {key: _essence(item) for key, item in self.children(name).items()}
+
     def events(self) -> list[str]:
         found = self.kube.list("Event", self.namespace)
         return [event["reason"] for event in found if event["involvedObject"]["kind"] == "StreamApp"]
+
+    def lease_holder(self) -> str:
+        """The operator that acts here; empty: none."""
+        found = self.kube.get("Lease", self.namespace, LEASE) or {}
+        return str(found.get("spec", {}).get("holderIdentity") or "")
 
     def credentials(self, name: str = "word-count") -> Credentials:
         found = credentials_of(self.get("Secret", secret_name(name)))
@@ -238,6 +272,22 @@ class Apps:
             server.stop()
 
 
+def _essence(item: Object) -> object:
+    if item["kind"] == "Secret":
+        return sorted(item["data"])
+    spec = {key: value for key, value in item.items() if key not in ("metadata", "status", "apiVersion")}
+    template = spec.get("spec", {}).get("template")
+    if template:  # names the app's uid and the secret's fingerprint
+        template["metadata"]["annotations"].pop("streamapp.dev/template")
+        container = template["spec"]["containers"][0]
+        container["args"] = [word for word in container["args"] if not word.startswith(("--owner", "--namespace"))]
+    for subject in spec.get("subjects", ()):
+        subject.pop("namespace")
+    for own in ("clusterIP", "clusterIPs"):
+        spec.get("spec", {}).pop(own, None)
+    return {"labels": item["metadata"]["labels"], **spec}
+
+
 RUNNING: Object = {
     "name": "word-count",
     "phase": "Running",
@@ -250,4 +300,4 @@ RUNNING: Object = {
 }
 """What a driver says that is well."""
 
-__all__ = ["RUNNING", "WORD_COUNT", "Apps", "Crash", "KubeError"]
+__all__ = ["CHILDREN", "RUNNING", "WORD_COUNT", "Apps", "Crash", "KubeError"]

@@ -1,50 +1,163 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker that lets in only whom it knows, over TLS, with an authority of its own."""
+"""A broker that lets in only whom it knows, over TLS, with an authority of its own; and if asked to, only to do what an
+ACL allows."""
 
 from __future__ import annotations
 
+import ipaddress
+import os
+import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
+from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker, Node, new_cluster_id
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.ports import free_ports
 
+if TYPE_CHECKING:
+    from lib.tokens import Tokens
+
 USER = "ada"
-LISTENER = "listener.name.secure"
+CERTIFIED = f"User:CN={USER}"
+"""Who comes by the listener that looks at certificates only."""
+_SECURE = "listener.name.secure"
+_PACKAGE = "org.apache.kafka.common.security"
+_KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
 
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """Its address for those with credentials, and one that asks for none, by which a test looks."""
+    """Its addresses for those with credentials, and one that asks for none, by which a test looks."""
 
+    host: str
     port: int
+    certified_port: int
     open: KafkaConfig
     folder: Path
-    """With `ca.pem`, and `other-ca.pem`, of an authority that has signed nothing."""
+    """With `ca.pem`, and `other-ca.pem`, of an authority that has signed nothing; `client.pem` and `client.key`."""
+    expired_port: int = 0
+    """Where its certificate has expired."""
+    tokens: Tokens | None = None
+    """Who gives those of OAUTHBEARER, where somebody does."""
+    _admin: list[AdminClient] = field(default_factory=list)
 
     @property
     def address(self) -> str:
-        return f"localhost:{self.port}"
+        """Asks for a certificate, and by SASL for more."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def certified(self) -> str:
+        """Asks for a certificate."""
+        return f"{self.host}:{self.certified_port}"
+
+    @property
+    def expired(self) -> str:
+        return f"{self.host}:{self.expired_port}"
 
     @property
     def wrong_name(self) -> str:
         """The same, by a name that its certificate has not."""
         return f"127.0.0.1:{self.port}"
 
+    # --- what an administrator does -------------------------------------------------------------------------
 
-def openssl(folder: Path, *words: str) -> None:
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=60)
+    @property
+    def admin(self) -> AdminClient:
+        if not self._admin:
+            self._admin.append(AdminClient({**self.open.for_librdkafka()}))
+        return self._admin[0]
+
+    def set_password(self, password: str) -> None:
+        """Of USER, for SCRAM; PLAIN keeps the first one."""
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion(USER, info, password.encode())
+        self.admin.alter_user_scram_credentials([change])[USER].result(30)
+
+    def allow(self, bindings: Iterable[AclBinding]) -> None:
+        wanted = list(bindings)
+        for future in self.admin.create_acls(wanted).values():
+            future.result(30)
+        until(lambda: set(map(str, wanted)) <= self._acls(), 10, "the ACLs are known")
+
+    def forbid(self, binding: AclBinding) -> None:
+        """What had been allowed."""
+        (future,) = self.admin.delete_acls([_filter(binding)]).values()
+        assert len(future.result(30)) == 1, f"was not allowed: {binding}"
+        until(lambda: str(binding) not in self._acls(), 10, "the ACL is gone")
+
+    def _acls(self) -> set[str]:
+        return set(map(str, self.admin.describe_acls(_EVERY).result(30)))
+
+
+def bindings_of(commands: str) -> list[AclBinding]:
+    """What these kafka-acls commands allow, one by one."""
+    return [binding for line in commands.splitlines() for binding in _bindings(shlex.split(line))]
+
+
+def _bindings(words: list[str]) -> Iterator[AclBinding]:
+    assert words[0] == "kafka-acls"
+    options = list(pairwise(words))
+    said = dict(options)
+    assert "--add" in words
+    (kind,) = [name for name in ("--topic", "--group", "--transactional-id") if name in words]
+    prefixed = said.get("--resource-pattern-type") == "prefixed"
+    pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
+    for operation in (value for name, value in options if name == "--operation"):
+        yield AclBinding(
+            _KINDS[kind[2:].replace("-", "_")],
+            said[kind],
+            pattern,
+            said["--allow-principal"],
+            "*",
+            AclOperation[_constant(operation)],
+            AclPermissionType.ALLOW,
+        )
+
+
+def _constant(operation: str) -> str:
+    """DescribeConfigs as DESCRIBE_CONFIGS."""
+    return "".join(f"_{letter}" if letter.isupper() else letter for letter in operation).strip("_").upper()
+
+
+_EVERY = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY  # type: ignore[arg-type]
+)
+
+
+def _filter(binding: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        binding.restype, binding.name, binding.resource_pattern_type, binding.principal, binding.host,
+        binding.operation, binding.permission_type,
+    )  # fmt: skip
+
+
+# --- certificates -------------------------------------------------------------------------------------------
+
+
+def openssl(folder: Path, *words: str) -> str:
+    done = subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=60, text=True)
+    return done.stdout
 
 
 def make_authority(folder: Path, name: str) -> None:
@@ -53,45 +166,95 @@ def make_authority(folder: Path, name: str) -> None:
             "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
 
 
-def make_certificate(folder: Path, name: str, host: str) -> None:
-    """NAME.pem and NAME.key, signed by the authority `ca`."""
-    (folder / f"{name}.ext").write_text(f"subjectAltName=DNS:{host}\n")
+def make_certificate(folder: Path, name: str, host: str, days: int = 2) -> None:
+    """NAME.pem and NAME.key, signed by the authority `ca`; with -1 days, it has expired."""
+    (folder / f"{name}.ext").write_text(f"subjectAltName={_alternative(host)}\n")
     openssl(folder, "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={host}", "-keyout", f"{name}.key",
             "-out", f"{name}.csr")  # fmt: skip
     openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-            "-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
+            "-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
+    both = (folder / f"{name}.key").read_text() + (folder / f"{name}.pem").read_text()
+    (folder / f"{name}-both.pem").write_text(both)
+
+
+def _alternative(host: str) -> str:
+    try:
+        return f"IP:{ipaddress.ip_address(host)}"
+    except ValueError:
+        return f"DNS:{host}"
+
+
+# --- the broker ---------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def secured_broker(folder: Path, password: str) -> Iterator[SecuredBroker]:
-    """Lets in USER with that password, by PLAIN and SCRAM-SHA-512, on showing a certificate of the authority."""
+def secured_broker(
+    folder: Path, password: str, *, host: str = "localhost", guarded: bool = False, keys_url: str | None = None
+) -> Iterator[SecuredBroker]:
+    """Lets in USER with that password, by PLAIN and SCRAM-SHA-512, on showing a certificate of the authority; at
+    another port by the certificate alone.
+
+    Args:
+        folder: for certificates and the broker's data.
+        password: of USER.
+        host: at which it is reached; its certificates have that name.
+        guarded: whether what nobody has allowed is forbidden, but to those that come by the open address.
+        keys_url: where the keys are that tokens of OAUTHBEARER are signed with.
+    """
     make_authority(folder, "ca")
     make_authority(folder, "other-ca")
-    make_certificate(folder, "broker", "localhost")
-    make_certificate(folder, "client", "ada")
-    (folder / "broker-both.pem").write_text((folder / "broker.key").read_text() + (folder / "broker.pem").read_text())
-    plain, controller, secure = free_ports(3)
+    make_certificate(folder, "broker", host)
+    make_certificate(folder, "expired", host, days=-1)
+    make_certificate(folder, "client", USER)
+    make_certificate(folder, "expired-client", USER, days=-1)
+    plain, controller, secure, certified, expired = free_ports(5)
+    bind = "127.0.0.1" if host == "localhost" else host
     escaped = password.replace("\\", "\\" * 4)  # once for JAAS, once for the properties file
+    ports = {"SECURE": secure, "CERTIFIED": certified, "EXPIRED": expired}
+    mechanisms = "PLAIN,SCRAM-SHA-512" + (",OAUTHBEARER" if keys_url else "")
     properties = {
-        "listeners": f"BROKER://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SECURE://127.0.0.1:{secure}",
-        "advertised.listeners": f"BROKER://127.0.0.1:{plain},SECURE://localhost:{secure}",
-        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
-        f"{LISTENER}.ssl.keystore.type": "PEM",
-        f"{LISTENER}.ssl.keystore.location": str(folder / "broker-both.pem"),
-        f"{LISTENER}.ssl.truststore.type": "PEM",
-        f"{LISTENER}.ssl.truststore.location": str(folder / "ca.pem"),
-        f"{LISTENER}.ssl.client.auth": "required",
-        f"{LISTENER}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
-        f"{LISTENER}.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        f'user_{USER}="{escaped}";',
-        f"{LISTENER}.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule "
-        "required;",
+        "listeners": f"BROKER://{bind}:{plain},CONTROLLER://127.0.0.1:{controller},"
+        + ",".join(f"{name}://{bind}:{port}" for name, port in ports.items()),
+        "advertised.listeners": f"BROKER://{bind}:{plain},"
+        + ",".join(f"{name}://{host}:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL,CERTIFIED:SSL,"
+        "EXPIRED:SSL",
+        f"{_SECURE}.sasl.enabled.mechanisms": mechanisms,
+        f"{_SECURE}.plain.sasl.jaas.config": f'{_PACKAGE}.plain.PlainLoginModule required user_{USER}="{escaped}";',
+        f"{_SECURE}.scram-sha-512.sasl.jaas.config": f"{_PACKAGE}.scram.ScramLoginModule required;",
     }
+    for name in ports:
+        listener = f"listener.name.{name.lower()}"
+        own = folder / ("expired-both.pem" if name == "EXPIRED" else "broker-both.pem")
+        properties |= {
+            f"{listener}.ssl.keystore.type": "PEM",
+            f"{listener}.ssl.keystore.location": str(own),
+            f"{listener}.ssl.truststore.type": "PEM",
+            f"{listener}.ssl.truststore.location": str(folder / "ca.pem"),
+            f"{listener}.ssl.client.auth": "required",
+        }
+    if guarded:
+        properties |= {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+    if keys_url is not None:
+        package, listener = f"{_PACKAGE}.oauthbearer", f"{_SECURE}.oauthbearer"
+        properties |= {
+            f"{listener}.sasl.jaas.config": f"{package}.OAuthBearerLoginModule required;",
+            f"{listener}.sasl.server.callback.handler.class": f"{package}.OAuthBearerValidatorCallbackHandler",
+            f"{listener}.sasl.oauthbearer.jwks.endpoint.url": keys_url,
+        }
     node = Node(new_cluster_id(), 1, plain, controller)
-    with EmbeddedBroker(folder / "broker", node=node, properties=properties) as broker:
+    # Kafka asks for keys only where it is allowed to.
+    java = {"JDK_JAVA_OPTIONS": f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys_url}"} if keys_url else {}
+    broker = EmbeddedBroker(folder / "broker", node=node, properties=properties, host=bind)
+    with patch.dict(os.environ, java):
+        broker.start()
+    try:
         open_to_all = KafkaConfig(broker.bootstrap_servers)
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        change = UserScramCredentialUpsertion(USER, info, password.encode())
-        admin = AdminClient({**open_to_all.for_librdkafka()})
-        admin.alter_user_scram_credentials([change])[USER].result(30)
-        yield SecuredBroker(secure, open_to_all, folder)
+        secured = SecuredBroker(host, secure, certified, open_to_all, folder, expired)
+        secured.set_password(password)
+        yield secured
+    finally:
+        broker.stop()

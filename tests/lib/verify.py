@@ -363,8 +363,7 @@ class Proof:
     def __init__(self, bench: Bench, load: Load, isolation: str = "read_committed") -> None:
         self._bench, self._load, self._isolation = bench, load, isolation
         self.live = LiveReader(bench.kafka, checks_of(bench.topics, load.history), isolation)
-        inputs = [topic for name, topic in bench.topics.items() if name in ("numbers", "ticks")]
-        self.offsets = OffsetWatch(bench.kafka, bench.prefix, inputs)
+        self.offsets = OffsetWatch(bench.kafka, bench.prefix, bench.inputs)
 
     def require_sound(self) -> None:
         """Raises what was violated so far."""

@@ -183,3 +183,38 @@ def test_a_signal_ends_the_lines_though_more_may_come() -> None:
 def feed(writer: int, content: bytes) -> None:
     with open(writer, "wb") as out:
         out.write(content)
+
+
+def manifest(tmp_path: Path, *nodes: str) -> str:
+    file = tmp_path / "app.yaml"
+    head = "apiVersion: streamapp.dev/v1alpha1\nkind: StreamApp\nmetadata: {name: app}\nspec:\n  topology:\n"
+    stream = "- {name: orders, stream: {topic: orders, value: {format: json, schema: 'user STRING, amount DOUBLE'}}}"
+    file.write_text(head + "\n".join(f"  {node}" for node in (stream, *nodes)) + "\n")
+    return str(file)
+
+
+OUT = "- {name: out, from: orders, to: {topic: results}}"
+
+
+@pytest.mark.parametrize("command", [["validate", "--no-types"], ["explain"]])
+def test_a_node_that_leads_nowhere_is_warned_of(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    branch = "- {name: sizes, from: orders, branch: [{name: large, when: amount > 9}]}"
+    file = manifest(tmp_path, "- {name: lost, filter: amount > 3}", branch, OUT)
+    assert main([*command, file]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"warning: {file}: node 'lost': leads nowhere: it has no `to`, and no node reads it; "
+        "its records are dropped; to keep them, add e.g. {from: lost, to: {topic: …}}",
+        f"warning: {file}: node 'large': leads nowhere: no node reads this branch; "
+        "its records are dropped; to keep them, add e.g. {from: large, to: {topic: …}}",
+    ]
+
+
+def test_validate_says_what_it_could_not_check_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = manifest(tmp_path, "- {name: a, filter: x, with: {y: '1'}}", "- {name: b, filter: y > 1}", OUT)
+    assert main(["validate", file]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {file}: node 'a': has `filter` and `with`, and a node has one operation; make a node of each (line 7)",
+        f"note: {file}: types could not be checked before this is right, nor 2 nodes in full: a, b",
+    ]

@@ -75,7 +75,7 @@ PAIR = (
         ),
         pytest.param(
             "- {name: lines, filter: amount > 1}",
-            "node 'lines': `name`: two nodes are named 'lines'; rename one of them",
+            "node 'lines': `name`: two nodes are named 'lines', the first in line 6; rename one of them",
             id="duplicate name",
         ),
         pytest.param(
@@ -240,6 +240,51 @@ PAIR = (
             '(in "__key = 1")',
             id="the engine's columns",
         ),
+        pytest.param(
+            "- {name: x, stream: {topic: a, value: {format: json, schema: user STRING, amount DOUBLE}}}",
+            "node 'x': `stream.value.schema`: is cut off at a comma: inside { } a comma ends a value that is not in quotes; "
+            "write schema: 'user STRING, amount DOUBLE'",
+            id="schema without quotes",
+        ),
+        pytest.param(
+            "- {name: x, with: {c: regexp_extract(user, 'a: b', 1), d: user}}",
+            "node 'x': `with.c`: is cut off at a comma: inside { } a comma ends a value that is not in quotes; "
+            "write c: \"regexp_extract(user, 'a: b', 1)\"",
+            id="expression without quotes",
+        ),
+        pytest.param(
+            "- {name: x, filter: user = ada}",
+            "node 'x': `filter`: unknown column `ada` (in \"user = ada\"); there are: key, user, amount, timestamp, topic, "
+            "partition, offset, headers; a text is written in single quotes, 'ada'",
+            id="text without quotes",
+        ),
+        pytest.param(
+            "- {name: x, filter: 'upper(user, 1) = user'}",
+            "node 'x': `filter`: `upper` takes 1 argument, 2 given (in \"upper(user, 1) = user\"); remove what is too much",
+            id="too many arguments",
+        ),
+        pytest.param(
+            "- {name: x, with: {a: date_trunc(user)}}",
+            "node 'x': `with.a`: `date_trunc` takes at least 2 arguments, 1 given (in \"date_trunc(user)\"); "
+            "add what is missing",
+            id="too few arguments",
+        ),
+        pytest.param(
+            "- {name: x, filter: amount =< 3 and user = '>>>'}",
+            "node 'x': `filter`: `=<` is no operator here (in \"amount =< 3 and user = '>>>'\"); write `<=`",
+            id="operator of another language",
+        ),
+        pytest.param(
+            "- {name: x, with: {a: explode(array(user))}}",
+            "node 'x': `with.a`: function `explode` makes several rows of one (in \"explode(array(user))\"); "
+            "use a flatMap node",
+            id="rows of one row",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {n: rand()}}",
+            "node 'x': `aggregate.n`: is no aggregate (in \"rand()\"); use an aggregate function, e.g. count(*), sum(amount)",
+            id="aggregate that is none, and random",
+        ),
         pytest.param("- just text", "node '#2': a node is a map with a name and an operation, and this is 'just text'; "
                      "write e.g. {name: words, filter: length(value) > 3}", id="node that is text"),
     ],
@@ -271,6 +316,10 @@ def test_one_mistake_is_one_problem(problems: Problems, nodes: str, expected: st
         (
             "{with: other, within: 5s, select: {u: other.usr}}",
             "node 'x': `join.select.u`: node 'other' has no column `usr` (in \"other.usr\"); did you mean `user`?",
+        ),
+        (
+            "{with: other, within: 5s, select: {u: c.paid}}",
+            "node 'x': `join.select.u`: `c` is neither side of the join (in \"c.paid\"); there are: lines, other",
         ),
         (
             "{with: other, by: [user, amount], within: 5s, select: {a: other.paid}}",
@@ -329,12 +378,54 @@ def test_merged_streams_have_the_same_columns_and_keys(problems: Problems) -> No
 def test_a_broken_node_does_not_make_those_behind_it_wrong(problems: Problems) -> None:
     nodes = (
         LINES
-        + "- {name: a, with: {n: }}\n- {name: b, filter: n > 1}\n- {name: c, groupBy: [n], aggregate: {m: max(x)}}\n"
+        + "- {name: a, with: {n: '1'}, filter: n > 0}\n- {name: b, filter: n > 1}\n"
+        + "- {name: c, groupBy: [n], aggregate: {m: max(x)}}\n"
     )
     assert problems(nodes + "- {name: d, filter: m > 1 and zzz}\n- {name: out, to: {topic: o}}") == [
-        "node 'a': `with.n`: there is nothing after the colon; write a value, or remove the field",
+        "node 'a': has `with` and `filter`, and a node has one operation; make a node of each",
         "node 'd': `filter`: unknown column `zzz` (in \"m > 1 and zzz\"); there are: n, m, timestamp",
     ]
+
+
+def test_a_mistake_hides_no_other_of_the_same_node(problems: Problems) -> None:
+    nodes = (
+        "- {name: o, stream: {topic: a b, value: {format: json, schema: user STRNG}, timestamp: lowr(user)}}\n"
+        "- {name: p, stream: {topic: p, value: {format: json, schema: 'user STRING, paid LONG'}, key: avro}}\n"
+        "- {name: w, from: p, with: {a: , b: lowr(user), c: usr}}\n"
+        "- {name: g, from: [w], groupBy: [user], aggregate: {n: summ(paid)}, window: {tumbling: 5}}\n"
+        "- {name: j, from: p, join: {with: q, within: 5, by: [usr], select: {u: p.usr, q: q.a, l: lowr(q.b)}}}\n"
+        "- {name: t, from: nobody, to: {topic: c d, partitions: many}}"
+    )
+    assert [problem.split("; ")[0].split(" (in")[0] for problem in problems(nodes)] == [
+        "node 'o': `stream.value`: schema 'user STRNG': unknown type `STRNG` of field `user`",
+        "node 'o': `stream.topic`: topic 'a b' is no topic name: letters, digits, `.`, `_` and `-` only",
+        "node 'o': `stream.timestamp`: unknown function `lowr`",
+        "node 'p': `stream.key`: 'avro' is not available yet in this version",
+        "node 'w': `with.a`: there is nothing after the colon",
+        "node 'w': `with.b`: unknown function `lowr`",
+        "node 'w': `with.c`: unknown column `usr`",
+        "node 'g': `from`: needs a string, and this is a list",
+        "node 'g': `window.tumbling`: `5` is read by YAML as the number 5, and a string is needed",
+        "node 'g': `aggregate.n`: unknown function `summ`",
+        "node 'j': `join.within`: `5` is read by YAML as the number 5, and a string is needed",
+        "node 'j': `join.with`: there is no node 'q'",
+        "node 'j': `join.by`: unknown column `usr`",
+        "node 'j': `join.select.l`: unknown function `lowr`",
+        "node 'j': `join.select.u`: node 'p' has no column `usr`",
+        "node 't': `to.partitions`: needs a whole number, and this is 'many'",
+        "node 't': `from`: there is no node 'nobody'",
+        "node 't': `to.topic`: topic 'c d' is no topic name: letters, digits, `.`, `_` and `-` only",
+    ]
+
+
+def test_what_could_not_be_checked_is_named(text: Callable[..., str]) -> None:
+    nodes = (
+        LINES
+        + "- {name: a, with: {n: '1'}, filter: n > 0}\n- {name: b, filter: n > 1}\n- {name: c, from: lines, filter: usr}"
+    )
+    with pytest.raises(ManifestError) as error:
+        parse_manifest(text(nodes))
+    assert error.value.unchecked == ("a", "b")
 
 
 def test_settings_and_nodes_are_reported_together_in_the_order_of_the_text(text: Callable[..., str]) -> None:

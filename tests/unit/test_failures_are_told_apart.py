@@ -36,11 +36,17 @@ PLAN = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n Filter raise_error(
         ("x: (as configured by transaction.max.timeout.ms)\n at", 1, False, "spec.transactionTimeout is longer"),
         ("Some data may have been lost because they are not available in Kafka any more", 3, False, "onSourceLoss"),
         ("y.UnknownTopicOrPartitionException: This server does not\n at", 1, True, "does not exist any more"),
+        (
+            "Caused by: x.TransactionalIdAuthorizationException: Transactional Id authorization failed.\n at",
+            3, True, "Write on transactional-ids that begin with 'shop/'; allow it",
+        ),
+        ("x.TopicAuthorizationException: Not authorized to access topics: [t]\n at", 3, True, "topics: [t]; allow it"),
+        ("x.SaslAuthenticationException: invalid credentials\n at", 3, True, "does not let the app in: invalid cred"),
         ("x\nCaused by: y.TimeoutException: no answer\n at", 3, True, "y.TimeoutException: no answer"),
     ],
 )
 def test_each_kind_of_failure(trace: str, exit_code: int, retriable: bool, words: str) -> None:
-    failure = diagnose("part", trace)
+    failure = diagnose("part", trace, "shop")
     assert (failure.error.exit_code, failure.retriable) == (exit_code, retriable)
     assert words in str(failure.error)
     assert "\n" not in str(failure.error)
@@ -60,7 +66,7 @@ def test_each_kind_of_failure(trace: str, exit_code: int, retriable: bool, words
 )
 def test_the_operator_reads_what_a_driver_ended_of(trace: str, cause: str, tmp_path: Path) -> None:
     """From the error, through the file that Kubernetes keeps, to what is counted."""
-    error = diagnose("part", trace).error
+    error = diagnose("part", trace, "shop").error
     _leave_word(tmp_path / "termination-log", error)
     ended = {"exitCode": error.exit_code, "message": (tmp_path / "termination-log").read_text()}
     status = {"containerStatuses": [{"restartCount": 1, "state": {}, "lastState": {"terminated": ended}}]}

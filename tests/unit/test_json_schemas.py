@@ -24,7 +24,7 @@ def test_fields_come_in_order_with_one_spelling_of_their_types() -> None:
     [
         ("", "ends where a field's name is expected"),
         ("user", "ends where the type of field `user` is expected"),
-        ("user STRNG", "unknown type `STRNG` of field `user`; did you mean `string`?"),
+        ("user STRNG", "unknown type `STRNG` of field `user`; did you mean `STRING`?"),
         ("user STRING amount DOUBLE", "expected a comma and not `amount`"),
         ("user STRING, User INT", "field `User` is there twice"),
         ("n DECIMAL(50, 2)", "at most 38 digits"),

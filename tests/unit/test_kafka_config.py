@@ -23,20 +23,11 @@ SCRAM = {
 
 def test_plain() -> None:
     config = KafkaConfig("a:9092,[::1]:9093")
-    assert config.for_java() == config.for_librdkafka() == {"bootstrap.servers": "a:9092,[::1]:9093"}
+    assert config.for_librdkafka() == {"bootstrap.servers": "a:9092,[::1]:9093"}
 
 
-def test_password_login_for_both_clients() -> None:
+def test_password_login() -> None:
     config = KafkaConfig("a:1", SCRAM)
-    assert config.for_java() == {
-        "bootstrap.servers": "a:1",
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
-        r'username="ada" password="p\"w\\d";',
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": "/ca.pem",
-    }
     assert config.for_librdkafka() == {
         "bootstrap.servers": "a:1",
         "security.protocol": "SASL_SSL",
@@ -48,8 +39,11 @@ def test_password_login_for_both_clients() -> None:
 
 
 def test_the_java_form_of_a_login_is_understood() -> None:
-    java = KafkaConfig("a:1", SCRAM).for_java()
-    java.pop("bootstrap.servers")
+    java = {name: value for name, value in SCRAM.items() if name not in ("sasl.username", "sasl.password")}
+    java["sasl.jaas.config"] = (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        r'username="ada" password="p\"w\\d";'
+    )
     assert KafkaConfig("a:1", java).for_librdkafka() == KafkaConfig("a:1", SCRAM).for_librdkafka()
 
 
@@ -70,14 +64,26 @@ def test_secrets_are_not_shown() -> None:
     assert "PRIVATE" not in shown
 
 
-def test_java_reads_back_what_is_written_and_nobody_else_can(tmp_path: Path) -> None:
-    config = KafkaConfig("a:1", {**SCRAM, "ssl.keystore.key": "line one\nline two"})
+@pytest.mark.parametrize("password", ["p\"w\\d", "a\\nb", "ends in \\", "${x}", "#1", "k=v:w", "zoë"])
+def test_what_is_written_is_read_back_and_nobody_else_can(tmp_path: Path, password: str) -> None:
+    config = KafkaConfig("a:1", {**SCRAM, "sasl.password": password, "ssl.keystore.key": "line one\nline two"})
     file = tmp_path / "client.properties"
-    config.write_for_java(file)
+    config.write(file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    expected = config.for_java()
-    expected.pop("bootstrap.servers")
-    assert parse_properties(file.read_text()) == expected
+    assert KafkaConfig.load("a:1", file) == config
+
+
+def test_a_value_may_be_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("p\\w\n")
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=ada\n"
+        f"sasl.password=${{directory:{tmp_path}:password}}\n"
+    )
+    assert KafkaConfig.load("a:1", file).properties["sasl.password"] == "p\\w"
+    (tmp_path / "password").unlink()
+    with pytest.raises(InputError, match=r"client\.properties: cannot be read: No such file"):
+        KafkaConfig.load("a:1", file)
 
 
 def test_properties_format() -> None:
@@ -112,6 +118,11 @@ def test_from_a_file(tmp_path: Path) -> None:
             "a:1",
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"},
             "needs sasl.username and sasl.password",
+        ),
+        (
+            "a:1",
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
+            r"OAUTHBEARER needs sasl\.oauthbearer\.token\.endpoint\.url, .*client\.id, .*client\.secret",
         ),
         ("a:1", {"security.protocol": "SASL_SSL"}, r"sasl.mechanism is GSSAPI .* must be one of PLAIN"),
         ("a:1", {"ssl.truststore.location": "/x.jks"}, r"ssl.truststore.type is JKS .* as PEM"),

@@ -39,7 +39,7 @@ def test_everything(folder: Path) -> None:
     assert config.properties == {
         "security.protocol": "SASL_SSL",
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(folder / "ca.pem"),
+        "ssl.truststore.certificates": CERTIFICATE,
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": CERTIFICATE,
         "ssl.keystore.key": KEY,
@@ -67,6 +67,10 @@ def test_each_by_itself(folder: Path) -> None:
         (
             KafkaSettings("k:9", True, certificate_file="me.pem", key_file="old-key.pem"),
             r"tls\.keyFile: old-key\.pem .*openssl pkcs8 -topk8",
+        ),
+        (
+            KafkaSettings("k:9", sasl_mechanism="OAUTHBEARER", credentials_file="user", token_endpoint="https://t"),
+            "must have exactly the lines clientId=… and clientSecret=…",
         ),
         (KafkaSettings("k:9", True, tls_secret="s"), r"tls\.secretRef: Secret 's' is in a cluster; here, write caFile"),
         (KafkaSettings("k:9", sasl_mechanism="PLAIN"), "credentialsFile"),

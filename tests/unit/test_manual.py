@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamapp.compile import compile_manifest
+from streamapp.compile.unused import leads_nowhere
 from streamapp.formats import AVAILABLE
 from streamapp.manifest import parse_manifest
 from streamapp.manifest.model import Spec
@@ -26,7 +27,9 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", MANUAL, re.DOTALL)
 
 @pytest.mark.parametrize("text", [text for kind, text in BLOCKS if kind == "yaml"])
 def test_manifests_of_the_manual(text: str) -> None:
-    assert compile_manifest(parse_manifest(text)).subtopologies
+    manifest = parse_manifest(text)
+    assert compile_manifest(manifest).subtopologies
+    assert leads_nowhere(manifest) == ()
 
 
 @pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])

@@ -14,6 +14,7 @@ from typing import Any
 
 from streamapp.durations import EXAMPLES, UNITS
 from streamapp.manifest.node import OPERATIONS
+from streamapp_operator.login import LAPTOP_FILES, NO_SECRET
 
 Schema = dict[str, Any]
 ITEMS = "[]"
@@ -77,6 +78,7 @@ def _of_the_app() -> Iterator[Rule]:
         "has(self.kafka)",
         "`kafka` is missing; say where Kafka is, e.g. kafka: {bootstrapServers: kafka:9092}",
     )
+    yield from _of_kafka(("spec", "kafka"))
     yield Rule(
         ("spec",),
         "!(has(self.replicas) && has(self.autoscaling))",
@@ -86,6 +88,23 @@ def _of_the_app() -> Iterator[Rule]:
         ("spec",),
         "!has(self.schedule) || self.run == 'untilCaughtUp'",
         "`schedule` is for apps that stop; add run: untilCaughtUp",
+    )
+
+
+def _of_kafka(kafka: tuple[str, ...]) -> Iterator[Rule]:
+    tls, sasl = (*kafka, "tls"), (*kafka, "sasl")
+    files = " || ".join(f"has(self.{name})" for name in ("caFile", "certificateFile", "keyFile"))
+    yield Rule(tls, f"has(self.secretRef) || !({files})", LAPTOP_FILES)
+    yield Rule(sasl, "has(self.secretRef)", NO_SECRET)
+    yield Rule(
+        sasl,
+        "self.mechanism != 'OAUTHBEARER' || has(self.tokenEndpoint)",
+        "`tokenEndpoint` is missing; add tokenEndpoint: https://HOST/PATH, where tokens are asked for",
+    )
+    yield Rule(
+        sasl,
+        "self.mechanism == 'OAUTHBEARER' || !(has(self.tokenEndpoint) || has(self.scope))",
+        "`tokenEndpoint` and `scope` are for OAUTHBEARER; remove them, or set mechanism: OAUTHBEARER",
     )
 
 

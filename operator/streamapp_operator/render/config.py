@@ -13,6 +13,7 @@ from streamapp.errors import ManifestError, Problem
 from streamapp_operator.app import App
 from streamapp_operator.names import config_name, secret_name
 from streamapp_operator.render.executors import executor_template
+from streamapp_operator.render.kafka import CLIENT
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object, made
 from streamapp_operator.settings import Settings
 
@@ -55,6 +56,8 @@ def config_map(app: App, settings: Settings) -> Object:
         )
     template = executor_template(app, settings)
     data = {PLAN: plan, TEMPLATE: yaml.safe_dump(template, sort_keys=False)}
+    if (login := app.kafka_login) is not None:
+        data[CLIENT] = login.properties
     found = made(app, "v1", "ConfigMap", config_name(app.base), data=data)
     found["metadata"]["annotations"] |= {
         VERSION_ANNOTATION: app.version_name,

@@ -11,6 +11,7 @@ from streamapp_operator.app import RESTART_ANNOTATION, App
 from streamapp_operator.names import config_name, driver_name
 from streamapp_operator.render.config import PLAN, TEMPLATE, Credentials
 from streamapp_operator.render.executors import plain_template
+from streamapp_operator.render.kafka import CLIENT_FILE, kafka_mounts, kafka_volumes
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object, made, selector
 from streamapp_operator.render.pods import (
     BLOCK_PORT,
@@ -22,6 +23,7 @@ from streamapp_operator.render.pods import (
     SCRATCH_MOUNTS,
     SCRATCH_VOLUMES,
     SECRETS_DIR,
+    TOLERATIONS,
     WORK_DIR,
     image_of,
     pod_template,
@@ -37,8 +39,6 @@ _START_SECONDS = 300
 """For Spark's session; stores are restored after it, while the probes are answered."""
 _STOP_SECONDS = 30
 """A stop lets the epoch under way end, which takes up to seven."""
-_UNREACHABLE_SECONDS = 5
-"""How long a driver is left on a node that does not answer: another one fences it, so it can do no harm."""
 
 
 def service(app: App) -> Object:
@@ -115,21 +115,22 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
             *SCRATCH_MOUNTS,
             {"name": "config", "mountPath": CONFIG_DIR, "readOnly": True},
             {"name": "credentials", "mountPath": SECRETS_DIR, "readOnly": True},
+            *kafka_mounts(app),
         ],
     }
-    gone = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _UNREACHABLE_SECONDS}
     spec: Object = {
         "serviceAccountName": driver_name(app.base),
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _STOP_SECONDS,
         "securityContext": POD_SECURITY,
-        "tolerations": [{"key": f"node.kubernetes.io/{state}", **gone} for state in ("unreachable", "not-ready")],
+        "tolerations": TOLERATIONS,
         "containers": [container],
         "volumes": [
             *SCRATCH_VOLUMES,
             {"name": "config", "configMap": {"name": config_name(app.base)}},
             secrets_volume(app, "token", "rpc-secret"),
+            *kafka_volumes(app),
         ],
         **pull_secrets(settings),
     }
@@ -147,6 +148,7 @@ def _options(app: App, settings: Settings, heap: int) -> list[str]:
     options = {
         "owner": app.owner,
         "secrets": SECRETS_DIR,
+        "kafka-config": None if app.kafka_login is None else CLIENT_FILE,
         "state-dir": WORK_DIR,
         "termination-log": _TERMINATION_LOG,
         "namespace": app.namespace,
@@ -186,5 +188,6 @@ def _fingerprint(app: App, settings: Settings, credentials: Credentials, templat
         json.dumps(template, sort_keys=True),
         json.dumps(plain_template(app, settings), sort_keys=True),
         hashlib.sha256(credentials.rpc_secret.encode()).hexdigest(),
+        *([] if app.kafka_login is None else [app.kafka_login.mark]),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

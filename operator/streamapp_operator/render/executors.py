@@ -9,6 +9,7 @@ import json
 from streamapp.manifest.model import PodSpec
 from streamapp_operator.app import App
 from streamapp_operator.names import driver_name, executors_name
+from streamapp_operator.render.kafka import kafka_mounts, kafka_volumes
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object, made, selector
 from streamapp_operator.render.pods import (
     CONTAINER_SECURITY,
@@ -16,6 +17,7 @@ from streamapp_operator.render.pods import (
     SCRATCH_MOUNTS,
     SCRATCH_VOLUMES,
     SECRETS_DIR,
+    TOLERATIONS,
     pod_template,
     pull_secrets,
     secrets_volume,
@@ -50,6 +52,7 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 10,
         "securityContext": POD_SECURITY,
+        "tolerations": TOLERATIONS,
         "containers": [
             {
                 "name": EXECUTOR,
@@ -58,10 +61,11 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
                 "volumeMounts": [
                     *SCRATCH_MOUNTS,
                     {"name": "credentials", "mountPath": SECRETS_DIR, "readOnly": True},
+                    *kafka_mounts(app),
                 ],
             }
         ],
-        "volumes": [*SCRATCH_VOLUMES, secrets_volume(app, "rpc-secret")],
+        "volumes": [*SCRATCH_VOLUMES, secrets_volume(app, "rpc-secret"), *kafka_volumes(app)],
         **pull_secrets(settings),
     }
     template = pod_template(app, EXECUTOR, spec, theirs.pod_template if theirs else None)

@@ -58,6 +58,17 @@ def is_owned_by(item: Object, uid: str) -> bool:
     return any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
 
 
+def is_orphan_of(item: Object, app: str) -> bool:
+    """Whether we have made it for an app of that name, and nothing owns it any more: somebody has deleted the app with
+    `--cascade=orphan`, or taken the reference away."""
+    metadata = item["metadata"]
+    return (
+        not metadata.get("ownerReferences")
+        and metadata.get("labels", {}).get(f"{_PREFIX}/managed-by") == MANAGER
+        and metadata.get("annotations", {}).get(APP_ANNOTATION) == app
+    )
+
+
 def sealed(item: Object) -> Object:
     """The object with its own fingerprint on it."""
     text = json.dumps(item, sort_keys=True)

@@ -4,6 +4,8 @@ and anyone with the driver's live interface, which asks for a token where it mat
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from streamapp_operator.app import App
 from streamapp_operator.names import driver_name, executors_name
 from streamapp_operator.render.driver import DRIVER
@@ -81,5 +83,10 @@ def _dns() -> Object:
 
 
 def _kafka_ports(app: App) -> list[int]:
-    servers = app.plan.kafka.bootstrap_servers or ""
-    return sorted({int(server.rsplit(":", 1)[1]) for server in servers.split(",") if ":" in server})
+    kafka = app.plan.kafka
+    servers = kafka.bootstrap_servers or ""
+    ports = {int(server.rsplit(":", 1)[1]) for server in servers.split(",") if ":" in server}
+    if kafka.token_endpoint is not None:  # where its tokens come from
+        url = urlsplit(kafka.token_endpoint)
+        ports.add(url.port or (443 if url.scheme == "https" else 80))
+    return sorted(ports)

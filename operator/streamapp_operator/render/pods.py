@@ -29,6 +29,17 @@ SCRATCH_MOUNTS: list[Object] = [
     {"name": "work", "mountPath": WORK_DIR},
     {"name": "tmp", "mountPath": "/tmp"},
 ]
+TOLERATIONS: list[Object] = [
+    {
+        "key": f"node.kubernetes.io/{state}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        # Then another pod does the work, and fences this one if it is at work after all: it can do no harm.
+        "tolerationSeconds": 5,
+    }
+    for state in ("unreachable", "not-ready")
+]
+"""How long a pod is left on a node that does not answer: no epoch ends without it."""
 
 
 def image_of(app: App, settings: Settings) -> str:

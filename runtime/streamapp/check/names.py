@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from streamapp.errors import Problem
-from streamapp.nodes import Aggregate, Join, Sink, Stream, Topology
+from streamapp.nodes import Aggregate, Join, Sink, Stream, Topology, is_given
 
 _TOPIC_PART = re.compile(r"[a-zA-Z0-9._-]+")
 LONGEST_TOPIC = 249
@@ -20,7 +20,8 @@ def check_names(topology: Topology, application_id: str) -> Iterator[Problem]:
     """Names that Kafka would refuse or that mean two things."""
     yield from _check_application_id(application_id)
     for node in topology.nodes:
-        yield from _check_part(node.name, "name", node.name)
+        if is_given(node):
+            yield from _check_part(node.name, "name", node.name)
     yield from _check_stores(topology, application_id)
     yield from _check_topics(topology, application_id)
 

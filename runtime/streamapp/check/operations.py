@@ -27,6 +27,7 @@ from streamapp.nodes import (
     Stream,
     Topology,
     With,
+    is_given,
 )
 
 _RECOMPUTED = "an epoch that is run again would put the record elsewhere"
@@ -170,13 +171,14 @@ def _check_aggregate(node: Aggregate, topology: Topology) -> Iterator[Problem]:
         yield from check_expression(
             node.name, f"aggregate.{name}", text, columns, aggregate=True, groups=groups
         )
-        yield from require_deterministic(
-            node.name,
-            f"aggregate.{name}",
-            text,
-            "state could not be rebuilt",
-            "compute it in a `with` node before",
-        )
+        if read_expression(text).aggregate:
+            yield from require_deterministic(
+                node.name,
+                f"aggregate.{name}",
+                text,
+                "state could not be rebuilt",
+                "compute it in a `with` node before",
+            )
 
 
 def _check_join(node: Join, topology: Topology) -> Iterator[Problem]:
@@ -207,10 +209,14 @@ def _check_join(node: Join, topology: Topology) -> Iterator[Problem]:
         yield from _check_clashes(node, left, right, by)
         return
     yield from _check_names(node.name, "join.select", node.select)
-    sides = dict(zip(node.aliases, (left, right), strict=True))
+    sides = {
+        alias: topology.columns(side)
+        for alias, side in zip(node.aliases, node.inputs, strict=True)
+        if is_given(topology.node(side))
+    }
     for name, text in node.select:
         field = f"join.select.{name}"
-        yield from check_joined_expression(node.name, field, text, sides)
+        yield from check_joined_expression(node.name, field, text, sides, whole=len(sides) == 2)
         if name.lower() in {key.lower() for key in by}:
             allowed = {normalise(f"{quote(node.aliases[0])}.{quote(name)}")}
             allowed |= {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from streamapp.errors import Problem, near_miss
 from streamapp.expressions import Expression, read_expression
@@ -27,7 +28,7 @@ def check_expression(
         groups: with `aggregate`, the columns that may stand outside of aggregate functions.
     """
     expression = read_expression(text)
-    allowed = (*columns.names, *groups)
+    allowed = tuple(dict.fromkeys((*columns.names, *groups)))
     yield from faults(node, field, expression)
     if columns.known:
         yield from _check_columns(node, field, expression, allowed)
@@ -48,9 +49,13 @@ def check_expression(
 
 
 def check_joined_expression(
-    node: str, field: str, text: str, sides: Mapping[str, Columns]
+    node: str, field: str, text: str, sides: Mapping[str, Columns], *, whole: bool = True
 ) -> Iterator[Problem]:
-    """Problems of an expression over two inputs, whose columns are written NODE.column."""
+    """Problems of an expression over two inputs, whose columns are written NODE.column.
+
+    Args:
+        whole: False when one of the sides is not there: what is not of the other may be of that one.
+    """
     expression = read_expression(text)
     yield from faults(node, field, expression)
     if expression.faults:
@@ -60,6 +65,17 @@ def check_joined_expression(
         side = _find(parts[0], tuple(sides))
         if side is None or len(parts) < 2:
             owners = [name for name, columns in sides.items() if columns.find(parts[0])]
+            if not whole and not owners:
+                continue
+            if side is None and len(parts) > 1 and not owners:
+                yield Problem(
+                    node,
+                    field,
+                    text,
+                    f"`{parts[0]}` is neither side of the join",
+                    near_miss(parts[0], sides) or f"there are: {', '.join(sides)}",
+                )
+                continue
             fix = f"write {owners[0]}.{parts[0]}" if owners else near_miss(parts[0], sides)
             yield Problem(
                 node,
@@ -111,7 +127,10 @@ def _check_columns(
 ) -> Iterator[Problem]:
     for name in dict.fromkeys(parts[0] for parts in expression.columns):
         if not _known(name, names) and not name.startswith("__") and name.lower() not in WITHOUT_PARENTHESES:
-            yield _unknown_column(node, field, expression.text, name, names, f"unknown column `{name}`")
+            problem = _unknown_column(node, field, expression.text, name, names, f"unknown column `{name}`")
+            if name in expression.compared and near_miss(name, names) is None:
+                problem = replace(problem, fix=f"{problem.fix}; a text is written in single quotes, '{name}'")
+            yield problem
 
 
 def _unknown_column(

@@ -65,9 +65,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from streamapp.cli.manifests import read_text
-    from streamapp.kafka.admin import Admin
+    from streamapp.kafka.access import make_ready
     from streamapp.kafka.config import KafkaConfig
-    from streamapp.kafka.topics import ensure_topics, topics_of
     from streamapp.plan import Plan
     from streamapp.spark.app import Options, run_app
     from streamapp.spark.jvm import end_jvm
@@ -106,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
     ends: list[Mapping[str, Any]] = []
     try:
         with ThreadPoolExecutor() as meanwhile:
-            topics = meanwhile.submit(ensure_topics, Admin(kafka), topics_of(plan))
+            topics = meanwhile.submit(make_ready, kafka, plan)
             start_engine(place)
         for made in topics.result():
             print(f"created topic {made.name}", flush=True)

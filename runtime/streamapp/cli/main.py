@@ -23,7 +23,7 @@ from importlib.metadata import entry_points
 from types import FrameType
 from typing import NoReturn, Protocol, cast
 
-from streamapp.errors import StreamAppError
+from streamapp.errors import ManifestError, StreamAppError
 
 COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema", "completion", "driver")
 
@@ -73,6 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
             traceback.print_exc()
         for line in lines_of(error):
             say_error(line)
+        if isinstance(error, ManifestError) and (left := error.left_open()):
+            say_note(left)
         return error.exit_code
     except Exception as error:
         if interrupts.seen:  # a C library can make any error out of it
@@ -139,6 +141,10 @@ def lines_of(error: StreamAppError) -> list[str]:
 
 def say_error(line: str) -> None:
     print(f"error: {line}", file=sys.stderr)
+
+
+def say_note(line: str) -> None:
+    print(f"note: {line}", file=sys.stderr)
 
 
 class _Interrupts:

@@ -32,9 +32,18 @@ def load_manifest(file: Path) -> Manifest:
 
 
 def load_plan(file: Path) -> Plan:
-    from streamapp.compile import compile_manifest
+    return plan_of(load_manifest(file), file)
 
-    return compile_manifest(load_manifest(file))
+
+def plan_of(manifest: Manifest, file: Path) -> Plan:
+    """The plan of the manifest of that file; on stderr, what in it may have been forgotten."""
+    from streamapp.compile import compile_manifest
+    from streamapp.compile.unused import leads_nowhere
+
+    plan = compile_manifest(manifest)
+    for end in leads_nowhere(manifest):
+        print(f"warning: {file}: {end}", file=sys.stderr)
+    return plan
 
 
 def kafka_of_manifest(manifest: Manifest, file: Path, bootstrap_servers: str | None = None) -> KafkaConfig:

@@ -48,13 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp.cli.manifests import load_manifest
-    from streamapp.compile import compile_manifest
-    from streamapp.kafka.admin import Admin
-    from streamapp.kafka.topics import ensure_topics, topics_of
+    from streamapp.cli.manifests import load_manifest, plan_of
+    from streamapp.kafka.access import make_ready
 
     manifest = load_manifest(options.file)
-    plan = compile_manifest(manifest)
+    plan = plan_of(manifest, options.file)
     state_dir: Path = options.state_dir or default_state_dir(plan.name)
 
     @functools.cache
@@ -70,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     with occupied(state_dir), _kafka(options, manifest, state_dir, meanwhile=engine) as (kafka, embedded):
         client_config = _credentials(kafka, state_dir)
         publish(state_dir, kafka.bootstrap_servers, url=None)
-        made = ensure_topics(Admin(kafka), topics_of(plan), create_all=embedded, file=str(options.file))
+        made = make_ready(kafka, plan, create_all=embedded, file=str(options.file))
         for spec in made:
             if not spec.internal:
                 _say(f"created topic {spec.name}")
@@ -137,7 +135,7 @@ def _credentials(kafka: KafkaConfig, state_dir: Path) -> Path | None:
     file.unlink(missing_ok=True)
     if not kafka.properties:
         return None
-    kafka.write_for_java(file)
+    kafka.write(file)
     return file.absolute()
 
 

@@ -5,19 +5,32 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamapp.cli.options import add_running_kafka, is_kafka_named
+from streamapp.errors import InputError
+
+if TYPE_CHECKING:
+    from streamapp.plan import Plan
 
 HELP = "list or create the topics an app needs"
 DESCRIPTION = """Lists the topics that the app of FILE reads, writes, and keeps for itself, with what Kafka
 has, where one is named or running here. --create makes the missing ones, with the broker's default
-replication; a topic that is there is never changed."""
-EXAMPLE = "  streamapp topics word-count.yaml --create --bootstrap-servers localhost:9092"
+replication; a topic that is there is never changed. --acls prints what the app must be allowed to do there, and
+nothing beyond that, as commands for kafka-acls, or with --strimzi as objects for Strimzi's operators."""
+EXAMPLE = """  streamapp topics word-count.yaml --create --bootstrap-servers localhost:9092
+  streamapp topics word-count.yaml --acls --principal User:word-count
+  streamapp topics word-count.yaml --acls --strimzi my-cluster | kubectl apply -n kafka -f -"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--create", action="store_true", help="make the missing topics")
+    parser.add_argument("--acls", action="store_true", help="print the access rights that the app needs")
+    parser.add_argument("--principal", metavar="TYPE:NAME", help="who gets them (default: User:APPLICATION_ID)")
+    parser.add_argument(
+        "--strimzi", metavar="CLUSTER", help="with --acls, as KafkaUser and KafkaTopics of that Kafka of Strimzi's"
+    )
     add_running_kafka(parser)
 
 
@@ -31,7 +44,13 @@ def run(options: argparse.Namespace) -> int:
     from streamapp.kafka.topics import TopicError, compare_with, ensure_topics, topics_of
 
     manifest = load_manifest(options.file)
-    specs = topics_of(compile_manifest(manifest))
+    plan = compile_manifest(manifest)
+    if options.acls:
+        _print_acls(options, plan, deletes_topics=manifest.spec.deletion_policy == "Delete")
+        return 0
+    if options.strimzi or options.principal:
+        raise InputError("--strimzi and --principal say how --acls are printed; add --acls")
+    specs = topics_of(plan)
     if options.kafka_config is None and manifest.spec.kafka is not None:
         kafka: KafkaConfig | None = kafka_of_manifest(manifest, options.file, options.bootstrap_servers)
     elif options.create or is_kafka_named(options) or running_here(options.state_dir):
@@ -65,3 +84,22 @@ def run(options: argparse.Namespace) -> int:
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     return 0
+
+
+def _print_acls(options: argparse.Namespace, plan: Plan, *, deletes_topics: bool) -> None:
+    import yaml
+
+    from streamapp.kafka.acls import acls_of
+    from streamapp.kafka.allowing import to_commands, to_strimzi
+    from streamapp.kafka.topics import topics_of
+
+    acls = acls_of(plan, deletes_topics=deletes_topics)
+    principal: str = options.principal or f"User:{plan.application_id}"
+    if options.strimzi:
+        user = principal.partition(":")[2]
+        objects = to_strimzi(acls, topics_of(plan), plan.kafka, user, options.strimzi)
+        print(yaml.safe_dump_all(objects, sort_keys=False), end="")
+        return
+    servers = options.bootstrap_servers or plan.kafka.bootstrap_servers or "localhost:9092"
+    for command in to_commands(acls, principal, servers):
+        print(command)

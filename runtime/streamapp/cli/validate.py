@@ -26,12 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp.cli.main import lines_of, say_error
+    from streamapp.cli.main import lines_of, say_error, say_note
     from streamapp.cli.manifests import load_plan
     from streamapp.errors import ManifestError, StreamAppError
 
     plans: dict[Path, Plan] = {}
     problems: dict[Path, tuple[str, ...]] = {}
+    notes: dict[Path, str | None] = {}
     worst = 0
     for file in options.files:
         try:
@@ -40,6 +41,8 @@ def run(options: argparse.Namespace) -> int:
             if options.debug:
                 raise
             problems[file] = tuple(lines_of(error))
+            if isinstance(error, ManifestError):
+                notes[file] = error.left_open(besides="" if options.no_types else "types")
             worst = max(worst, error.exit_code)
     if plans and not options.no_types:
         from streamapp.spark.analyze import type_problems
@@ -52,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
         for line in problems.get(file, ()):
             sys.stdout.flush()
             say_error(line if line.startswith(str(file)) else f"{file}: {line}")
+        if notes.get(file):
+            say_note(f"{file}: {notes[file]}")
         if file not in problems:
             print(f"{file}: ok")
     return worst

@@ -120,4 +120,6 @@ def kafka_settings(spec: KafkaSpec | None) -> KafkaSettings:
         sasl_mechanism=sasl.mechanism if sasl else None,
         credentials_file=sasl.credentials_file if sasl else None,
         sasl_secret=sasl.secret_ref.name if sasl and sasl.secret_ref else None,
+        token_endpoint=sasl.token_endpoint if sasl else None,
+        scope=sasl.scope if sasl else None,
     )

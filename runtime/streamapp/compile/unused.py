@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from streamapp.compile.context import Context
 from streamapp.errors import ManifestError, Problem
-from streamapp.nodes import Topology
+from streamapp.manifest import Manifest, build_topology
+from streamapp.nodes import Arm, Branch, Topology
 
 
 def drop_unused(topology: Topology, context: Context) -> Topology:
@@ -34,3 +35,25 @@ def drop_unused(topology: Topology, context: Context) -> Topology:
             ]
         )
     return Topology(tuple(node for node in topology.nodes if node.name in needed))
+
+
+def leads_nowhere(manifest: Manifest) -> tuple[Problem, ...]:
+    """A word on each end of the topology at which records are dropped: it may be meant so, or a `to` was forgotten.
+
+    Raises:
+        ManifestError: when names do not fit together.
+    """
+    topology = build_topology(manifest)
+    return tuple(
+        Problem(
+            node.name,
+            None,
+            None,
+            "leads nowhere: no node reads this branch"
+            if isinstance(node, Arm)
+            else "leads nowhere: it has no `to`, and no node reads it",
+            f"its records are dropped; to keep them, add e.g. {{from: {node.name}, to: {{topic: …}}}}",
+        )
+        for node in topology.nodes
+        if not (node.sink or node.stateful or isinstance(node, Branch) or topology.consumers(node.name))
+    )

@@ -8,7 +8,8 @@ stream cannot do; Spark parses them again and has the last word on types.
 
 from __future__ import annotations
 
-from streamapp.expressions.analysis import Expression, Fault, read_expression
+from streamapp.expressions.analysis import Expression, read_expression
+from streamapp.expressions.fault import Fault
 from streamapp.expressions.text import normalise, quote
 
 __all__ = ["Expression", "Fault", "normalise", "quote", "read_expression"]

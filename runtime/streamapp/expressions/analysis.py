@@ -14,8 +14,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import Token, TokenType
 
-from streamapp.errors import near_miss
 from streamapp.expressions import functions as fn
+from streamapp.expressions.calls import call_faults, calls_of
+from streamapp.expressions.fault import Fault
+from streamapp.expressions.unparsable import parse_fault
 
 # The parser warns of what it would not translate to other dialects; we only read.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -51,14 +53,6 @@ _QUERY = (exp.Query, exp.Table, exp.Values, exp.UDTF, exp.Describe, exp.Command,
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What is wrong with an expression, and what to write instead."""
-
-    message: str
-    fix: str | None = None
-
-
-@dataclass(frozen=True)
 class Expression:
     """What is known of an expression. When `faults` is not empty, the rest may be incomplete."""
 
@@ -68,6 +62,8 @@ class Expression:
     of node `a`."""
     bare_columns: tuple[tuple[str, ...], ...] = ()
     """Those outside of every aggregate function."""
+    compared: tuple[str, ...] = ()
+    """Those that something is compared with, by their plain name."""
     functions: tuple[str, ...] = ()
     """Names of the functions called, in lower case."""
     faults: tuple[Fault, ...] = ()
@@ -108,14 +104,14 @@ def read_expression(text: str) -> Expression:
             return Expression(text, faults=(Fault("holds only a comment", "write a Spark SQL expression"),))
         if any(token.token_type == TokenType.SEMICOLON for token in tokens):
             return Expression(text, faults=(Fault("holds a `;`", "write one expression"),))
-        calls = list(_calls(tokens))
+        calls = calls_of(tokens)
         tree = sqlglot.parse_one(text, read="spark")
         if _depth(tree) > DEEPEST * 5:
             return _too_deep(text)
     except RecursionError:
         return _too_deep(text)
     except ParseError as error:
-        return Expression(text, faults=(_parse_fault(text, error),))
+        return Expression(text, faults=(parse_fault(text, tokens, error), *call_faults(calls)))
     except SqlglotError as error:
         reason = str(error).splitlines()[0].rstrip(".")
         return Expression(
@@ -126,93 +122,15 @@ def read_expression(text: str) -> Expression:
             text, faults=(Fault(f"cannot be read as an expression ({type(error).__name__})", None),)
         )
     columns, bare = _columns(tree)
-    faults = [*_call_faults(calls), *_tree_faults(tree)]
+    faults = [*call_faults(calls), *_tree_faults(tree, {call.name for call in calls})]
     return Expression(
         text,
         columns=columns,
         bare_columns=bare,
+        compared=_compared(tree),
         functions=tuple(dict.fromkeys(call.name for call in calls)),
         faults=tuple(dict.fromkeys(faults)),
     )
-
-
-# --- functions, from the tokens
-
-
-@dataclass(frozen=True)
-class _Call:
-    name: str
-    around: tuple[str, ...]
-    """The functions it is inside of, outermost first."""
-    qualified: bool
-
-
-def _calls(tokens: list[Token]) -> Iterator[_Call]:
-    stack: list[str | None] = []
-    for i, token in enumerate(tokens):
-        if token.token_type == TokenType.R_PAREN:
-            if stack:
-                stack.pop()
-        elif token.token_type == TokenType.L_PAREN:
-            before = tokens[i - 1] if i else None
-            name = _called(before)
-            if name is not None:
-                qualified = i > 1 and tokens[i - 2].token_type == TokenType.DOT
-                yield _Call(name, tuple(n for n in stack if n is not None), qualified)
-            stack.append(name)
-
-
-def _called(token: Token | None) -> str | None:
-    """The name of the function that a parenthesis after this token calls, or None: it only groups."""
-    if token is None:
-        return None
-    name = token.text.lower()
-    if token.token_type == TokenType.IDENTIFIER:  # in backticks it is always a name
-        return name
-    if token.token_type in (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER):
-        return None
-    if not (name[:1].isalpha() or name[:1] == "_"):
-        return None
-    if name in fn.NO_CALL and name not in fn.AGGREGATE:
-        return None
-    return name
-
-
-def _call_faults(calls: list[_Call]) -> Iterator[Fault]:
-    for call in calls:
-        name = call.name
-        if call.qualified:
-            yield Fault(
-                f"function `{name}` is called with a qualified name", "only built-in functions can be used"
-            )
-        elif name in fn.FORBIDDEN:
-            why, fix = fn.FORBIDDEN[name]
-            yield Fault(f"function `{name}` cannot be used: {why}", fix)
-        elif name in fn.GENERATOR:
-            yield Fault(f"function `{name}` makes several rows of one", "use a flatMap node")
-        elif name in fn.WINDOW:
-            yield Fault(
-                f"function `{name}` looks at neighbouring rows, and a stream has none",
-                "use groupBy with a window",
-            )
-        elif name not in fn.KNOWN:
-            yield Fault(
-                f"unknown function `{name}`",
-                near_miss(name, fn.KNOWN) or "only Spark's built-in functions can be used",
-            )
-        elif name in fn.ORDER_SENSITIVE and not (
-            name in fn.SORTABLE and call.around and call.around[-1] in fn.SORTING
-        ):
-            why, fix = fn.ORDER_SENSITIVE[name]
-            yield Fault(f"function `{name}` cannot be used: {why}", fix)
-        elif name in fn.AGGREGATE and any(outer in fn.AGGREGATE for outer in call.around):
-            yield Fault(
-                f"aggregate function `{name}` is inside another",
-                "aggregate in two nodes, one after the other",
-            )
-
-
-# --- columns and structure, from the tree
 
 
 def _columns(tree: exp.Expr) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
@@ -235,6 +153,11 @@ def _columns(tree: exp.Expr) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[s
     return tuple(sorted(columns)), tuple(sorted(bare))
 
 
+def _compared(tree: exp.Expr) -> tuple[str, ...]:
+    sides = (side for node in tree.find_all(exp.EQ, exp.NEQ, exp.In, exp.Like) for side in node.iter_expressions())
+    return tuple(sorted({side.name for side in sides if isinstance(side, exp.Column) and len(side.parts) == 1}))
+
+
 def _aggregates(node: exp.Expr) -> bool:
     """True when everything below the node is about many records: `sum(…)`, and the condition of its `filter
     (where …)`."""
@@ -245,7 +168,8 @@ def _aggregates(node: exp.Expr) -> bool:
     return isinstance(node, exp.Func) and any(name.lower() in fn.AGGREGATE for name in node.sql_names())
 
 
-def _tree_faults(tree: exp.Expr) -> Iterator[Fault]:
+def _tree_faults(tree: exp.Expr, called: set[str]) -> Iterator[Fault]:
+    """What is wrong with the structure, besides what `call_faults` says of the functions called."""
     if isinstance(tree, exp.Alias | exp.Aliases):
         yield Fault(
             "gives the expression a name (`AS`)",
@@ -254,6 +178,13 @@ def _tree_faults(tree: exp.Expr) -> Iterator[Fault]:
     elif isinstance(tree, _NO_EXPRESSION):
         yield Fault("is a statement and not an expression", "write the expression only")
     for node in tree.walk():
+        told: frozenset[str] = frozenset()
+        if isinstance(node, exp.UDTF):
+            told = fn.GENERATOR
+        elif isinstance(node, exp.Window):
+            told = fn.WINDOW
+        if called & told:
+            continue
         if isinstance(node, _QUERY) and not isinstance(tree, _NO_EXPRESSION):
             yield Fault("holds a query; an expression sees one record", "use a join node")
         elif isinstance(node, exp.Alias) and isinstance(node.parent, exp.Paren):
@@ -322,21 +253,3 @@ def _too_deep(text: str) -> Expression:
     return Expression(
         text, faults=(Fault("is nested too deep to be read", "split it over several `with` nodes"),)
     )
-
-
-def _parse_fault(text: str, error: ParseError) -> Fault:
-    first = error.errors[0] if error.errors else {}
-    column = int(first.get("col") or 0)
-    near = str(first.get("highlight") or "").strip()
-    description = str(first.get("description") or "")
-    if "Required keyword" in description or column >= len(text.rstrip()):
-        where = (
-            f"something is missing after `{text.strip()[-20:]}`"
-            if column >= len(text.rstrip())
-            else f"something is missing near `{near}`"
-        )
-    else:
-        where = (
-            f"not understood near `{near}` (character {column})" if near else description.split(". Line")[0]
-        )
-    return Fault(f"cannot be parsed as Spark SQL: {where}", "check brackets, quotes and operators")

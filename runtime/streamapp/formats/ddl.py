@@ -62,7 +62,7 @@ def fields_of(ddl: str) -> tuple[tuple[str, str], ...]:
     (('user', 'string'), ('the amount', 'decimal(10,2)'), ('tags', 'array<bigint>'))
     >>> fields_of("user STRNG")
     Traceback (most recent call last):
-    ValueError: unknown type `STRNG` of field `user`; did you mean `string`?
+    ValueError: unknown type `STRNG` of field `user`; did you mean `STRING`?
     """
     reader = _Reader(_tokens(ddl))
     fields = reader.fields(end="", depth=0)
@@ -72,6 +72,19 @@ def fields_of(ddl: str) -> tuple[tuple[str, str], ...]:
             raise ValueError(f"field `{name}` is there twice; the engine does not tell upper from lower case")
         seen[name.lower()] = name
     return fields
+
+
+def with_readable_types(ddl: str) -> str | None:
+    """The schema with STRING for each type there is not, so that its names can be used; None when more is wrong.
+
+    >>> with_readable_types("user STRNG, amount DOUBLE")
+    '`user` string, `amount` double'
+    """
+    try:
+        fields = _Reader(_tokens(ddl), any_type=True).fields(end="", depth=0)
+    except ValueError:
+        return None
+    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in fields)
 
 
 def _tokens(ddl: str) -> list[str]:
@@ -89,8 +102,9 @@ def _tokens(ddl: str) -> list[str]:
 class _Reader:
     """Recursive descent over the tokens."""
 
-    def __init__(self, tokens: list[str]) -> None:
+    def __init__(self, tokens: list[str], any_type: bool = False) -> None:
         self._tokens = tokens
+        self._any_type = any_type
         self._at = 0
 
     def fields(self, end: str, depth: int) -> tuple[tuple[str, str], ...]:
@@ -141,11 +155,12 @@ class _Reader:
         if kind == "struct":
             self._expect("<")
             return "struct<" + ",".join(f"{n}:{t}" for n, t in self.fields(">", depth + 1)) + ">"
+        if kind not in _SIMPLE and self._any_type and kind.isidentifier():
+            return "string"
         if kind not in _SIMPLE:
-            known = (*_SIMPLE, "array", "map", "struct")
-            raise ValueError(
-                f"unknown type `{word}` of field `{field}`; {near_miss(word, known) or 'e.g. string, double'}"
-            )
+            known = [name.upper() for name in (*_SIMPLE, "array", "map", "struct")]
+            hint = near_miss(word, known) or "e.g. STRING, DOUBLE"
+            raise ValueError(f"unknown type `{word}` of field `{field}`; {hint}")
         kind = _SAME.get(kind, kind)
         return kind + self._size() if kind == "decimal" else kind
 

@@ -13,6 +13,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
@@ -30,6 +31,7 @@ _LEADER_IS_MOVING = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,  # made a moment ago, and not known everywhere yet
 )
+_FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,37 @@ class Admin:
         answer = self._answer(f"read the offsets of group {group!r}", futures[group])
         return {(found.topic, found.partition): found.offset for found in answer.topic_partitions}
 
+    def allowed_on(self, names: Sequence[str]) -> dict[str, frozenset[str] | None]:
+        """What we may do with each of these topics, by Kafka's names of operations; one that is not there is left out.
+
+        None where the brokers do not say. A broker without an authorizer allows everything.
+        """
+        if not names:
+            return {}
+        self.topics()  # which tells best why a broker does not answer
+        futures = self._client.describe_topics(
+            TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
+        )
+        found: dict[str, frozenset[str] | None] = {}
+        for name, future in futures.items():
+            try:
+                operations = self._answer(f"describe topic {name!r}", future).authorized_operations
+                found[name] = None if operations is None else frozenset(_words(o.name) for o in operations)
+            except _Refused as refused:
+                if refused.code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    found[name] = frozenset()
+                elif refused.code not in _LEADER_IS_MOVING:
+                    raise
+        return found
+
+    def may_read_group(self, group: str) -> bool:
+        """Whether the offsets of this group are ours to see."""
+        try:
+            self.group_offsets(group)
+        except _Refused as refused:  # any other no comes after this question
+            return refused.code != KafkaError.GROUP_AUTHORIZATION_FAILED
+        return True
+
     # --- changing -------------------------------------------------------------------------------------------
 
     def create(self, specs: Iterable[TopicSpec]) -> None:
@@ -147,6 +180,8 @@ class Admin:
             try:
                 self._answer(f"create topic {spec.name!r} for node {spec.node!r}", futures[spec.name])
             except _Refused as refused:
+                if refused.code in _FORBIDDEN:
+                    raise RunError(f"{refused}; it needs Create on topic '{spec.name}'") from None
                 if refused.code != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
         self._await_visible({spec.name for spec in wanted})
@@ -251,6 +286,11 @@ class Admin:
         return _Refused(
             f"Kafka at {self._kafka.bootstrap_servers} would not {purpose}: {reason.str()}", reason.code()
         )
+
+
+def _words(name: str) -> str:
+    """DESCRIBE_CONFIGS as DescribeConfigs."""
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 class _Refused(RunError):

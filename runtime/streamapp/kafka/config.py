@@ -13,6 +13,9 @@ A settings file holds Kafka's own client properties, the ones `kafka-console-con
 `sasl.jaas.config` may stand in place of username and password. Certificates are PEM (both clients read it), a
 key store may also be PKCS12. Only settings about connecting and being let in are taken, so that a stray
 consumer or producer setting cannot change what exactly-once means.
+
+A value may be the content of a file, as Kafka's DirectoryConfigProvider writes it: `${directory:/etc/kafka:password}`.
+So a settings file without a secret in it can say where the secrets are mounted.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from streamapp.errors import InputError
 
 BOOTSTRAP = "bootstrap.servers"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 HIDDEN = "***"
 
 # What a settings file may say. The comment is what it becomes for librdkafka where the name differs.
@@ -41,6 +45,10 @@ KNOWN = (
     "sasl.username",  # Java: inside sasl.jaas.config
     "sasl.password",  # Java: inside sasl.jaas.config
     "sasl.jaas.config",  # librdkafka: sasl.username and sasl.password
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.client.credentials.client.id",  # librdkafka: sasl.oauthbearer.client.id
+    "sasl.oauthbearer.client.credentials.client.secret",  # librdkafka: sasl.oauthbearer.client.secret
+    "sasl.oauthbearer.scope",
     "ssl.endpoint.identification.algorithm",
     "ssl.truststore.type",
     "ssl.truststore.location",  # librdkafka: ssl.ca.location
@@ -54,11 +62,14 @@ KNOWN = (
 )
 SECRET = re.compile(r"password|jaas|keystore\.key$|secret|token")
 ADDRESS = re.compile(r"^(\[[0-9a-fA-F:]+\]|[^\s:,\[\]]+):(\d{1,5})$")
-LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+_REFERENCE = re.compile(r"\$\{directory:([^:}]+):([^:}]+)\}")
+_OAUTH = "sasl.oauthbearer."
+_OAUTH_NEEDED = (
+    f"{_OAUTH}token.endpoint.url",
+    f"{_OAUTH}client.credentials.client.id",
+    f"{_OAUTH}client.credentials.client.secret",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +95,7 @@ class KafkaConfig:
         properties: dict[str, str] = {}
         if file is not None:
             try:
-                properties = parse_properties(file.read_text())
+                properties = {name: _resolved(value) for name, value in parse_properties(file.read_text()).items()}
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
                 raise InputError(f"Kafka settings {file}: cannot be read: {reason}") from None
@@ -99,26 +110,12 @@ class KafkaConfig:
         except InputError as error:
             raise InputError(f"Kafka settings {file}: {error}" if file else str(error)) from None
 
-    def for_java(self) -> dict[str, str]:
-        """Properties for Kafka's Java clients and, each prefixed by `kafka.`, for Spark's Kafka source."""
-        settings = dict(self.properties)
-        user, password = settings.pop("sasl.username", None), settings.pop("sasl.password", None)
-        if user is not None:
-            module = LOGIN_MODULES[settings["sasl.mechanism"]]
-            settings["sasl.jaas.config"] = (
-                f"{module} required username={_quoted(user)} password={_quoted(password or '')};"
-            )
-        return {BOOTSTRAP: self.bootstrap_servers, **settings}
-
-    def write_for_java(self, file: Path) -> None:
-        """The client properties, without the address, as a file that only this user can read."""
+    def write(self, file: Path) -> None:
+        """The properties, without the address, as a settings file that only this user can read."""
         unfinished = file.with_suffix(".new")
         unfinished.unlink(missing_ok=True)
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            for name, value in self.for_java().items():
-                if name != BOOTSTRAP:
-                    escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
-                    out.write(f"{name}={escaped}\n")
+            out.write(to_text(self.properties))
         unfinished.replace(file)
 
     def for_librdkafka(self) -> dict[str, str]:
@@ -139,6 +136,11 @@ class KafkaConfig:
         for name in ("sasl.username", "sasl.password"):
             if name in given:
                 settings[name] = given[name]
+        if given.get("sasl.mechanism") == OAUTHBEARER:
+            settings[f"{_OAUTH}method"] = "oidc"
+            for name in (*_OAUTH_NEEDED, f"{_OAUTH}scope"):
+                if name in given:
+                    settings[name.replace("client.credentials.", "")] = given[name]
         if "ssl.truststore.location" in given:
             settings["ssl.ca.location"] = given["ssl.truststore.location"]
         if "ssl.truststore.certificates" in given:
@@ -161,16 +163,43 @@ class KafkaConfig:
         return f"KafkaConfig({self.bootstrap_servers!r}, {shown})"
 
 
+def reference(folder: str, file: str) -> str:
+    """A value that is the content of a file.
+
+    >>> reference("/etc/kafka", "password")
+    '${directory:/etc/kafka:password}'
+    """
+    return f"${{directory:{folder}:{file}}}"
+
+
+def _resolved(value: str) -> str:
+    """What the value refers to, without the end of its last line."""
+    found = _REFERENCE.fullmatch(value)
+    if found is None:
+        return value
+    return (Path(found[1]) / found[2]).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+
+
+def to_text(properties: Mapping[str, str]) -> str:
+    """A settings file, as Java and `parse_properties` read it.
+
+    >>> to_text({"sasl.password": "back\\\\slash"})
+    'sasl.password=back\\\\\\\\slash\\n'
+    """
+    escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in properties.items()}
+    return "".join(f"{name}={value}\n" for name, value in escaped.items())
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """Java's properties format: `key=value` or `key: value`, `#` and `!` comments, trailing backslashes."""
     found: dict[str, str] = {}
-    logical = re.sub(r"\\\r?\n[ \t]*", "", text)
+    logical = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     for line in logical.splitlines():
         line = line.strip()
         if not line or line[0] in "#!":
             continue
         key, _, value = _split_property(line)
-        found[key] = value.replace("\\n", "\n").replace("\\\\", "\\")
+        found[key] = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), value)
     return found
 
 
@@ -210,7 +239,10 @@ def _check_sasl(properties: Mapping[str, str]) -> None:
             f"sasl.mechanism is {mechanism} (GSSAPI when left out), which is not supported yet; "
             f"it must be one of {', '.join(MECHANISMS)}"
         )
-    if "sasl.jaas.config" in properties:
+    if mechanism == OAUTHBEARER:
+        if missing := [name for name in _OAUTH_NEEDED if name not in properties]:
+            raise InputError(f"sasl.mechanism {mechanism} needs {', '.join(missing)}")
+    elif "sasl.jaas.config" in properties:
         _from_jaas(properties["sasl.jaas.config"])
     elif not {"sasl.username", "sasl.password"} <= properties.keys():
         raise InputError(
@@ -225,7 +257,3 @@ def _from_jaas(text: str) -> tuple[str, str]:
     user, password = (re.sub(r"\\(.)", r"\1", values[name]) for name in ("username", "password"))
     return user, password
 
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streamapp.kafka.client import Troubles, client_settings
 from streamapp.kafka.config import KafkaConfig
@@ -22,6 +22,9 @@ class GroupPosition:
     """Writes the offsets of one group."""
 
     def __init__(self, kafka: KafkaConfig, group: str) -> None:
+        self._group = group
+        self.trouble: str | None = None
+        """Why the last writing failed, where trying again does not help."""
         settings = {"group.id": group, "enable.auto.commit": False}
         self._consumer = Consumer(client_settings(kafka, Troubles(), **settings))
         self._written: dict[tuple[str, int], int] = {}
@@ -41,8 +44,11 @@ class GroupPosition:
         ]
         try:
             self._consumer.commit(offsets=positions, asynchronous=False)
-        except KafkaException:
+        except KafkaException as error:
+            forbidden = error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+            self.trouble = f"Kafka does not allow Read on group '{self._group}'" if forbidden else None
             return False  # the next call tries again
+        self.trouble = None
         self._written.update(changed)
         if stale:
             self._written_at = now

@@ -29,6 +29,7 @@ from streamapp.nodes import (
     Window,
     With,
     sort_nodes,
+    with_inputs,
 )
 
 
@@ -45,36 +46,46 @@ def build_topology(manifest: Manifest) -> Topology:
 
 
 def build_partial(
-    specs: Sequence[NodeSpec | str | None], brings: Sequence[tuple[str, ...]] = ()
+    specs: Sequence[NodeSpec | str | None],
+    brings: Sequence[tuple[str, ...]] = (),
+    unsure: frozenset[str] = frozenset(),
+    lines: Sequence[int | None] = (),
 ) -> tuple[Topology, list[Problem]]:
     """The topology as far as it can be made, and what stands in the way of the rest.
 
     Args:
         specs: the nodes; a string is the name of one that could not be read, None one without even a name.
         brings: for each node the further names it would bring (the arms of a branch).
+        unsure: the nodes of which so little could be read that their columns are not known.
+        lines: where each node is in the text.
     """
-    builder = _Builder(specs, brings)
+    builder = _Builder(specs, brings, lines)
     nodes = builder.nodes()
     ordered, in_cycle = sort_nodes(nodes)
-    if in_cycle:
-        builder.problems.append(_cycle(nodes, in_cycle))
-        left_out = set(in_cycle)
-        nodes = [Broken(node.name) if node.name in left_out else node for node in nodes]
-        ordered, _ = sort_nodes(nodes)
-    return Topology(ordered), builder.problems
+    while in_cycle:
+        way = _way_around(nodes, in_cycle)
+        builder.problems.append(_cycle(way))
+        cut = builder.stand_in(way[0], "from")
+        nodes = [cut, *(with_inputs(n, {way[-2]: cut.name}) if n.name == way[0] else n for n in nodes)]
+        ordered, in_cycle = sort_nodes(nodes)
+    return Topology(ordered, unsure), builder.problems
 
 
 class _Builder:
-    def __init__(self, specs: Sequence[NodeSpec | str | None], brings: Sequence[tuple[str, ...]]) -> None:
+    def __init__(
+        self, specs: Sequence[NodeSpec | str | None], brings: Sequence[tuple[str, ...]], lines: Sequence[int | None]
+    ) -> None:
         self._specs = specs
+        self._lines = lines or [None] * len(specs)
         self._brings = brings
         self.problems: list[Problem] = []
+        self._stand_ins: list[Broken] = []
         self._branches: dict[str, tuple[str, ...]] = {}
         self._sinks: set[str] = set()
         self._names = self._all_names()
 
     def _all_names(self) -> set[str]:
-        names: set[str] = set()
+        names: dict[str, int | None] = {}
         for i, spec in enumerate(self._specs):
             if spec is None:
                 continue
@@ -88,11 +99,11 @@ class _Builder:
                     self._sinks.add(name)
             for new in (name, *arms):
                 if new in names:
-                    self.problems.append(
-                        Problem(new, "name", None, f"two nodes are named '{new}'", "rename one of them")
-                    )
-                names.add(new)
-        return names
+                    first = f", the first in line {names[new]}" if names[new] else ""
+                    said = f"two nodes are named '{new}'{first}"
+                    self.problems.append(Problem(new, "name", None, said, "rename one of them", self._lines[i]))
+                names.setdefault(new, self._lines[i])
+        return set(names)
 
     def nodes(self) -> list[Node]:
         found: dict[str, Node] = {}
@@ -106,7 +117,13 @@ class _Builder:
                 made = []
             for node in made:
                 found.setdefault(node.name, node)
-        return list(found.values())
+        return [*self._stand_ins, *found.values()]
+
+    def stand_in(self, node: str, field: str) -> Broken:
+        """Stands for an input that there is not, so that the rest of the node can be checked."""
+        found = Broken(f"{node}\0{field}\0{len(self._stand_ins)}", given=False)
+        self._stand_ins.append(found)
+        return found
 
     def _node(self, spec: NodeSpec, place: int) -> list[Node]:
         name = spec.name
@@ -114,10 +131,7 @@ class _Builder:
             return [_stream(name, spec.stream)]
         if spec.merge is not None:
             return self._merge(name, spec.merge)
-        source = self._input(spec, place)
-        arms = [arm.name for arm in spec.branch or ()]
-        if source is None:
-            return [Broken(broken) for broken in (name, *arms)]
+        source = self._input(spec, place) or self.stand_in(name, "from").name
         if spec.branch is not None:
             return self._branch(spec, source)
         if spec.join is not None:
@@ -210,11 +224,17 @@ class _Builder:
         return name
 
     def _merge(self, name: str, sources: list[str]) -> list[Node]:
-        resolved = [self._resolve(name, "merge", source) for source in sources]
         for twice in sorted({source for source in sources if sources.count(source) > 1}):
             self.problems.append(Problem(name, "merge", None, f"'{twice}' is there twice", "name it once"))
-            return [Broken(name)]
-        return [Broken(name) if None in resolved else Merge(name, tuple(sources))]
+        return [
+            Merge(
+                name,
+                tuple(
+                    self._resolve(name, "merge", source) or self.stand_in(name, f"merge.{source}").name
+                    for source in dict.fromkeys(sources)
+                ),
+            )
+        ]
 
     def _branch(self, spec: NodeSpec, source: str) -> list[Node]:
         arms = spec.branch or []
@@ -231,8 +251,6 @@ class _Builder:
                         "add when: …",
                     )
                 )
-                made.append(Broken(arm.name))
-                continue
             made.append(Arm(arm.name, spec.name, arm.when, tuple(earlier)))
             if arm.when is not None:
                 earlier.append(arm.when)
@@ -262,7 +280,7 @@ class _Builder:
             size = parse_duration(spec.tumbling)
             return Window("tumbling", size, size)
         size, every = parse_duration(spec.hopping or "1s"), parse_duration(spec.every or "1s")
-        if every > size:
+        if spec.hopping is not None and every > size:
             self.problems.append(
                 Problem(
                     node,
@@ -286,8 +304,6 @@ class _Builder:
                     "a stream-stream join needs a window, e.g. within: 5 minutes",
                 )
             )
-        if right is None:
-            return Broken(spec.name, (left,))
         if right == left:
             self.problems.append(
                 Problem(
@@ -298,11 +314,11 @@ class _Builder:
                     "give one side a name of its own, e.g. a second stream node",
                 )
             )
-            return Broken(spec.name, (left,))
+            right = None
         return Join(
             spec.name,
             left,
-            right,
+            right or self.stand_in(spec.name, "join.with").name,
             by=tuple(join.by or ()),
             type=join.type,
             within_ms=parse_duration(join.within or "0s"),
@@ -322,14 +338,17 @@ def _pairs(columns: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(columns.items()))
 
 
-def _cycle(nodes: Sequence[Node], in_cycle: tuple[str, ...]) -> Problem:
+def _way_around(nodes: Sequence[Node], in_cycle: tuple[str, ...]) -> list[str]:
     """One way around: from a node that nothing outside of cycles feeds, backwards until a node comes
     again."""
     inputs = {node.name: [name for name in node.inputs if name in in_cycle] for node in nodes}
     way = [in_cycle[0]]
     while way.count(way[-1]) < 2:
         way.append(inputs[way[-1]][0])
-    way = way[way.index(way[-1]) :][::-1]
+    return way[way.index(way[-1]) :][::-1]
+
+
+def _cycle(way: Sequence[str]) -> Problem:
     return Problem(
         way[0], "from", None, f"reads itself: {' → '.join(way)}", "make one of them read another node"
     )

@@ -132,7 +132,7 @@ def _unknown_field(node: str | None, field: str | None, path: Path, line: int | 
     owner, fields = _OBJECTS.get(place, ("", None))
     if name in NOT_YET.get(owner, ()):
         return Problem(node, field, None, f"`{name}` is not available yet in this version", None, line)
-    if owner == "sasl" and name in ("username", "password"):
+    if owner == "sasl" and name in ("username", "password", "clientId", "clientSecret"):
         return Problem(
             node,
             field,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, NoReturn
 
 from pydantic import (
@@ -64,6 +65,16 @@ def _positive_duration(text: str) -> str:
     return text
 
 
+def _brokers(text: str) -> str:
+    for address in text.split(","):
+        match = _ADDRESS.fullmatch(address.strip())
+        if match is None or not 0 < int(match[1]) < 65536:
+            refuse(f"'{address.strip()}' is not HOST:PORT", "write e.g. kafka:9092")
+    return text
+
+
+_ADDRESS = re.compile(r"(?:\[[0-9a-fA-F:.]+]|[^\s:/]+):([0-9]{1,5})")
+
 Text = str
 Duration = Annotated[
     str,
@@ -75,6 +86,7 @@ PositiveDuration = Annotated[
     AfterValidator(_positive_duration),
     Field(json_schema_extra={"examples": ["100ms", "5s", "5 minutes", "7 days"]}),
 ]
+Brokers = Annotated[str, AfterValidator(_brokers)]
 Count = Annotated[StrictInt, Field(ge=0, le=1_000_000)]
 PositiveCount = Annotated[StrictInt, Field(ge=1, le=1_000_000)]
 Expressions = Annotated[dict[str, str], Field(min_length=1)]

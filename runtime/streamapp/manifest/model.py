@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictB
 
 from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
-from streamapp.manifest.fields import Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
+from streamapp.manifest.fields import Brokers, Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.node import NodeSpec
 
 API_VERSION = "streamapp.dev/v1alpha1"
@@ -78,6 +78,12 @@ def _transaction_timeout(text: str) -> str:
     return text
 
 
+def _http_url(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/:@]+(:\d{1,5})?(/\S*)?", text):
+        refuse(f"'{text}' is not the address of a page", "write https://HOST/PATH, or https://HOST:PORT/PATH")
+    return text
+
+
 def _on_bad_record(value: Any) -> Any:
     if isinstance(value, dict):
         return value
@@ -125,22 +131,42 @@ class SaslSpec(Model):
 
     mechanism: Annotated[
         str,
-        _word("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        _word("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
         Field(description="How Kafka is told who we are."),
     ]
     credentials_file: Annotated[
-        str | None, Field(description="On a laptop: file with the lines username=… and password=….")
+        str | None,
+        Field(
+            description="On a laptop: file with the lines username=… and password=…; with OAUTHBEARER, clientId=… and "
+            "clientSecret=…."
+        ),
     ] = None
     secret_ref: Annotated[
-        SecretRef | None, Field(description="On a cluster: Secret with username and password.")
+        SecretRef | None,
+        Field(
+            description="On a cluster: Secret with username and password; with OAUTHBEARER, with clientId and "
+            "clientSecret."
+        ),
     ] = None
+    token_endpoint: Annotated[
+        str | None, AfterValidator(_http_url), Field(description="OAUTHBEARER: URL where tokens are asked for.")
+    ] = None
+    scope: Annotated[str | None, Field(description="OAUTHBEARER: scope to ask for.")] = None
+
+    @model_validator(mode="after")
+    def _token(self) -> SaslSpec:
+        if self.mechanism == "OAUTHBEARER" and self.token_endpoint is None:
+            refuse("`tokenEndpoint` is missing", "add tokenEndpoint: https://HOST/PATH, where tokens are asked for")
+        if self.mechanism != "OAUTHBEARER" and (self.token_endpoint is not None or self.scope is not None):
+            refuse("`tokenEndpoint` and `scope` are for OAUTHBEARER", "remove them, or set mechanism: OAUTHBEARER")
+        return self
 
 
 class KafkaSpec(Model):
     """Where Kafka is and how to be let in."""
 
     bootstrap_servers: Annotated[
-        str, Field(min_length=1, description="HOST:PORT of one or more brokers, with commas.")
+        Brokers, Field(min_length=1, description="HOST:PORT of one or more brokers, with commas.")
     ]
     tls: Annotated[TlsSpec | None, Field(description="Encryption.")] = None
     sasl: Annotated[SaslSpec | None, Field(description="Authentication.")] = None

@@ -16,6 +16,7 @@ from streamapp.manifest.build import build_partial
 from streamapp.manifest.complaints import problems_of
 from streamapp.manifest.model import Manifest
 from streamapp.manifest.node import NodeSpec
+from streamapp.manifest.salvage import Salvaged, salvage
 from streamapp.manifest.text import Document, Path, read_text
 
 
@@ -65,6 +66,7 @@ def _parse(document: Document) -> Manifest:
         )
     shaped, bad_nodes = shape.check(data, document)
     problems += shaped
+    bad_nodes |= {int(path[2]) for path in document.cut if path[:2] == ("spec", "topology") and len(path) > 3}
     told = {(problem.node, problem.field) for problem in shaped}
     manifest: Manifest | None = None
     try:
@@ -74,31 +76,42 @@ def _parse(document: Document) -> Manifest:
         # What the outline has already told is not told twice.
         problems += [problem for problem in found if (problem.node, problem.field) not in told]
         bad_nodes |= more_bad_nodes
-    problems += _meaning(data, manifest, bad_nodes, document)
+    meant, unchecked = _meaning(data, manifest, bad_nodes, document)
+    problems += meant
     if problems or manifest is None:
-        raise ManifestError(_in_order(_located(problems, data, document)))
+        raise ManifestError(_in_order(_located(problems, data, document)), unchecked)
     return manifest
 
 
 def _meaning(
     data: dict[str, Any], manifest: Manifest | None, bad_nodes: set[int], document: Document
-) -> list[Problem]:
-    """Problems of the topology, made of the nodes that could be read."""
+) -> tuple[list[Problem], tuple[str, ...]]:
+    """Problems of the topology, made of what could be read of its nodes; and the nodes that it leaves open."""
     specs: list[NodeSpec | str | None] = []
+    in_part: dict[str, Salvaged] = {}
     spec = data.get("spec")
     nodes = spec.get("topology") if isinstance(spec, dict) else None
     if not isinstance(nodes, list):
-        return []
+        return [], ()
     for i, node in enumerate(nodes):
-        if i in bad_nodes or not isinstance(node, dict):
-            # As it is written: a name that YAML reads as something else is still meant as a name.
-            name = node.get("name") if isinstance(node, dict) else None
-            written = document.written.get(("spec", "topology", i, "name"))
-            specs.append(name if isinstance(name, str) else written)
-        else:
+        # As it is written: a name that YAML reads as something else is still meant as a name.
+        written = document.written.get(("spec", "topology", i, "name")) if isinstance(node, dict) else None
+        name = node["name"] if isinstance(node, dict) and isinstance(node.get("name"), str) else written
+        if i not in bad_nodes and isinstance(node, dict):
             specs.append(NodeSpec.model_validate(node))
-    topology, problems = build_partial(specs, [_arm_names(node) for node in nodes])
-    return [*problems, *check_topology(topology, _application_id(data, manifest))]
+            continue
+        cut = [path[3:] for path in document.cut if path[:3] == ("spec", "topology", i)]
+        found = salvage(node, name or shape.label(node, i), cut) if isinstance(node, dict) else None
+        if found is not None:
+            in_part.setdefault(found.spec.name, found)
+        specs.append(name if found is None else found.spec)
+    unsure = frozenset(name for name, found in in_part.items() if not found.columns_known)
+    lines = [document.line(("spec", "topology", i)) for i in range(len(nodes))]
+    topology, problems = build_partial(specs, [_arm_names(node) for node in nodes], unsure, lines)
+    problems += check_topology(topology, _application_id(data, manifest))
+    told = [p for p in problems if p.node not in in_part or not in_part[p.node].is_about_left_out(p.field)]
+    places = {shape.label(node, i): i for i, node in reversed(list(enumerate(nodes)))}
+    return told, tuple(sorted(topology.half_checked, key=lambda name: places.get(name, len(places))))
 
 
 def _arm_names(node: Any) -> tuple[str, ...]:

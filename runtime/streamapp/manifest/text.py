@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,8 @@ class Document:
     """Of the text as a whole; those below are about one place in it."""
     faults: list[tuple[Path, str, str | None, int]] = field(default_factory=list)
     """Path, message, fix and line."""
+    cut: set[Path] = field(default_factory=set)
+    """Values of which YAML has taken a part for something else: what they say is not what was meant."""
 
     def line(self, path: Path) -> int | None:
         """The line of a path, or of the nearest thing around it."""
@@ -81,7 +83,7 @@ def read_text(text: str) -> Document:
             )
         )
     try:
-        document.data = _Builder(document).build(roots[0], (), 0)
+        document.data = _Builder(document, text).build(roots[0], (), 0)
     except _TooLarge as error:
         document.problems.append(Problem(None, None, None, str(error), None))
         document.data = None
@@ -89,8 +91,9 @@ def read_text(text: str) -> Document:
 
 
 class _Builder:
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, text: str) -> None:
         self._document = document
+        self._text = text
         self._constructor = yaml.SafeLoader("")
         self._count = 0
 
@@ -122,7 +125,7 @@ class _Builder:
 
     def _mapping(self, node: yaml.MappingNode, path: Path, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for key_node, value_node in self._pairs(node, path, depth):
+        for key_node, value_node, end in _whole(self._pairs(node, path, depth)):
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
                 self._problem(path, "a key is a map or a list", "use a name", line)
@@ -141,6 +144,15 @@ class _Builder:
                 continue
             self._document.lines[(*path, key)] = line
             found[key] = self.build(value_node, (*path, key), depth + 1)
+            if end is not None:
+                meant = self._text[value_node.start_mark.index : end]
+                self._document.cut.add((*path, key))
+                self._problem(
+                    (*path, key),
+                    "is cut off at a comma: inside { } a comma ends a value that is not in quotes",
+                    f"write {key}: {quoted(meant)}",
+                    line,
+                )
         return found
 
     def _pairs(self, node: yaml.MappingNode, path: Path, depth: int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
@@ -157,6 +169,29 @@ class _Builder:
 
     def _problem(self, path: Path, message: str, fix: str | None, line: int) -> None:
         self._document.faults.append((path, message, fix, line))
+
+
+def _whole(pairs: Iterable[tuple[yaml.Node, yaml.Node]]) -> Iterator[tuple[yaml.Node, yaml.Node, int | None]]:
+    """Keys and values; and, of a value that a comma has cut in pieces, where in the text the last of them ends.
+
+    YAML takes the further pieces for keys without a colon, and they are left out.
+    """
+    waiting: tuple[yaml.Node, yaml.Node, int | None] | None = None
+    for key, value in pairs:
+        has_colon = not value.start_mark.index == value.end_mark.index == key.end_mark.index
+        if waiting is not None and not has_colon and _is_plain(waiting[1]):
+            waiting = (waiting[0], waiting[1], key.end_mark.index)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = (key, value, None)
+    if waiting is not None:
+        yield waiting
+
+
+def _is_plain(node: yaml.Node) -> bool:
+    """True for a text without quotes."""
+    return isinstance(node, yaml.ScalarNode) and node.style is None and node.value != ""
 
 
 def dotted(path: Path) -> str:
@@ -187,7 +222,13 @@ def said(value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text as a YAML string in single quotes."""
+    """The text as a YAML string, in the quotes that it does not hold itself.
+
+    >>> print(quoted("a, b"), quoted("split(a, ' ')"))
+    'a, b' "split(a, ' ')"
+    """
+    if "'" in text and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -199,10 +240,10 @@ def _yaml_problem(error: yaml.YAMLError) -> Problem:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         text = ", ".join(part for part in (error.problem, error.context) if part)
-        fix = (
-            "write spaces instead of tabs"
-            if "'\\t'" in text
-            else "check the indentation, and quote expressions with `:` or `#`"
-        )
+        fix = "check the indentation, and quote expressions with `:` or `#`"
+        if "'\\t'" in text:
+            fix = "write spaces instead of tabs"
+        elif "flow" in text:
+            fix = "inside { } and [ ] put expressions in quotes: they must not hold `,` `:` `#` or brackets otherwise"
         return Problem(None, None, None, f"is not YAML: {text}", fix, mark.line + 1 if mark else None)
     return Problem(None, None, None, f"is not YAML: {' '.join(str(error).split())}", None)

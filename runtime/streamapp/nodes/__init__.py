@@ -23,6 +23,7 @@ from streamapp.nodes.operations import (
     Stream,
     Window,
     With,
+    is_given,
     with_inputs,
 )
 from streamapp.nodes.topology import STREAM, TABLE, Topology, sort_nodes
@@ -51,6 +52,7 @@ __all__ = [
     "Topology",
     "Window",
     "With",
+    "is_given",
     "sort_nodes",
     "with_inputs",
 ]

@@ -227,11 +227,13 @@ class Broken(Node):
     """A node of the manifest that could not be understood. It stands in for it, so that the rest can be
     checked."""
 
-    reads: tuple[str, ...] = ()
+    given: bool = True
+    """False when there is no such node: it stands for an input that is missing."""
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return self.reads
+
+def is_given(node: Node) -> bool:
+    """False for what only stands for an input that is missing."""
+    return not isinstance(node, Broken) or node.given
 
 
 AnyNode = TypeVar("AnyNode", bound=Node)
@@ -256,6 +258,4 @@ def with_inputs(node: AnyNode, renamed: Mapping[str, str]) -> AnyNode:
         )
     if isinstance(node, Merge):
         return replace(node, sources=tuple(renamed.get(name, name) for name in node.sources))
-    if isinstance(node, Broken):
-        return node
     return replace(node, input=renamed[node.inputs[0]])  # type: ignore[call-arg]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamapp.formats import Format
@@ -22,6 +22,7 @@ from streamapp.nodes.operations import (
     Select,
     Stream,
     With,
+    is_given,
 )
 
 STREAM = "STREAM"
@@ -37,6 +38,8 @@ class Topology:
     """
 
     nodes: tuple[Node, ...]
+    unsure: frozenset[str] = frozenset()
+    """Nodes that could be read in part only, so that their columns are not known. Empty in a topology that is run."""
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -121,8 +124,18 @@ class Topology:
     def _columns(self) -> dict[str, Columns]:
         found: dict[str, Columns] = {}
         for node in self.nodes:
-            found[node.name] = _columns_of(node, [found[name] for name in node.inputs])
+            columns = _columns_of(node, [found[name] for name in node.inputs])
+            found[node.name] = replace(columns, known=False) if node.name in self.unsure else columns
         return found
+
+    @cached_property
+    def half_checked(self) -> tuple[str, ...]:
+        """The nodes of the manifest that cannot be checked in full, as they or what they read could not be read."""
+        return tuple(
+            node.name
+            for node in self.nodes
+            if is_given(node) and not all(self.columns(name).known for name in (node.name, *node.inputs))
+        )
 
 
 def sort_nodes(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], tuple[str, ...]]:

@@ -77,6 +77,9 @@ class KafkaSettings:
     sasl_mechanism: str | None = None
     credentials_file: str | None = None
     sasl_secret: str | None = None
+    token_endpoint: str | None = None
+    """Where OAUTHBEARER's tokens are asked for."""
+    scope: str | None = None
 
 
 @dataclass(frozen=True)

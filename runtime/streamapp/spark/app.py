@@ -19,6 +19,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamapp.errors import StreamAppError
 from streamapp.http.server import StatusServer
+from streamapp.kafka.access import NotAllowed, require_access
+from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark import metrics
@@ -119,7 +121,7 @@ def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options:
     except Exception as error:
         if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
             raise  # no answer at all
-        raise diagnose("metadata", str(error)).error from None
+        raise diagnose("metadata", str(error), plan.application_id).error from None
     require_positions_kept(plan, read_known(bridge.known(plan.application_id)))
 
 
@@ -135,6 +137,7 @@ class _App:
     ) -> None:
         self._spark = spark
         self._plan = plan
+        self._kafka = kafka
         self._options = options
         self._on_progress = on_progress
         self._stop = threading.Event()
@@ -236,7 +239,7 @@ class _App:
                     del self._due[part.name]
                     self._start(part)
             elif (error := query.exception()) is not None:
-                self._try_again_later(part, diagnose(part.name, trace_of(error)))
+                self._try_again_later(part, diagnose(part.name, trace_of(error), self._plan.application_id))
 
     def _look(self) -> None:
         self._progress.collect(self._running)
@@ -255,6 +258,8 @@ class _App:
         epoch = self._progress.snapshot().get("subTopologies", {}).get(part.name, {}).get("epoch", -1)
         attempts = self._restarts.get(f"{part.name}@{epoch}", 0) + 1
         if not failure.retriable or attempts > failure.tries:
+            if isinstance(failure.error, NotAllowed):  # Kafka's exceptions do not tell all
+                require_access(Admin(self._kafka), self._plan)
             raise failure.error
         self._restarts[f"{part.name}@{epoch}"] = attempts
         self._due[part.name] = time.monotonic() + min(2.0 ** (attempts - 1), LONGEST_BACKOFF_SECONDS)

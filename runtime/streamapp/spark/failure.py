@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from streamapp.errors import CodeError, DataError, InputError, LossError, RunError, StreamAppError
+from streamapp.kafka.access import NotAllowed
 
 # The JVM side's own exceptions: the class name in a stack trace, and what it is for whoever runs the app.
 _KNOWN: dict[str, type[StreamAppError]] = {
@@ -18,6 +19,10 @@ _KNOWN: dict[str, type[StreamAppError]] = {
 # The text of the expression also stands in plans that Spark prints: only the raised error counts.
 # Spark passes on its message without its class where it was thrown in a query's own thread.
 _TAKEN_OVER = re.compile(r"another runtime of application '[^']*' has taken over: this one stops")
+_REFUSED = re.compile(
+    r"(TransactionalIdAuthorization|TopicAuthorization|GroupAuthorization|SaslAuthentication|SslAuthentication)"
+    r"Exception: (.*)"
+)
 _BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] BAD_RECORD (node .*?)(?: SQLSTATE|\n|$)", re.DOTALL)
 _DATA_LOSS = re.compile(
     r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)"
@@ -59,8 +64,11 @@ def trace_of(error: BaseException) -> str:
     return "\n".join(parts)
 
 
-def diagnose(subtopology: str, trace: str) -> Failure:
+def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
     """Reads the text of a query's exception, stack traces and all."""
+    refused = _REFUSED.search(trace)
+    if refused:
+        return _refused(subtopology, refused, application_id)
     bad = _BAD_RECORD.search(trace)
     if bad:
         line = " ".join(bad[1].split())
@@ -99,6 +107,17 @@ def diagnose(subtopology: str, trace: str) -> Failure:
                 CodeError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False
             )
     return Failure(RunError(f"sub-topology '{subtopology}': {_last_cause(trace)}"), True)
+
+
+def _refused(subtopology: str, said: re.Match[str], application_id: str) -> Failure:
+    """By a Kafka that asks who we are and what we may do. Somebody may be at it: rights and passwords change."""
+    kind, words = said[1], said[2].strip()
+    if kind.endswith("Authentication"):
+        error = RunError(f"sub-topology '{subtopology}': Kafka does not let the app in: {words}")
+        return Failure(error, retriable=True, tries=3)
+    if kind.startswith("TransactionalId"):
+        words = f"Write on transactional-ids that begin with '{application_id}/'"
+    return Failure(NotAllowed(words), retriable=True, tries=3)
 
 
 def _last_cause(trace: str) -> str:

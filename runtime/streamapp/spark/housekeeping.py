@@ -14,6 +14,7 @@ from threading import Event, Thread
 from streamapp.kafka.admin import Admin, MissingTopic
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
+from streamapp.kafka.topics import topics_of
 from streamapp.kafka.unread import Unread
 from streamapp.plan import Plan
 from streamapp.spark.progress import Offsets
@@ -33,6 +34,7 @@ class Housekeeping:
         self._first: dict[str, dict[int, int]] = {}
         self._shown: Offsets | None = None
         self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}
+        self._needed = {topic.name: topic for topic in topics_of(plan)}
         self._purged: Offsets = {}
         self._purged_at = time.monotonic()
         self._rounds: SimpleQueue[tuple[Offsets, Event] | None] = SimpleQueue()
@@ -74,23 +76,33 @@ class Housekeeping:
         self._group.write(positions)
         self._purge(positions)
         self.unread.look({at: end for at, end in positions.items() if at[0] not in self._hops}, self.lag or {})
-        return trouble
+        return trouble or self._group.trouble
 
     def _measure(self, positions: Offsets) -> str | None:
         topics = {*self._plan.source_topics, *(topic for topic, _ in positions)}
-        missing: str | None = None
+        missing = self._missing(topics)
         lag: dict[str, int] = {}
         for topic in sorted(topics):
             try:
                 ends, first = self._admin.end_offsets(topic), self._first_positions(topic)
-            except MissingTopic as error:  # deleted under way: the others still count
-                missing = str(error)
+            except MissingTopic:  # deleted under way: the others still count
                 continue
             for partition, end in sorted(ends.items()):
                 position = positions.get((topic, partition), first.get(partition, 0))
                 lag[f"{topic}/{partition}"] = max(0, end - position)
         self.lag = lag
         return missing
+
+    def _missing(self, read: set[str]) -> str | None:
+        """Which of the topics that the app reads or writes is not there any more. A task that misses one waits for it
+        for minutes before it says so."""
+        gone = sorted({*self._needed, *read} - self._admin.topics().keys())
+        if not gone:
+            return None
+        spec = self._needed.get(gone[0])
+        if spec is None or not spec.internal:
+            return f"topic '{gone[0]}' does not exist"
+        return f"internal topic '{gone[0]}' of '{spec.node}' does not exist any more: what was in it is lost"
 
     def _first_positions(self, topic: str) -> dict[int, int]:
         """Where the app stood in it before its first epoch here: where its group was, else where it starts from."""

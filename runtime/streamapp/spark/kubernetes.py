@@ -103,6 +103,8 @@ def _of_driver(driver: DriverPod) -> dict[str, str]:
 _FIXED = {
     # The session is there, and queries are planned, while executors start; the app waits for them itself (Replicas).
     "spark.scheduler.minRegisteredResourcesRatio": "0",
+    # Does not wait for this pod to be ready before it makes the first executor: it is the other way round.
+    "spark.kubernetes.allocation.pods.allocator": "org.apache.spark.scheduler.cluster.k8s.PromptPodsAllocator",
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.authEngineVersion": "2",

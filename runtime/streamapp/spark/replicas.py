@@ -34,7 +34,13 @@ class Replicas:
         self._executors = bridge.Executors(spark._jsparkSession)
         self._wanted = wanted
         self._template = template
-        self._status: dict[str, Any] = {"wanted": wanted, "running": 0, "statePartitions": {}}
+        self._status: dict[str, Any] = {
+            "wanted": wanted,
+            "running": 0,
+            "statePartitions": {},
+            "lost": 0,
+            "lastLoss": None,
+        }
 
     def want(self, count: int) -> None:
         """From now on so many. It returns at once; executors come and go within seconds."""
@@ -54,15 +60,37 @@ class Replicas:
         """Asks for what is missing, lets go of what is too many, and shares the state out among the rest: to be called
         every second or so."""
         running = self._executors.keep(self._wanted)
-        partitions = dict(self._executors.statePartitions())
-        self._status = {"wanted": self._wanted, "running": running, "statePartitions": partitions}
+        self._status = {
+            "wanted": self._wanted,
+            "running": running,
+            "statePartitions": dict(self._executors.statePartitions()),
+            "lost": self._executors.lost(),
+            "lastLoss": loss_in_words(self._executors.lastLoss()),
+        }
         if self._template is not None:
             self._status["template"] = fingerprint_of(self._template)
 
     def status(self) -> dict[str, Any]:
-        """As plain data: `wanted`, `running`, `statePartitions` by executor, and for pods the `template` that the next
-        one would be made from, by its fingerprint."""
+        """As plain data: `wanted`, `running`, `statePartitions` by executor, `lost` (how many have ended without being
+        asked to), `lastLoss` (how the last of them ended; None for none), and for pods the `template` that the next one
+        would be made from, by its fingerprint."""
         return self._status
+
+
+def loss_in_words(reason: str) -> str | None:
+    """What Spark says of an executor's end, in one line for people.
+
+    >>> loss_in_words("The executor with id 1 exited with exit code 137 (OOMKilled).\\n\\nThe API gave ...")
+    'an executor had too little memory and was ended; raise spec.executor.resources'
+    >>> loss_in_words("Remote RPC client disassociated.\\nLikely due to ...")
+    'an executor was lost: Remote RPC client disassociated.'
+    >>> loss_in_words("")
+    """
+    if not reason:
+        return None
+    if "OOMKilled" in reason:
+        return "an executor had too little memory and was ended; raise spec.executor.resources"
+    return f"an executor was lost: {reason.strip().splitlines()[0][:300]}"
 
 
 def fingerprint_of(template: Path) -> str | None:

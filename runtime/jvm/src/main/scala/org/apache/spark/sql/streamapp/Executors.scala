@@ -6,7 +6,7 @@ import java.util.{Map => JMap}
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.deploy.LocalWorkers
-import org.apache.spark.scheduler.ExecutorDecommissionInfo
+import org.apache.spark.scheduler.{ExecutorDecommissionInfo, SparkListener, SparkListenerExecutorRemoved}
 import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend
 import org.apache.spark.sql.classic.SparkSession
 
@@ -27,6 +27,8 @@ class Executors(session: SparkSession) {
   }
   private val placement = new Placement(session)
   private var requested = -1
+  private val losses = new Losses
+  context.addSparkListener(losses)
 
   /** Brings their number closer to `wanted`, and gives each its share of the state; returns how many there are that
    * stay. */
@@ -46,6 +48,24 @@ class Executors(session: SparkSession) {
     stay.size
   }
 
+  /** How many were lost, other than by being too many. */
+  def lost(): Int = losses.count
+
+  /** How the last of those ended, in Spark's words; empty for none. */
+  def lastLoss(): String = losses.last
+
   /** How many state partitions each executor has, by its id. */
   def statePartitions(): JMap[String, Int] = placement.counts().asJava
+}
+
+/** Executors that have ended without being asked to. */
+private final class Losses extends SparkListener {
+  @volatile var count = 0
+  @volatile var last = ""
+
+  override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit =
+    if (!event.reason.contains("decommission")) {
+      last = event.reason
+      count += 1
+    }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp
 
-import java.io.{File, FileInputStream}
 import java.util.Properties
 
 import org.apache.hadoop.conf.Configuration
@@ -11,7 +10,7 @@ import org.apache.hadoop.conf.Configuration
  * (session settings reach executors inside the broadcast Hadoop configuration).
  *
  * Credentials never travel here: `clientConfig` names a file of Kafka client properties that is
- * mounted on the driver and on every executor.
+ * mounted on the driver and on every executor (see [[ClientProperties]]).
  */
 final class RuntimeConf(@transient get: String => Option[String]) extends Serializable {
   import RuntimeConf._
@@ -43,11 +42,7 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
 
   /** Kafka client properties: the user's file (TLS, SASL) first, ours on top. */
   def client(settings: (String, String)*): Properties = {
-    val properties = new Properties()
-    clientConfig.foreach { path =>
-      val in = new FileInputStream(new File(path))
-      try properties.load(in) finally in.close()
-    }
+    val properties = clientConfig.map(ClientProperties.load).getOrElse(new Properties())
     properties.put("bootstrap.servers", bootstrapServers)
     settings.foreach { case (key, value) => properties.put(key, value) }
     properties

@@ -23,7 +23,11 @@ class RuntimePlugin extends SparkPlugin {
   }
 
   override def executorPlugin(): ExecutorPlugin = new ExecutorPlugin {
-    override def init(plugin: PluginContext, extraConf: JMap[String, String]): Unit = RuntimePlugin.context = plugin
+    override def init(plugin: PluginContext, extraConf: JMap[String, String]): Unit = {
+      RuntimePlugin.context = plugin
+      // Spark's own consumers get their settings with their tasks; what belongs to the process is set before the first.
+      Option(plugin.conf.get(s"${RuntimeConf.Prefix}clientConfig", "")).filter(_.nonEmpty).foreach(ClientProperties.load)
+    }
   }
 }
 

@@ -139,7 +139,9 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
 
     override def version: Short = if (useColumnFamilies) 2 else 1
 
-    private def emit(key: Array[Byte], value: Array[Byte]): Unit = {
+    // Some operators change their store before the sink has asked for a row, so also when the epoch is done already: what
+    // they do then is in the changelog, and what the local files make of it is dropped with the task.
+    private def emit(key: Array[Byte], value: Array[Byte]): Unit = if (!transaction.alreadyDone) {
       recordsSinceBase += 1
       transaction.send(new ProducerRecord(changelog.topic, partition, ChangelogRecord.dataKey(key), value))
     }

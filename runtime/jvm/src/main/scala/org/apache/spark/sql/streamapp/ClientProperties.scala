@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, Path}
+import java.util.Properties
+
+import scala.util.Using
+
+/**
+ * How to be let in by Kafka: a file of client properties, read anew for each client.
+ *
+ * A value `${directory:FOLDER:FILE}` is the content of that file, as Kafka's own DirectoryConfigProvider writes it; so
+ * the file itself has no secret where these are mounted from a Secret. `sasl.username` and `sasl.password`, which
+ * Kafka's Java clients do not know, and what OAUTHBEARER needs, become a login.
+ */
+private[streamapp] object ClientProperties {
+  private val Reference = """\$\{directory:([^:}]+):([^:}]+)\}""".r
+  private val (user, password) = ("sasl.username", "sasl.password")
+  private val TokenEndpoint = "sasl.oauthbearer.token.endpoint.url"
+  private val AllowedEndpoints = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+  private val Security = "org.apache.kafka.common.security"
+
+  def load(path: String): Properties = {
+    val properties = new Properties()
+    Using.resource(Files.newBufferedReader(Path.of(path), UTF_8))(properties.load(_))
+    properties.replaceAll((_, value) => resolved(value.toString))
+    addLogin(properties)
+    properties
+  }
+
+  private def resolved(value: String): String = value match {
+    case Reference(folder, file) => Files.readString(Path.of(folder, file), UTF_8).stripLineEnd
+    case plain => plain
+  }
+
+  private def addLogin(properties: Properties): Unit = properties.getProperty("sasl.mechanism") match {
+    case "OAUTHBEARER" =>
+      allow(properties.getProperty(TokenEndpoint))
+      properties.put("sasl.login.callback.handler.class", s"$Security.oauthbearer.OAuthBearerLoginCallbackHandler")
+      properties.put("sasl.jaas.config", s"$Security.oauthbearer.OAuthBearerLoginModule required;")
+    case mechanism if properties.containsKey(user) =>
+      val module = if (mechanism == "PLAIN") "plain.PlainLoginModule" else "scram.ScramLoginModule"
+      val who = s"username=${quoted(properties.remove(user))} password=${quoted(properties.remove(password))}"
+      properties.put("sasl.jaas.config", s"$Security.$module required $who;")
+    case _ =>
+  }
+
+  private def quoted(text: Any): String =
+    "\"" + text.toString.replace("\\", "\\\\").replace("\"", "\\\"") + "\""
+
+  // Kafka asks only where it is allowed to. The address is the manifest's.
+  private def allow(endpoint: String): Unit = synchronized {
+    val allowed = Option(System.getProperty(AllowedEndpoints)).toSeq.flatMap(_.split(',')).filter(_.nonEmpty)
+    if (!allowed.contains(endpoint)) System.setProperty(AllowedEndpoints, (allowed :+ endpoint).mkString(","))
+  }
+}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether Kafka lets an app do all that it must, asked before it is tried: an app that fails half-way tells less."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from streamapp.errors import RunError
+from streamapp.kafka.acls import ANY, GROUP, TOPIC, Acl, acls_of
+from streamapp.kafka.admin import Admin, TopicSpec
+from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.topics import ensure_topics, topics_of
+from streamapp.plan import Plan
+
+
+class NotAllowed(RunError):
+    """Kafka does not let the app do what it must. `what` says what that is."""
+
+    def __init__(self, *what: str) -> None:
+        super().__init__(
+            f"Kafka does not allow what the app needs: {'; '.join(what)}; allow it: `streamapp topics FILE --acls` "
+            "prints how"
+        )
+
+
+def make_ready(kafka: KafkaConfig, plan: Plan, create_all: bool = False, file: str = "FILE") -> list[TopicSpec]:
+    """Makes the topics that are missing (see `ensure_topics`) and returns them.
+
+    Raises:
+        NotAllowed: with everything that is not.
+        TopicError: when topics are missing or wrong.
+    """
+    admin = Admin(kafka)
+    require_access(admin, plan)
+    made = ensure_topics(admin, topics_of(plan), create_all, file)
+    if made:
+        require_access(admin, plan)
+    return made
+
+
+def require_access(admin: Admin, plan: Plan) -> None:
+    """
+    Raises:
+        NotAllowed: when Kafka says that something is not. Transactional ids cannot be asked about.
+    """
+    acls = acls_of(plan)
+    topics = {acl.name: acl for acl in acls if acl.resource == TOPIC and not acl.prefixed and acl.name != ANY}
+    allowed = admin.allowed_on(list(topics))
+    missing = list(_missing(topics.values(), allowed))
+    missing += [str(acl) for acl in acls if acl.resource == GROUP and not admin.may_read_group(acl.name)]
+    if missing:
+        raise NotAllowed(*missing)
+
+
+def _missing(acls: Iterable[Acl], allowed: dict[str, frozenset[str] | None]) -> Iterator[str]:
+    for acl in acls:
+        operations = allowed.get(acl.name)
+        if operations is None:
+            continue
+        # It is there, so nobody has to make it.
+        needed = [operation for operation in acl.operations if operation not in operations | {"Create"}]
+        if needed:
+            yield str(Acl(acl.resource, acl.name, tuple(needed), acl.why))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ACLs in the words of who is to set them: kafka-acls, and Strimzi's operators."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from streamapp.kafka.acls import TRANSACTIONAL_ID, Acl
+from streamapp.kafka.admin import TopicSpec
+from streamapp.plan import KafkaSettings
+
+Object = dict[str, Any]
+STRIMZI = "kafka.strimzi.io/v1"
+_CLUSTER = "strimzi.io/cluster"
+
+
+def to_commands(acls: Iterable[Acl], principal: str, servers: str) -> Iterator[str]:
+    """One command for each resource."""
+    for acl in acls:
+        operations = " ".join(f"--operation {operation}" for operation in acl.operations)
+        kind = " --resource-pattern-type prefixed" if acl.prefixed else ""
+        yield (
+            f"kafka-acls --bootstrap-server {servers} --add --allow-principal {shlex.quote(principal)} {operations} "
+            f"--{acl.resource} {shlex.quote(acl.name)}{kind}"
+        )
+
+
+def to_strimzi(
+    acls: Iterable[Acl], topics: Iterable[TopicSpec], kafka: KafkaSettings, user: str, cluster: str
+) -> Iterator[Object]:
+    """A KafkaUser, and a KafkaTopic for each internal topic: the others have an owner already."""
+    authentication = _authentication(kafka)
+    yield _object(
+        "KafkaUser",
+        _object_name(user),
+        cluster,
+        {
+            **({"authentication": authentication} if authentication else {}),
+            "authorization": {"type": "simple", "acls": [_rule(acl) for acl in acls]},
+        },
+    )
+    for topic in topics:
+        if topic.internal:
+            spec = {"topicName": topic.name, "partitions": topic.partitions, "config": dict(topic.config)}
+            yield _object("KafkaTopic", _object_name(topic.name), cluster, spec)
+
+
+def _authentication(kafka: KafkaSettings) -> Object | None:
+    if kafka.sasl_mechanism == "SCRAM-SHA-512":
+        return {"type": "scram-sha-512"}
+    if kafka.tls and kafka.sasl_mechanism is None:
+        return {"type": "tls"}
+    return None  # whom Kafka knows the app as is somebody else's to say
+
+
+def _rule(acl: Acl) -> Object:
+    kind = "transactionalId" if acl.resource == TRANSACTIONAL_ID else acl.resource
+    resource = {"type": kind, "name": acl.name, "patternType": "prefix" if acl.prefixed else "literal"}
+    return {"resource": resource, "operations": list(acl.operations)}
+
+
+def _object_name(topic: str) -> str:
+    """A topic's name as that of an object.
+
+    >>> _object_name("Shop_App-metadata")
+    'shop-app-metadata'
+    """
+    return re.sub(r"[^a-z0-9.-]", "-", topic.lower()).strip("-.")
+
+
+def _object(kind: str, name: str, cluster: str, spec: Object) -> Object:
+    metadata = {"name": name, "labels": {_CLUSTER: cluster}}
+    return {"apiVersion": STRIMZI, "kind": kind, "metadata": metadata, "spec": spec}

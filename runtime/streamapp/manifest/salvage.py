@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be read of a node that has mistakes, so that one mistake does not hide the others in it.
+
+A wrong expression is replaced, so that its column keeps its name; any other wrong value is left out. What is
+left is checked like a node without mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from streamapp.formats import ddl
+from streamapp.manifest.node import OPERATIONS, NodeSpec
+from streamapp.manifest.text import Path, dotted
+
+_EXPRESSIONS = ("filter", "when", "timestamp")
+_MAPS_OF_EXPRESSIONS = ("select", "with", "aggregate", "flatMap")
+_WITHOUT_COLUMNS: tuple[Path, ...] = (
+    ("name",),
+    ("to",),
+    ("grace",),
+    ("emit",),
+    ("store",),
+    ("stream", "key"),
+    ("window", "tumbling"),
+    ("window", "hopping"),
+    ("window", "every"),
+    ("join", "type"),
+    ("join", "within"),
+    ("join", "grace"),
+)
+"""Whatever is wrong here, the node's columns are as they would be without."""
+
+
+@dataclass(frozen=True)
+class Salvaged:
+    """A node as far as it can be read."""
+
+    spec: NodeSpec
+    left_out: tuple[Path, ...] = ()
+    """What is not in it as it was written; of these paths nothing can be said."""
+    columns_known: bool = True
+    """False when what was left out decides which columns the node gives."""
+
+    def is_about_left_out(self, field: str | None) -> bool:
+        """True for a field of which nothing can be said, as what is written there was left out."""
+        return field is not None and any(_overlap(field, dotted(path)) for path in self.left_out)
+
+
+def salvage(node: dict[str, Any], name: str, wrong: Sequence[Path] = ()) -> Salvaged | None:
+    """The node without its mistakes, or None when it cannot be said what it does.
+
+    Args:
+        name: what to call it where its own name is missing or no text.
+        wrong: paths to values that are known not to be what was meant.
+
+    >>> found = salvage({"name": "big", "from": ["a"], "filter": "amuont > 3"}, "#1")
+    >>> found.spec.filter, found.left_out
+    ('amuont > 3', (('from',),))
+    """
+    rest: dict[str, Any] = deepcopy(node)
+    left_out: list[Path] = []
+    known = True
+    faults = [*_blanks(rest, ()), *wrong]
+    while True:
+        for fault in faults:
+            if not fault:
+                return None
+            left_out.append(fault)
+            known = (_stand_in(rest, fault, name) or _cut(rest, fault)) and known
+        try:
+            spec = NodeSpec.model_validate(rest)
+        except ValidationError as error:
+            faults = list(_faults(error, rest))
+            continue
+        if sum(field in rest for field in OPERATIONS) != 1:
+            return None
+        known = known and not ("groupBy" in rest and "aggregate" not in rest)
+        return Salvaged(spec, tuple(dict.fromkeys(left_out)), known)
+
+
+def _faults(error: ValidationError, data: Any) -> Iterator[Path]:
+    """Where the model complains, in the data's own terms; the deepest first, so that lists are cut from their end."""
+    found = set()
+    for complaint in error.errors(include_url=False, include_context=False, include_input=False):
+        path: list[str | int] = []
+        at = data
+        for part in complaint["loc"]:
+            if (isinstance(at, dict) and part in at) or (isinstance(at, list) and isinstance(part, int)):
+                at = at[part]  # type: ignore[index]
+                path.append(part)
+        if not path and complaint["type"] == "missing":
+            path.append(complaint["loc"][0])
+        found.add(tuple(path))
+    return iter(sorted(found, key=lambda path: [str(part).zfill(6) for part in path], reverse=True))
+
+
+def _blanks(value: Any, path: Path) -> Iterator[Path]:
+    """A blank is nothing to the model, and a mistake to us."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in reversed(list(items)):
+        if item is None:
+            yield (*path, key)
+        else:
+            yield from _blanks(item, (*path, key))
+
+
+def _stand_in(data: dict[str, Any], path: Path, name: str) -> bool:
+    """Puts something harmless at the path, with which the node has the columns that were meant. False when there is
+    nothing of the kind."""
+    holder, last = _at(data, path[:-1]), path[-1]
+    if not isinstance(holder, dict):
+        return False
+    meant: Any = None
+    if path == ("name",):
+        meant = name
+    elif _is_expression(path):
+        meant = "null"
+    elif path == ("stream", "value") and isinstance(holder[last], dict):
+        schema = ddl.with_readable_types(str(holder[last].get("schema")))
+        meant = {"format": "json", "schema": schema} if schema is not None else None
+    if meant is None or holder.get(last) == meant:
+        return False
+    holder[last] = meant
+    return True
+
+
+def _cut(data: dict[str, Any], path: Path) -> bool:
+    """Takes the value at the path out. True when the node has the columns that it would have with it."""
+    holder = _at(data, path[:-1])
+    if isinstance(holder, dict):
+        holder.pop(path[-1], None)
+    elif isinstance(holder, list):
+        del holder[int(path[-1])]
+    return any(path[: len(harmless)] == harmless for harmless in _WITHOUT_COLUMNS)
+
+
+def _at(data: Any, path: Path) -> Any:
+    """The value there; None when it went with what it was in."""
+    for part in path:
+        if isinstance(data, dict):
+            data = data.get(part)
+        elif isinstance(data, list):
+            data = data[int(part)]
+        else:
+            return None
+    return data
+
+
+def _is_expression(path: Path) -> bool:
+    if path[-1] in _EXPRESSIONS:
+        return True
+    return len(path) in (2, 3) and path[-2] in _MAPS_OF_EXPRESSIONS and path[0] != "branch"
+
+
+def _overlap(field: str, left_out: str) -> bool:
+    """`within` is how a join's `join.within` is called where it is missing."""
+    inside = f"{field}.".startswith(f"{left_out}.") or f"{left_out}.".startswith(f"{field}.")
+    return inside or left_out.endswith(f".{field}")

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R12, R13 and R14: an API server that refuses, loses, delays and forgets; an operator that is killed at any moment.
+What comes of it is what comes without."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from lib.apiserver import ApiServer
+from lib.operator import CHILDREN, WORD_COUNT, Apps, KubeError
+from lib.operator_process import Operators
+from lib.proxy import WRITES, Fault, Forgetful, Gossip, Plan, Proxy, Sometimes, cut, faults, gone
+from lib.wait import until
+from streamapp_operator.__main__ import LEASE
+from streamapp_operator.kube import Kube
+
+pytestmark = pytest.mark.cluster
+
+TIMEOUT = 0.5
+"""Seconds after which the operator gives a request up, where it is to do so again and again."""
+MOST_ROUNDS = 300
+CONVERGES_SECONDS = 60.0
+"""Two resync periods: after each the operator believes no event, and looks for itself."""
+
+SECOND = WORD_COUNT.replace("name: word-count", "name: second")
+
+NewNamespace = Callable[[], str]
+
+
+# --- R14: requests ----------------------------------------------------------------------------------------------------
+
+
+class Impatient(client.ApiClient):
+    """Does not wait for an answer as long as it is told to."""
+
+    def call_api(self, *request: Any, **options: Any) -> Any:
+        return super().call_api(*request, **{**options, "_request_timeout": TIMEOUT})
+
+
+class Persistent(Apps):
+    """A round that fails is followed by another, as with the controller, but at once."""
+
+    failures = 0
+
+    def settle(self, name: str = "word-count") -> int:
+        total = 0
+        for _ in range(MOST_ROUNDS):
+            with self.counting() as writes:
+                try:
+                    self.reconcile(name)
+                except KubeError:
+                    self.failures += 1
+                    continue
+            total += len(writes)
+            if not writes:
+                return total
+        raise AssertionError(f"not settled after {MOST_ROUNDS} rounds: {self.status(name)}")
+
+
+def a_life(apps: Apps) -> None:
+    """Of an app, with something to do for each verb."""
+    apps.create()
+    apps.settle()
+    first = apps.await_driver()["metadata"]["uid"]
+    apps.settle()
+    apps.change(epochInterval="1s")  # takes another driver
+    apps.settle()
+    second = apps.await_driver(other_than=first)["metadata"]["uid"]
+    apps.change(replicas=3)
+    apps.settle()
+    budget = apps.get("PodDisruptionBudget", "word-count-executors")["metadata"]["uid"]
+    apps.kube.delete("PodDisruptionBudget", apps.namespace, "word-count-executors", budget)
+    until(lambda: ("PodDisruptionBudget", "word-count-executors") not in apps.children(), 30, "it is gone")
+    apps.settle()
+    apps.change(suspend=True)
+    apps.settle()
+    until(lambda: apps.kube.get("Pod", apps.namespace, "word-count-driver-0") is None, 30, "the driver has gone")
+    apps.settle()
+    apps.change(suspend=False)
+    apps.settle()
+    third = apps.await_driver(other_than=second)["metadata"]["uid"]
+    apps.settle()
+    assert apps.await_driver()["metadata"]["uid"] == third
+
+
+def truth(apps: Apps) -> object:
+    """What there is at the end: objects, and what the status says."""
+    status = apps.status()
+    conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    return apps.essence(), conditions, {key: status[key] for key in ("phase", "replicas", "desiredReplicas")}
+
+
+class Lives:
+    """The same life of an app, once and again, each in a namespace of its own behind a proxy of its own."""
+
+    def __init__(self, api: ApiServer, kube: Kube, new_namespace: NewNamespace, folder: Path) -> None:
+        self._api, self._kube, self._new_namespace, self._folder = api, kube, new_namespace, folder
+
+    def live(self, plan: Plan | None = None) -> tuple[object, Proxy, int]:
+        """What comes out, the proxy with its counts, and how many rounds have failed."""
+        with Proxy(self._api.url) as proxy:
+            if plan is not None:
+                proxy.plan = plan
+            file = proxy.kubeconfig_of(self._folder, self._api.token)
+            known: client.ApiClient = config.new_client_from_config(str(file))  # type: ignore[no-untyped-call]
+            apps = Persistent(self._kube, self._new_namespace(), Kube(Impatient(known.configuration)))
+            a_life(apps)
+            until(lambda: proxy.under_way == 0, 10, "nothing is under way any more")
+            apps.settle()  # what came too late
+            return truth(apps), proxy, apps.failures
+
+
+@pytest.fixture
+def lives(api: ApiServer, kube: Kube, new_namespace: NewNamespace, tmp_path: Path) -> Lives:
+    return Lives(api, kube, new_namespace, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_requests_refused_lost_and_late_change_nothing_of_the_end(lives: Lives, seed: int) -> None:
+    """R14."""
+    wanted, free, failures = lives.live()
+    assert failures == 0
+    chances = {"GET": 0.02, **dict.fromkeys(WRITES, 0.2)}
+    found, proxy, failures = lives.live(Sometimes(random.Random(seed), faults(TIMEOUT), chances))
+    print(f"seed {seed}: {proxy.writes} writes instead of {free.writes}, {failures} rounds failed, {proxy.faults}")
+    assert found == wanted
+    assert {method for method, _ in proxy.faults} >= {"GET", "PATCH", "POST"}
+    assert sum(proxy.faults.values()) >= 10
+    assert proxy.writes <= 2 * free.writes
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("kind", faults(TIMEOUT), ids=lambda kind: str(kind.name))
+@pytest.mark.parametrize("method", ["GET", "PATCH", "POST", "DELETE"])
+def test_every_fault_on_every_verb(lives: Lives, kind: Fault, method: str) -> None:
+    """R14."""
+    wanted, free, _ = lives.live()
+    chance = {"GET": 0.05, "DELETE": 0.8}.get(method, 0.3)
+    found, proxy, _ = lives.live(Sometimes(random.Random(0), (kind,), {method: chance}))
+    assert found == wanted
+    assert set(proxy.faults) == {(method, kind.name)}
+    assert proxy.writes <= 2 * free.writes
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_the_operator_as_a_process_under_all_of_it(
+    api: ApiServer, kube: Kube, new_namespace: NewNamespace, operators: Operators
+) -> None:
+    """R14: with its Lease, its watches and its own patience."""
+    wanted, needed = killed_after(api, kube, new_namespace, operators, 0)
+    chances = {"GET": 0.05, **dict.fromkeys(WRITES, 0.2)}
+    apps = Apps(kube, new_namespace())
+    with Proxy(api.url, Sometimes(random.Random(1401), faults(timeout=10.0), chances)) as proxy:
+        operators.start(apps.namespace, proxy)
+        apps.create()
+        until(lambda: is_settled(apps), 600, "the app is as it should be", every=0.5)
+        until(lambda: "PUT" in {method for method, _ in proxy.faults}, 120, "the Lease has met a fault", every=0.5)
+        print(f"{proxy.writes} writes, the Lease's among them, instead of {needed} without those; {proxy.faults}")
+        assert truth(apps) == wanted
+
+
+# --- R13: watches -----------------------------------------------------------------------------------------------------
+
+
+def forgetful() -> Gossip:
+    return Forgetful(random.Random(1301), latest=2.0)
+
+
+WATCHES: dict[str, Callable[[], Gossip]] = {
+    "forgetful": forgetful,
+    "gone": lambda: gone,
+    "cut": lambda: cut,
+}
+
+
+def test_watches_that_lose_repeat_delay_and_forget(
+    api: ApiServer, kube: Kube, new_namespace: NewNamespace, operators: Operators
+) -> None:
+    """R13. One operator for each kind of bad watch, all at the same time, as most of it is waiting."""
+    with ExitStack() as stack:
+        behind: dict[str, tuple[Apps, Proxy]] = {}
+        for name in WATCHES:
+            proxy = stack.enter_context(Proxy(api.url))
+            apps = Apps(kube, new_namespace())
+            operators.start(apps.namespace, proxy)
+            apps.create(replicas=2)
+            behind[name] = apps, proxy
+        for name, (apps, _) in behind.items():
+            until(partial(has_budget, apps, "word-count", 1), 60, f"{name}: it works at first", every=0.2)
+        for name, (_, proxy) in behind.items():
+            proxy.gossip = WATCHES[name]()
+        for apps, proxy in behind.values():
+            proxy.events.clear()
+            apps.create(SECOND, replicas=4)  # somebody has never heard of
+            apps.change(replicas=3)
+            apps.kube.delete("Service", apps.namespace, "word-count-driver", uid_of(apps, "Service"))
+        for name, (apps, proxy) in behind.items():
+            until(partial(has_budget, apps, "second", 3), CONVERGES_SECONDS, f"{name}: the new app", every=0.5)
+            until(partial(has_budget, apps, "word-count", 2), CONVERGES_SECONDS, f"{name}: the change", every=0.5)
+            until(partial(is_whole, apps), CONVERGES_SECONDS, f"{name}: what was deleted is back", every=0.5)
+            assert proxy.events["came"] > 0, f"{name}: there was nothing to be told"
+            print(f"{name}: {proxy.events}")
+
+
+def has_budget(apps: Apps, name: str, least: int) -> bool:
+    found = apps.kube.get("PodDisruptionBudget", apps.namespace, f"{name}-executors")
+    return found is not None and bool(found["spec"]["minAvailable"] == least)
+
+
+def is_whole(apps: Apps) -> bool:
+    return ("Service", "word-count-driver") in apps.children()
+
+
+def uid_of(apps: Apps, kind: str) -> str:
+    return str(apps.get(kind, "word-count-driver")["metadata"]["uid"])
+
+
+# --- R12: the operator ------------------------------------------------------------------------------------------------
+
+
+def killed_after(
+    api: ApiServer, kube: Kube, new_namespace: NewNamespace, operators: Operators, count: int
+) -> tuple[object, int]:
+    """An app made by an operator that is killed as soon as the API server has done its write of that number (0: it is
+    not), and by the one after it.
+
+    Returns:
+        What came out, and how many writes the first operator has made; those of the Lease do not count.
+    """
+    apps = Apps(kube, new_namespace())
+    done: list[str] = []
+    with Proxy(api.url) as proxy:
+        first = operators.start(apps.namespace, proxy)
+        until(apps.lease_holder, 30, "it has the Lease", every=0.1)
+
+        def after(method: str, path: str) -> None:
+            if method in WRITES and "/leases" not in path:
+                done.append(f"{method} {path}")
+                if len(done) == count:
+                    first.kill()
+
+        proxy.after = after
+        apps.create()
+        if count == 0:
+            until(lambda: is_settled(apps), 60, "the app is as it should be", every=0.2)
+        else:
+            until(lambda: len(done) == count, 60, f"{count} writes", every=0.05)
+            assert first.process.wait(10) == -signal.SIGKILL
+            # The next one need not wait until the Lease of the dead has run out.
+            lease = apps.get("Lease", LEASE)
+            kube.delete("Lease", apps.namespace, LEASE, lease["metadata"]["uid"])
+            operators.start(apps.namespace)
+    until(lambda: is_settled(apps), 60, "the app is as it should be", every=0.2)
+    return truth(apps), len(done)
+
+
+def is_settled(apps: Apps) -> bool:
+    """Everything is there, and the status knows."""
+    if set(apps.children()) != CHILDREN or not apps.get("StreamApp", "word-count").get("status"):
+        return False
+    return (apps.condition("Progressing")["reason"], apps.status()["phase"]) == ("Starting", "Pending")
+
+
+def test_an_operator_killed_in_the_middle_is_followed_by_one_that_ends_its_work(
+    api: ApiServer, kube: Kube, new_namespace: NewNamespace, operators: Operators
+) -> None:
+    """R12, as a process."""
+    wanted, writes = killed_after(api, kube, new_namespace, operators, 0)
+    assert writes > len(CHILDREN)
+    found, _ = killed_after(api, kube, new_namespace, operators, writes // 2)
+    assert found == wanted
+
+
+@pytest.mark.chaos
+def test_an_operator_killed_after_every_write(
+    api: ApiServer, kube: Kube, new_namespace: NewNamespace, operators: Operators
+) -> None:
+    """R12, as a process."""
+    wanted, writes = killed_after(api, kube, new_namespace, operators, 0)
+    for count in range(1, writes):  # whether a status is written once more depends on when the driver comes
+        found, _ = killed_after(api, kube, new_namespace, operators, count)
+        assert found == wanted, f"killed after write {count} of {writes}"

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An app on a Kafka that asks who we are and forbids what is not allowed: from a Secret that is missing to one that
+changes under load, and its content is nowhere but in it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from cluster.access import Cluster
+from cluster.app import App
+from cluster.errors import Unavailable
+from cluster.install import NAME as OPERATOR
+from cluster.namespace import Namespace
+from lib.app import ECHO, TOTALS, Bench
+from lib.faults import require_work
+from lib.left_out import leave_out
+from lib.secured import USER, bindings_of, secured_broker
+from lib.verify import Proof, committed
+from streamapp.cli.main import main
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+FIRST, SECOND = "c4n4ry-one\\w#rd=7", "c4n4ry-two"
+NEEDLE = "c4n4ry"
+LOOK = """
+import glob, os, sys
+needle = sys.stdin.buffer.read()
+files = glob.glob("/proc/[0-9]*/cmdline") + glob.glob("/proc/[0-9]*/environ") + ["/dev/termination-log"]
+for place in ("/tmp", "/var/lib/streamapp", "/etc/streamapp"):
+    files += [os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names]
+for file in files:
+    try:
+        if needle in open(file, "rb").read():
+            print(file)
+    except OSError:
+        pass
+"""
+"""Prints which files of a pod have the text on stdin; of /proc, what processes were started with."""
+
+
+class Secured(App):
+    """The app, and the Secret it is let in by."""
+
+    def put_password(self, password: str) -> None:
+        data = {"username": USER, "password": password}
+        self._put("kafka-user", {key: value.encode() for key, value in data.items()})
+
+    def put_authority(self, folder: Path) -> None:
+        names = {"ca.crt": "ca.pem", "tls.crt": "client.pem", "tls.key": "client.key"}
+        self._put("kafka-tls", {key: (folder / name).read_bytes() for key, name in names.items()})
+
+    def _put(self, secret: str, data: dict[str, bytes]) -> None:
+        encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        self.namespace.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "data": encoded})
+
+    def await_condition(self, kind: str, reason: str, words: str, seconds: float = 60) -> None:
+        def there() -> bool:
+            condition = self.condition(kind)
+            return condition.get("reason") == reason and words in condition["message"]
+
+        self._until(there, seconds, f"{kind} for {reason} with {words!r}")
+
+    def await_lag_is_read(self) -> None:
+        """By the operator, which is let in with the same Secrets."""
+        self._until(lambda: self.condition("ScalingActive").get("status") == "True", 60, "lag is read")
+
+    def pods(self) -> list[str]:
+        return [f"{self.name}-driver-0", *self.executors()]
+
+    def files_with(self, pod: str, text: str) -> list[str]:
+        return self.namespace.kubectl("exec", "-i", pod, "--", "python3", "-c", LOOK, stdin=text).split()
+
+    def live(self, page: str) -> str:
+        """A page of the live interface, as somebody gets it who has the token."""
+        token = base64.b64decode(self.namespace.get(f"secret/{self.name}-credentials")["data"]["token"]).decode()
+        script = (
+            "import sys, urllib.request as u; bearer = {'Authorization': 'Bearer ' + sys.stdin.read()}; "
+            f"r = u.Request('http://localhost:8080/{page}', headers=bearer); "
+            "print(u.urlopen(r, timeout=10).read().decode())"
+        )
+        return self.namespace.kubectl(
+            "exec", "-i", f"{self.name}-driver-0", "--", "python3", "-c", script, stdin=token
+        )
+
+
+def everything_told(app: Secured) -> dict[str, str]:
+    """All that can be asked of the cluster but the Secrets that the app is let in by."""
+    kubectl = app.namespace.kubectl
+    kinds = kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
+    found = json.loads(kubectl("get", ",".join(kinds), "-o", "json", "--show-managed-fields"))["items"]
+    own = [item for item in found if (item["kind"], item["metadata"]["name"]) != ("Secret", "kafka-user")]
+    assert {"Secret", "ConfigMap", "Pod", "StatefulSet", "StreamApp", "Event"} <= {item["kind"] for item in own}
+    told = {f"{item['kind']}/{item['metadata']['name']}": json.dumps(item) for item in own}
+    told |= {f"log of {pod}": kubectl("logs", pod) for pod in app.pods()}
+    told["log of the operator"] = kubectl("logs", f"deployment/{OPERATOR}")
+    told |= {page: app.live(page) for page in ("status", "metrics")}
+    return told
+
+
+def test_credentials_from_a_secret_that_comes_and_changes(
+    cluster: Cluster, operated: Namespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if cluster.host_address is None:
+        leave_out(Unavailable(f"pods of {cluster.what} cannot reach this machine, where the broker is"))
+    with secured_broker(tmp_path, FIRST, host=cluster.host_address, guarded=True) as kafka:
+        spec = (
+            f"kafka: {{bootstrapServers: '{kafka.address}', tls: {{secretRef: {{name: kafka-tls}}}}, "
+            "sasl: {mechanism: SCRAM-SHA-512, secretRef: {name: kafka-user}}}\n"
+            "  autoscaling: {minReplicas: 1, maxReplicas: 1, lag: {catchUpWithin: 1 minute}}"
+        )
+        with (
+            Bench(kafka.open, tmp_path, "secured", TOTALS + ECHO, spec=spec) as bench,
+            Proof(bench, load := bench.load(seed=1301, rate=100)) as proof,
+        ):
+            capfd.readouterr()
+            assert main(["topics", str(bench.manifest), "--acls", "--principal", f"User:{USER}"]) == 0
+            kafka.allow(bindings_of(capfd.readouterr().out))
+            app = Secured(operated, bench.prefix)
+            app.put_authority(tmp_path)
+            app.apply(bench.manifest.read_text())
+            app.await_condition("Ready", "SecretUnusable", "create secret generic kafka-user --from-file")
+            app.put_password("wr0ng")
+            app.await_condition("Ready", "DriverFailed", "does not accept the credentials")
+            app.put_password(FIRST)
+            load.start()
+            app.await_ready()
+            proof.await_more(app)
+            app.await_lag_is_read()
+
+            for pod in app.pods():
+                files = app.files_with(pod, NEEDLE)
+                assert files, "the search finds nothing at all"
+                assert all(file.startswith("/etc/streamapp/kafka/") for file in files), files
+            told = everything_told(app)
+            hidden = (NEEDLE, base64.b64encode(FIRST.encode()).decode().rstrip("=")[:-1])
+            assert [name for name, text in told.items() if any(word in text for word in hidden)] == []
+            files = [str((m.key(), m.value())) for m in committed(kafka.open, f"{bench.prefix}-metadata")]
+            assert files
+            assert not [text for text in files if NEEDLE in text]
+
+            driver = app.driver()["metadata"]["uid"]
+            require_work(bench, load)
+            kafka.set_password(SECOND)
+            app.put_password(SECOND)
+            app.await_ready(other_than=driver)
+            proof.await_more(app)
+            proof.finish(app)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `streamapp topics --acls` prints is what an app needs: with it the app works on a Kafka that forbids everything
+else, and each part of it that is missing is told by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AclBinding
+
+from lib.app import AppProcess
+from lib.broker import unique_name
+from lib.guarded import AN_APP, NEEDED, make_users_topics, plan_of, without, write
+from lib.secured import CERTIFIED, SecuredBroker, bindings_of, secured_broker
+from lib.verify import committed
+from streamapp.cli.main import main
+from streamapp.kafka.acls import TOPIC, TRANSACTIONAL_ID
+from streamapp.kafka.admin import Admin
+from streamapp.kafka.topics import ensure_topics, topics_of
+
+pytestmark = pytest.mark.kafka
+
+ASKED_FOR = [need for need in NEEDED if need[0] != TRANSACTIONAL_ID and need[2] != "Create"]
+"""What Kafka can be asked about."""
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    with secured_broker(tmp_path_factory.mktemp("guarded"), "unused", guarded=True) as running:
+        yield running
+
+
+def printed(manifest: Path, capfd: pytest.CaptureFixture[str]) -> list[AclBinding]:
+    capfd.readouterr()
+    assert main(["topics", str(manifest), "--acls", "--principal", CERTIFIED]) == 0
+    return bindings_of(capfd.readouterr().out)
+
+
+@pytest.mark.timeout(180)
+def test_with_what_is_printed_the_app_works(
+    guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prefix = unique_name("acls")
+    manifest = write(guarded, tmp_path, prefix)
+    make_users_topics(guarded, prefix)
+    guarded.allow(printed(manifest, capfd))
+    producer = Producer(guarded.open.for_librdkafka())
+    for key, n in (("a", 5), ("a", 7), ("b", 1)):
+        producer.produce(f"{prefix}-numbers", json.dumps({"n": n}), key)
+    producer.produce(f"{prefix}-numbers", "not json", "a")
+    assert producer.flush(30) == 0
+    app = AppProcess(manifest, tmp_path / "state", None, tmp_path / "log", arguments=["--until-caught-up"])
+    try:
+        assert app.await_exit(120) == 0, app.tail()
+    finally:
+        app.end()
+    results = committed(guarded.open, f"{prefix}-totals")
+    totals = {message.key(): json.loads(message.value() or b"") for message in results}
+    assert totals == {b"a": {"total": 12, "marks": 2}, b"b": {"total": 1, "marks": 1}}
+    assert len(committed(guarded.open, f"{prefix}-echo")) == 3
+    assert len(committed(guarded.open, f"{prefix}-bad")) == 1
+    offsets = Admin(guarded.open).group_offsets(prefix)
+    assert sum(offset for (topic, _), offset in offsets.items() if topic == f"{prefix}-numbers") == 4
+
+
+@pytest.fixture(scope="module")
+def ready(guarded: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """An app, all of whose topics are there."""
+    prefix = unique_name("dropped")
+    ensure_topics(Admin(guarded.open), topics_of(plan_of(prefix)), create_all=True)
+    return prefix, write(guarded, tmp_path_factory.mktemp("dropped"), prefix)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("kind", "name", "operation"), ASKED_FOR)
+def test_what_is_missing_is_told_before_anything_is_done(
+    guarded: SecuredBroker, ready: tuple[str, Path], capfd: pytest.CaptureFixture[str], kind: str, name: str,
+    operation: str,
+) -> None:  # fmt: skip
+    prefix, manifest = ready
+    name = name.replace(AN_APP, prefix)
+    bindings = printed(manifest, capfd)
+    missing, _ = without(bindings, name, operation)
+    guarded.allow(bindings)
+    guarded.forbid(missing)
+    assert main(["run", str(manifest), "--state-dir", str(manifest.parent / "state")]) == 3
+    error = capfd.readouterr().err
+    assert len(error.splitlines()) == 1, error
+    (told,) = re.findall(r"does not allow what the app needs: (.*); allow it", error)
+    assert re.fullmatch(rf"{operation} on {kind} '{re.escape(name)}' \(.+\)", told), error
+
+
+@pytest.mark.timeout(60)
+def test_topics_that_cannot_be_made_are_told(
+    guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prefix = unique_name("uncreated")
+    manifest = write(guarded, tmp_path, prefix)
+    make_users_topics(guarded, prefix)
+    missing, rest = without(printed(manifest, capfd), f"{prefix}-totals-changelog", "Create")
+    guarded.allow(rest)
+    assert main(["run", str(manifest), "--state-dir", str(tmp_path / "state")]) == 3
+    error = capfd.readouterr().err
+    assert len(error.splitlines()) == 1, error
+    assert f"would not create topic '{missing.name}' for node 'totals'" in error
+    assert "Create on topic" in error
+
+
+@pytest.mark.timeout(120)
+def test_transactional_ids_that_are_not_allowed_are_told(
+    guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prefix = unique_name("untransacted")
+    manifest = write(guarded, tmp_path, prefix)
+    make_users_topics(guarded, prefix)
+    _, rest = without(printed(manifest, capfd), f"{prefix}/", "Write")
+    guarded.allow(rest)
+    app = AppProcess(manifest, tmp_path / "state", None, tmp_path / "log")
+    try:
+        assert app.await_exit(90) == 3, app.tail()
+    finally:
+        app.end()
+    assert f"Write on transactional-ids that begin with '{prefix}/'" in app.said
+
+
+def test_every_kind_of_right_is_tried() -> None:
+    """The parameters above are what is needed, and all of it."""
+    assert {kind for kind, _, _ in ASKED_FOR} == {TOPIC, "group"}
+    assert {operation for _, _, operation in ASKED_FOR} == {"Read", "Write", "Delete", "DescribeConfigs"}
+    assert len(NEEDED) - len(ASKED_FOR) == 1 + len(plan_of("x").topics)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R10: somebody deletes a topic that the app lives on. That is told within a minute, and nothing is passed over in
+silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lib.app import ECHO, TOTALS, Bench
+from lib.faults import require_work
+from lib.wait import until
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+TOLD_SECONDS = 60.0
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ("totals-changelog", "internal topic '{}' of 'totals' does not exist any more: what was in it is lost"),
+        ("metadata", "internal topic '{}' of 'metadata' does not exist any more: what was in it is lost"),
+        ("totals", "topic '{}' does not exist"),
+    ],
+)
+def test_a_deleted_topic_is_told(kafka: KafkaConfig, tmp_path: Path, topic: str, said: str) -> None:
+    with Bench(kafka, tmp_path, "gone", TOTALS + ECHO) as bench:
+        load = bench.load(seed=1001, rate=100)
+        app = bench.start()
+        app.await_work()
+        load.start()
+        app.await_epochs_beyond(app.epochs())
+        require_work(bench, load)
+        name = f"{bench.prefix}-{topic}"
+        bench.admin.delete([name])
+        words = said.format(name)
+
+        def told() -> bool:
+            return words in str(app.status().get("error")) or words in app.said
+
+        until(told, TOLD_SECONDS, f"{words!r}; it said {app.status().get('error')}, {app.tail()}", every=0.2)
+        load.stop()
+
+
+@pytest.mark.parametrize(
+    ("topology", "topic", "why"),
+    [
+        (TOTALS, "totals-changelog", "the two do not belong together"),
+        (TOTALS, "metadata", "the two do not belong together"),
+        (ECHO, "metadata", "and the epoch log disagree"),
+    ],
+    ids=["changelog", "metadata-of-state", "metadata"],
+)
+def test_what_is_lost_is_not_begun_anew_in_silence(
+    kafka: KafkaConfig, tmp_path: Path, topology: str, topic: str, why: str
+) -> None:
+    """Results would be wrong, or come twice: the next start is refused and says why."""
+    with Bench(kafka, tmp_path, "gone", topology) as bench:
+        load = bench.load(seed=1002, rate=100)
+        first = bench.start()
+        first.await_work()
+        load.send(500)
+        first.await_epochs_beyond(first.epochs())
+        assert first.stop() == 0
+        output = bench.topics["totals" if topology == TOTALS else "echo"]
+        ends = bench.admin.end_offsets(output)
+        name = f"{bench.prefix}-{topic}"
+        bench.admin.delete([name])
+        until(lambda: name not in bench.admin.topics(), 30, "the topic is gone")
+        load.send(500)
+        again = bench.start()
+        assert again.await_exit(TOLD_SECONDS) == 3, again.tail()
+        assert why in again.said
+        assert bench.admin.end_offsets(output) == ends, "there are no new results"
