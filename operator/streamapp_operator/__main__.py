@@ -15,19 +15,22 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import socket
 import sys
-import time
+import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from streamapp_operator.cache import Cache
 from streamapp_operator.controller import Controller
 from streamapp_operator.crd import GROUP, PLURAL, VERSION
 from streamapp_operator.handlers import watch
 from streamapp_operator.health import serve
+from streamapp_operator.informer import Informer
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease
 from streamapp_operator.settings import Settings
@@ -75,7 +78,9 @@ def main(environment: Mapping[str, str]) -> int:
         namespaces = [home]
     name = environment.get("STREAMAPP_LEASE") or LEASE
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
-    controller = Controller(kube, settings, lease, home=home)
+    cache = Cache(kube)
+    controller = Controller(kube, settings, lease, home=home, cache=cache)
+    informer = Informer(kube, cache, namespaces, controller.see)
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
         if port:
@@ -83,26 +88,38 @@ def main(environment: Mapping[str, str]) -> int:
     except (ValueError, OSError) as error:
         print(f"error: STREAMAPP_HEALTH_PORT: {error}", file=sys.stderr)
         return 1
-    await_definition(kube)
-    watch(controller, namespaces)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if await_list(kube, informer, stop):
+        resync = threading.Thread(target=informer.keep, args=(stop,), name="resync", daemon=True)
+        resync.start()
+        controller.start(resync)
+        watch(informer, namespaces, stop)
+        controller.stop()
     return 0
 
 
-def await_definition(kube: Kube) -> None:
-    """Waits for ever until the cluster knows what a StreamApp is: whatever is not there when the watching begins is
-    never watched."""
+def await_list(kube: Kube, informer: Informer, stop: threading.Event) -> bool:
+    """Waits until the cluster knows what a StreamApp is, and has said what there is: nothing is decided on half of it.
+
+    Returns:
+        Whether it has; not when `stop` was set before.
+    """
     said = ""
-    while True:
+    while not stop.is_set():
         try:
             if kube.knows(f"{GROUP}/{VERSION}", PLURAL):
-                return
+                informer.resync()
+                return True
             why = f"the cluster does not know {PLURAL}.{GROUP}: apply crds/streamapp.yaml (the chart does it)"
         except KubeError as error:
             why = str(error)
         if why != said:
             log.warning("waiting: %s", why)
             said = why
-        time.sleep(LOOK_FOR_DEFINITION_SECONDS)
+        stop.wait(LOOK_FOR_DEFINITION_SECONDS)
+    return False
 
 
 def _camel(name: str) -> str:

@@ -1,81 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only file that knows kopf. It watches; whatever it sees, it says only WHICH app to look at."""
+"""The only file that knows kopf. It watches, and passes on what it sees; what to do about it is decided elsewhere."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import kopf
 
-from streamapp_operator.controller import Controller
-from streamapp_operator.crd import GROUP, PLURAL, VERSION
-from streamapp_operator.render.meta import APP_ANNOTATION, MANAGER
+from streamapp_operator.informer import SELECTORS, Informer
+from streamapp_operator.kube import resource_of
 
-_OURS = {"app.kubernetes.io/managed-by": MANAGER}
-WATCHED = (
-    ("", "v1", "pods"),
-    ("", "v1", "configmaps"),
-    ("", "v1", "services"),
-    ("", "v1", "serviceaccounts"),
-    ("apps", "v1", "controllerrevisions"),
-    ("apps", "v1", "statefulsets"),
-    ("batch", "v1", "cronjobs"),
-    ("batch", "v1", "jobs"),
-    ("networking.k8s.io", "v1", "networkpolicies"),
-    ("policy", "v1", "poddisruptionbudgets"),
-    ("rbac.authorization.k8s.io", "v1", "roles"),
-    ("rbac.authorization.k8s.io", "v1", "rolebindings"),
-)
-"""Kinds whose changes wake us up. Secrets are not watched: they are looked at in each round."""
+WATCH_SECONDS = 300
+"""A watch is ended after so long, and goes on where it was."""
+PAGE = 100
+"""Objects that are read at a time when a watch begins."""
+_AGAIN_SECONDS = 2.0
+log = logging.getLogger("streamapp.operator")
 
 
-def watch(controller: Controller, namespaces: Sequence[str]) -> None:
-    """Watches until SIGTERM or SIGINT.
+def watch(informer: Informer, namespaces: Sequence[str], stop: threading.Event) -> None:
+    """Watches until `stop` is set, or SIGTERM or SIGINT come.
 
     Args:
-        controller: gets the keys.
+        informer: gets what happens.
         namespaces: to watch; none: all of them.
+        stop: is set at the end, whatever the reason.
     """
-    registry = kopf.OperatorRegistry()
+    registry = _registry(informer)
     settings = kopf.OperatorSettings()
     # Nothing may be written by the framework: what is written is decided in one place.
     settings.posting.enabled = False
     # Would need to see all namespaces and all definitions of the cluster.
     settings.scanning.disabled = True
-    settings.watching.server_timeout = 300
+    settings.watching.server_timeout = WATCH_SECONDS
+    settings.watching.chunk_size = PAGE
+    try:
+        while not stop.is_set():
+            try:
+                kopf.run(
+                    registry=registry,
+                    settings=settings,
+                    standalone=True,
+                    clusterwide=not namespaces,
+                    namespaces=list(namespaces),
+                    stop_flag=stop,
+                )
+                return
+            # kopf gives up at an error in a watch that it does not know. A new one begins with a list, which is right.
+            except (Exception, asyncio.CancelledError) as error:
+                log.warning("the watch has ended, and begins anew: %s", error)
+                stop.wait(_AGAIN_SECONDS)
+    finally:
+        stop.set()
 
-    async def app(
-        namespace: str | None, name: str | None, type: str | None, body: Mapping[str, Any], **_: Any
-    ) -> None:
-        if namespace and name:
-            controller.metrics.apps.see((namespace, name), None if type == "DELETED" else dict(body))
-            controller.queue.add((namespace, name))
 
-    async def child(namespace: str | None, annotations: Mapping[str, str], **_: Any) -> None:
-        if namespace and APP_ANNOTATION in annotations:
-            controller.queue.add((namespace, annotations[APP_ANNOTATION]))
+def _registry(informer: Informer) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    async def happened(event: Mapping[str, Any], **_: Any) -> None:
+        informer.happened(event["type"] or "ADDED", dict(event["object"]))  # None: of the list that it begins with
 
     @kopf.on.login(registry=registry)
     def login(**known: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_via_client(**known)
 
-    kopf.on.event(GROUP, VERSION, PLURAL, id="app", registry=registry)(app)
-    for group, version, plural in WATCHED:
-        kopf.on.event(group, version, plural, labels=_OURS, id=plural, registry=registry)(child)
-
-    @kopf.on.startup(registry=registry)
-    async def start(**_: Any) -> None:
-        controller.start()
-
-    @kopf.on.cleanup(registry=registry)
-    async def stop(**_: Any) -> None:
-        controller.stop()
-
-    kopf.run(
-        registry=registry,
-        settings=settings,
-        standalone=True,
-        clusterwide=not namespaces,
-        namespaces=list(namespaces),
-    )
+    for kind, selector in SELECTORS.items():
+        labels: Any = dict(pair.split("=", 1) for pair in selector.split(",")) if selector else None
+        kopf.on.event(*resource_of(kind), labels=labels, id=kind.lower(), registry=registry)(happened)
+    return registry

@@ -17,6 +17,8 @@ from kubernetes import client, config
 from streamapp_operator.render.meta import MANAGER, Object
 
 SECONDS = 10.0
+PAGE = 100
+"""Objects of a list that are read at a time."""
 PEOPLE = "kubectl-streamapp"
 """Field manager of what people change by the command line."""
 
@@ -98,9 +100,25 @@ class Kube:
 
     def list(self, kind: str, namespace: str, selector: str = "") -> list[Object]:
         """The objects with these labels, each with its version and kind, which a list does not repeat."""
+        return list(self.pages(kind, namespace, selector))
+
+    def pages(self, kind: str, namespace: str | None, selector: str = "") -> Iterator[Object]:
+        """The same one by one, all as one moment has them, while no more than a page of them is in memory.
+
+        Args:
+            kind: of the objects.
+            namespace: where they are; None: in all.
+            selector: labels that they have; empty: any.
+        """
         query = {"labelSelector": selector} if selector else {}
-        found = self._call("GET", _path(kind, namespace), query)
-        return [{"apiVersion": found["apiVersion"], "kind": kind, **item} for item in found["items"]]
+        query["limit"] = str(PAGE)
+        while True:
+            found = self._call("GET", _path(kind, namespace), query)
+            for item in found["items"]:
+                yield {"apiVersion": found["apiVersion"], "kind": kind, **item}
+            if not found["metadata"].get("continue"):
+                return
+            query["continue"] = found["metadata"]["continue"]
 
     def is_ending(self, namespace: str) -> bool:
         """Whether the namespace is being deleted."""
@@ -258,9 +276,16 @@ def connect_by_config(file: str | None, context: str | None) -> tuple[Kube, str]
     return Kube(api), found["context"].get("namespace", "default")
 
 
-def _path(kind: str, namespace: str, name: str | None = None) -> str:
+def resource_of(kind: str) -> tuple[str, str, str]:
+    """Its group (empty for the core's), version and plural."""
     base, plural = _KINDS[kind]
-    path = f"{base}/namespaces/{namespace}/{plural}"
+    *_, group, version = ("", *base.removeprefix("/apis").removeprefix("/api").strip("/").split("/"))
+    return group, version, plural
+
+
+def _path(kind: str, namespace: str | None, name: str | None = None) -> str:
+    base, plural = _KINDS[kind]
+    path = f"{base}/namespaces/{namespace}/{plural}" if namespace is not None else f"{base}/{plural}"
     return f"{path}/{name}" if name is not None else path
 
 

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept of the cluster becomes what it is, whatever happens to events; and while it is not, nothing wrong is
+written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import config
+
+from lib.apiserver import ApiServer
+from lib.operator import RUNNING, Apps
+from lib.wait import until
+from streamapp_operator.cache import Cache
+from streamapp_operator.handlers import watch
+from streamapp_operator.informer import SELECTORS, Informer
+from streamapp_operator.kube import Kube
+from streamapp_operator.observe import APP_KIND, Objects
+from streamapp_operator.render.meta import Object, selector_text
+
+pytestmark = pytest.mark.cluster
+
+KINDS = tuple(SELECTORS)
+OURS = selector_text("word-count")
+Event = tuple[str, Object]
+
+
+def snapshot(apps: Apps) -> Cache:
+    """What there is now, and no news from now on."""
+    cache = Cache(apps.kube)
+    for kind in KINDS:
+        cache.keep_kind(kind)
+        refresh(cache, apps, kind)
+    return cache
+
+
+def refresh(cache: Cache, apps: Apps, kind: str) -> None:
+    for item in apps.kube.list(kind, apps.namespace):
+        cache.put(item)
+
+
+@pytest.fixture(autouse=True)
+def _cluster_of_the_environment(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kopf logs in by itself, as KUBECONFIG says; the client library reads that once, when it is imported."""
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(api.kubeconfig))
+
+
+class Watch:
+    """kopf's, over the test's namespace, and lists as often as asked for.
+
+    Args:
+        kind: of the informer, which may be hard of hearing.
+        resync: seconds.
+    """
+
+    def __init__(self, api: ApiServer, apps: Apps, kind: type[Informer], resync: float) -> None:
+        self.cache, self.woken = Cache(apps.kube), set[str]()
+        # Threads share no connection with the test.
+        kube = Kube(config.new_client_from_config(str(api.kubeconfig)))  # type: ignore[no-untyped-call]
+        informer = kind(kube, self.cache, [apps.namespace], lambda key, item: self.woken.add(key[1]))
+        informer.resync()
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=watch, args=(informer, [apps.namespace], self._stop)),
+            threading.Thread(target=informer.keep, args=(self._stop, resync)),
+        ]
+
+    def __enter__(self) -> Watch:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def everything(objects: Objects, apps: Apps) -> dict[str, Any]:
+    """All of the app's objects; without what the cache leaves out."""
+    body = objects.get(APP_KIND, apps.namespace, "word-count")
+    found = {kind: objects.list(kind, apps.namespace, OURS) for kind in KINDS if kind != APP_KIND}
+    for item in (item for items in found.values() for item in items):
+        item["metadata"].pop("managedFields", None)
+    return {APP_KIND: body, **found}
+
+
+def await_equal(cache: Cache, apps: Apps, seconds: float) -> None:
+    until(lambda: everything(cache, apps) == everything(apps.kube, apps), seconds, "the cache is as the cluster")
+
+
+# --- it becomes what the cluster is -------------------------------------------------------------------------
+
+
+def test_it_follows_what_happens(apps: Apps, api: ApiServer) -> None:
+    with Watch(api, apps, Informer, resync=300) as watching:
+        cache, woken = watching.cache, watching.woken
+        apps.create()
+        apps.settle()
+        apps.await_driver()
+        await_equal(cache, apps, 10)
+        assert cache.get("Secret", apps.namespace, "word-count-credentials"), "it is read where it is not kept"
+
+        woken.clear()
+        apps.change(replicas=3)
+        apps.settle()
+        await_equal(cache, apps, 10)
+        assert woken == {"word-count"}
+
+        budget = apps.get("PodDisruptionBudget", "word-count-executors")["metadata"]["uid"]
+        apps.kube.delete("PodDisruptionBudget", apps.namespace, "word-count-executors", budget)
+        until(lambda: not cache.list("PodDisruptionBudget", apps.namespace, OURS), 10, "it is forgotten", every=0.05)
+
+        uid = apps.get(APP_KIND, "word-count")["metadata"]["uid"]
+        apps.kube.delete(APP_KIND, apps.namespace, "word-count", uid)
+        until(lambda: cache.get(APP_KIND, apps.namespace, "word-count") is None, 10, "it is forgotten", every=0.05)
+
+
+class Deaf(Informer):
+    """Events are lost."""
+
+    def happened(self, event: str, item: Object) -> None:
+        pass
+
+
+class Stuttering(Informer):
+    """Events come twice, and again when they are long out of date; one that something is gone comes late, too."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._seen: list[Event] = []
+
+    def happened(self, event: str, item: Object) -> None:
+        self._seen.append((event, item))
+        for each in ((event, item), (event, item), self._seen[len(self._seen) // 2]):
+            super().happened(*each)
+
+
+@pytest.mark.parametrize("kind", [Deaf, Stuttering])
+def test_it_is_right_again_whatever_happens_to_events(apps: Apps, api: ApiServer, kind: type[Informer]) -> None:
+    """R13."""
+    with Watch(api, apps, kind, resync=2) as watching:
+        cache = watching.cache
+        apps.create()
+        apps.settle()
+        apps.await_driver()
+        await_equal(cache, apps, 20)
+        assert "word-count" in watching.woken
+        budget = apps.get("PodDisruptionBudget", "word-count-executors")["metadata"]["uid"]
+        apps.kube.delete("PodDisruptionBudget", apps.namespace, "word-count-executors", budget)
+        until(
+            lambda: not cache.list("PodDisruptionBudget", apps.namespace, OURS), 20, "it is forgotten", every=0.05
+        )
+        apps.change(replicas=3)
+        apps.settle()
+        await_equal(cache, apps, 20)
+
+
+class Slow(Kube):
+    """Something happens while a kind is listed."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+
+    def pages(self, kind: str, namespace: str | None, selector: str = "") -> Iterator[Object]:
+        items = list(super().pages(kind, namespace, selector))
+        if kind == "ConfigMap":
+            self.meanwhile()
+        yield from items
+
+
+def test_what_happens_while_a_list_is_read_is_newer_than_the_list(apps: Apps, api: ApiServer) -> None:
+    kube = Slow(config.new_client_from_config(str(api.kubeconfig)))  # type: ignore[no-untyped-call]
+    cache = Cache(kube)
+    informer = Informer(kube, cache, [apps.namespace], lambda key, item: None)
+    made = {name: apps.kube.create(config_map(apps, name)) for name in ("changed", "deleted")}
+    informer.resync()
+
+    def meanwhile() -> None:
+        informer.happened("MODIFIED", apps.kube.apply({**config_map(apps, "changed"), "data": {"is": "new"}}))
+        apps.kube.delete("ConfigMap", apps.namespace, "deleted", made["deleted"]["metadata"]["uid"])
+        informer.happened("DELETED", made["deleted"])
+        informer.happened("ADDED", apps.kube.create(config_map(apps, "added")))
+
+    kube.meanwhile = meanwhile
+    informer.resync()
+    found = {item["metadata"]["name"]: item.get("data") for item in cache.list("ConfigMap", apps.namespace, OURS)}
+    assert found == {"changed": {"is": "new"}, "added": None}
+
+
+def config_map(apps: Apps, name: str) -> Object:
+    labels = {"app.kubernetes.io/instance": "word-count", "app.kubernetes.io/managed-by": "streamapp-operator"}
+    metadata = {"name": name, "namespace": apps.namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def test_a_list_of_several_pages_is_whole(apps: Apps, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamapp_operator.kube.PAGE", 2)
+    for number in range(5):
+        apps.kube.create(config_map(apps, f"many-{number}"))
+    cache = Cache(apps.kube)
+    Informer(apps.kube, cache, [apps.namespace], lambda key, item: None).resync()
+    assert len(cache.list("ConfigMap", apps.namespace, OURS)) == 5
+
+
+# --- while it is not, nothing wrong is written --------------------------------------------------------------
+
+
+def writes_with(cache: Cache, apps: Apps) -> int:
+    with apps.counting() as writes:
+        apps.reconcile(cache=cache)
+    return len(writes)
+
+
+def test_objects_that_the_cache_has_not_yet_are_not_made_again(apps: Apps) -> None:
+    apps.create()
+    old = snapshot(apps)
+    apps.settle()
+    apps.await_driver()
+    apps.settle()
+    assert not old.list("StatefulSet", apps.namespace, OURS)
+    assert writes_with(old, apps) == 0
+
+
+def test_a_change_that_the_cache_has_not_yet_is_not_taken_back(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
+    apps.await_driver()
+    apps.settle()
+    old = snapshot(apps)
+    apps.change(replicas=3)
+    apps.settle()
+    assert writes_with(old, apps) == 0
+    # Even where it knows the new objects and the old resource, by which they look wrong.
+    refresh(old, apps, "PodDisruptionBudget")
+    assert writes_with(old, apps) == 0
+    assert apps.get("PodDisruptionBudget", "word-count-executors")["spec"]["minAvailable"] == 2
+
+
+def test_an_app_that_is_gone_is_left_alone(apps: Apps) -> None:
+    apps.create()
+    old = snapshot(apps)
+    uid = apps.get(APP_KIND, "word-count")["metadata"]["uid"]
+    apps.kube.delete(APP_KIND, apps.namespace, "word-count", uid)
+    assert writes_with(old, apps) == 0
+
+
+def test_status_is_not_said_of_pods_as_they_were(apps: Apps, tmp_path: Path) -> None:
+    apps.create()
+    apps.settle()
+    old = snapshot(apps)
+    with apps.driver_says(RUNNING, tmp_path):
+        apps.add_executor()
+        apps.settle()
+        events = apps.events()
+        refresh(old, apps, APP_KIND)  # the cache has the status that speaks of pods it has not
+        assert apps.status()["phase"] == "Running"
+        assert writes_with(old, apps) == 0
+        assert apps.status()["phase"] == "Running"
+        assert apps.events() == events
+
+
+def test_numbers_are_not_written_over_a_newer_status(apps: Apps, tmp_path: Path) -> None:
+    apps.create()
+    apps.settle()
+    with apps.driver_says(RUNNING, tmp_path) as said:
+        apps.add_executor()
+        apps.settle()
+        old = snapshot(apps)
+        apps.change(replicas=2)
+        apps.settle()
+        said["totalLag"] = 8
+        said["lag"] = {"text-lines/0": 8}
+        apps.now = datetime.now(UTC) + timedelta(minutes=1)
+        assert writes_with(old, apps) == 1
+        status = apps.status()
+        assert (status["observedGeneration"], status["desiredReplicas"]) == (2, 2)
+        assert status["lag"]["total"] == 8
+
+
+def test_without_news_the_api_server_is_asked_for_the_secret_alone(apps: Apps, api: ApiServer) -> None:
+    apps.create()
+    apps.settle()
+    apps.await_driver()
+    apps.settle()
+    asked: list[str] = []
+    note: Callable[[str, int], None] = lambda method, code: asked.append(method)  # noqa: E731
+    apps.kube.on_answer, before = note, apps.kube.on_answer
+    try:
+        apps.reconcile(cache=snapshot_of(asked, apps))
+    finally:
+        apps.kube.on_answer = before
+    assert asked == ["GET"]
+
+
+def snapshot_of(asked: list[str], apps: Apps) -> Cache:
+    cache = snapshot(apps)
+    asked.clear()
+    return cache
