@@ -14,8 +14,9 @@ _SUFFIXES = {
     **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
     **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
 }
+# Kubernetes has none beyond 2^63; and a fingerprint such as 12e4567890123456 is none.
 _SHAPE = re.compile(
-    r"([+-]?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)(" + "|".join(sorted(_SUFFIXES, key=len, reverse=True)) + ")"
+    r"([+-]?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,2})?)(" + "|".join(sorted(_SUFFIXES, key=len, reverse=True)) + ")"
 )
 _MIB = Decimal(1024**2)
 
@@ -45,7 +46,11 @@ def mebibytes(text: object) -> int:
 
 
 def same_quantity(one: object, other: object) -> bool:
-    """Whether both are quantities and equal: the API server rewrites `1000m` as `1`."""
+    """Whether both are quantities and equal: the API server rewrites `1000m` as `1`.
+
+    >>> same_quantity("1000m", "1"), same_quantity("12e4567890123456", "12e4567890123457")
+    (True, False)
+    """
     try:
         return quantity(one) == quantity(other)
     except ValueError:
