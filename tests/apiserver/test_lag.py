@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Autoscaling by the lag that a real broker tells, and without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from lib.broker import new_topic, write
+from lib.operator import RUNNING, WORD_COUNT, Apps
+from lib.wait import until
+from streamapp.kafka.broker import EmbeddedBroker
+from streamapp.kafka.config import KafkaConfig
+from streamapp_operator.lag import RETRY_SECONDS, Lags
+
+pytestmark = pytest.mark.cluster
+
+AUTOSCALING = {"maxReplicas": 4, "lag": {"recordsPerReplica": 100}, "stabilisation": "20s"}
+
+
+@pytest.fixture
+def its_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """One that may be taken away."""
+    with EmbeddedBroker(tmp_path / "broker") as running:
+        yield running
+
+
+def commit(kafka: KafkaConfig, group: str, topic: str, offset: int) -> None:
+    """As the app's driver does after each epoch."""
+    consumer = Consumer({**kafka.for_librdkafka(), "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def scaling(apps: Apps) -> tuple[str, str, int]:
+    active = apps.condition("ScalingActive")
+    return active["status"], active["reason"], apps.status()["desiredReplicas"]
+
+
+def test_lag_is_read_from_kafka_and_without_it_nothing_changes(
+    apps: Apps, its_broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    kafka = KafkaConfig(its_broker.bootstrap_servers)
+    lines = new_topic(kafka, "lines")
+    # A Kafka that was away is asked again with the operator's clock, which this test turns.
+    apps.memory.lags = Lags(clock=lambda: apps._clock().timestamp())
+    apps.create(
+        WORD_COUNT.replace("text-lines", lines),
+        kafka={"bootstrapServers": kafka.bootstrap_servers},
+        autoscaling=AUTOSCALING,
+    )
+    apps.settle()
+    said: dict[str, Any] = RUNNING
+    with apps.driver_says(said, tmp_path):
+        apps.add_executor(1)
+        apps.settle()
+        assert apps.status()["desiredReplicas"] == 1
+
+        write(kafka, lines, *((None, f"line {number}") for number in range(250)))
+        apps.pass_time(20)
+        assert scaling(apps)[2] == 3
+        assert "250 records of lag, 100 for each replica" in apps.condition("ScalingActive")["message"]
+        for number in (2, 3):
+            apps.add_executor(number)
+        apps.pass_time(10)
+        assert scaling(apps) == ("True", "AsWanted", 3)
+
+        commit(kafka, "word-count", lines, 250)
+        its_broker.kill()
+        apps.pass_time(35)
+        assert scaling(apps) == ("Unknown", "MetricsMissing", 3)
+        message = apps.condition("ScalingActive")["message"]
+        assert "so it stays at 3 replicas" in message
+        assert kafka.bootstrap_servers in message
+
+        its_broker.start()
+
+        def is_known() -> bool:
+            apps.pass_time(RETRY_SECONDS + 5)
+            return scaling(apps)[0] == "True"
+
+        until(is_known, 60, "the lag is known again")
+        apps.pass_time(60)
+        assert scaling(apps) == ("True", "AsWanted", 1)
+    scaled = [event["message"] for event in apps.kube.list("Event", apps.namespace) if event["reason"] == "Scaling"]
+    assert len(scaled) == 2
+    assert any("250 records of lag" in message for message in scaled), scaled
