@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks side by side: `python -m benchmarks [word-count] [latency] [restore] [memory] [operator] [--quick]`.
+"""Benchmarks side by side: `python -m benchmarks [NAME...] [--quick]`.
 
 All systems work on one embedded broker, one after the other, round after round. Results are printed, and written into
 docs/benchmarks.md unless the run was a quick or a partial one.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -27,11 +28,16 @@ Measure = Callable[[str, Starter, str], Result]
 class Bench:
     """One session on one broker."""
 
-    def __init__(self, options: argparse.Namespace, kafka: Kafka, scratch: Path) -> None:
+    def __init__(self, options: argparse.Namespace, kafka: Kafka | None, scratch: Path) -> None:
         self._options = options
-        self._kafka = kafka
+        self._given = kafka
         self._scratch = scratch
         self._quick: bool = options.quick
+
+    @property
+    def _kafka(self) -> Kafka:
+        assert self._given is not None
+        return self._given
 
     def word_count(self) -> str:
         load = word_count.Load(lines=self._options.lines or (100_000 if self._quick else 1_200_000))
@@ -114,6 +120,13 @@ class Bench:
         ]
         return f"{apps} apps.\n\n" + report.table(("operator", "measured"), rows)
 
+    def first_epoch(self) -> str:
+        from benchmarks import first_epoch  # which needs the tests' cluster
+
+        rounds = first_epoch.measure(self._options.rounds, self._scratch)
+        head = ("seconds from `kubectl apply` until", *self._numbers, "median")
+        return report.table(head, first_epoch.summary(rounds))
+
     @property
     def _numbers(self) -> tuple[str, ...]:
         return tuple(f"round {number + 1}" for number in range(self._options.rounds))
@@ -142,7 +155,10 @@ BENCHMARKS: dict[str, Callable[[Bench], str]] = {
     "restore": Bench.restore,
     "memory": Bench.memory,
     "operator": Bench.operator,
+    "first-epoch": Bench.first_epoch,
 }
+ON_KUBERNETES = ("operator", "first-epoch")
+"""They bring what they need, and compare nothing with Kafka Streams."""
 
 
 def main() -> None:
@@ -160,18 +176,23 @@ def main() -> None:
             parser.error(f"no benchmark {what!r}; there are {', '.join(BENCHMARKS)}")
     full = not (options.quick or options.rounds or options.lines or options.keys or options.apps or options.only)
     options.rounds = options.rounds or (1 if options.quick else 3)
-    systems.build_kafka_streams()
+    wanted = options.what or list(BENCHMARKS)
     about = report.machine()
     print(about)
-    with tempfile.TemporaryDirectory(prefix="streamapp-bench-", ignore_cleanup_errors=True) as folder:
-        scratch = Path(folder)
-        with EmbeddedBroker(scratch / "broker", heap="1g") as broker:
-            bench = Bench(options, Kafka(broker.bootstrap_servers), scratch)
-            for what in options.what or BENCHMARKS:
-                text = BENCHMARKS[what](bench)
-                print(f"\n{what}: {text}\n", flush=True)
-                if full:
-                    report.write(what, f"{about}\n\n{text}")
+    with ExitStack() as stack:
+        scratch = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="streamapp-bench-", ignore_cleanup_errors=True))
+        )
+        kafka = None
+        if not set(wanted) <= set(ON_KUBERNETES):
+            systems.build_kafka_streams()
+            kafka = Kafka(stack.enter_context(EmbeddedBroker(scratch / "broker", heap="1g")).bootstrap_servers)
+        bench = Bench(options, kafka, scratch)
+        for what in wanted:
+            text = BENCHMARKS[what](bench)
+            print(f"\n{what}: {text}\n", flush=True)
+            if full:
+                report.write(what, f"{about}\n\n{text}")
 
 
 main()

@@ -72,9 +72,9 @@ def scaled(
     metrics = None
     if position is not None:
         theirs = app.manifest.spec.executor
-        cores = executor_size(theirs.resources if theirs else None, settings.executor_resources).cores
+        size = executor_size(theirs.resources if theirs else None, settings.executor_resources)
         tasks = max(position.partitions, app.plan.max_parallelism if app.plan.stores else 1)
-        metrics = Metrics(position.produced, position.consumed, running, math.ceil(tasks / cores))
+        metrics = Metrics(position.produced, position.consumed, running, math.ceil(tasks / size.processors))
     replicas = int(status.get("desiredReplicas", spec.min_replicas))
     decision, history = decide(metrics, policy_of(spec, now), history, replicas, now)
     if decision.reason == UNKNOWN and unknown:

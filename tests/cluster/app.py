@@ -82,6 +82,11 @@ class App:
         ]
         return [p["metadata"]["name"] for p in sorted(alive, key=lambda p: str(p["metadata"]["creationTimestamp"]))]
 
+    def events(self, reason: str) -> list[str]:
+        """What the operator has told of the app for that reason, in words, the oldest first."""
+        found = self.namespace.get("events", f"--field-selector=involvedObject.name={self.name},reason={reason}")
+        return [event["message"] for event in sorted(found["items"], key=lambda e: str(e["firstTimestamp"]))]
+
     def objects(self) -> list[str]:
         """All that belongs to the app, as KIND/NAME."""
         return self.namespace.kubectl("get", LISTED, "-l", self._label, "-o", "name").split()

@@ -14,6 +14,7 @@ from cluster.namespace import Namespace
 from lib.app import ECHO, TOTALS, Bench
 from lib.faults import require_work
 from lib.verify import Proof
+from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -52,6 +53,69 @@ def test_kubectl_scale_changes_a_running_query(
             operated.kubectl("scale", f"sapp/{app.name}", "--replicas=1")
             app.await_executors(1, without=victim)
             proof.await_more(app)
+        assert app.driver()["metadata"]["uid"] == driver
+        assert app.status()["restarts"] == 0
+        proof.finish(app)
+
+
+SLOW = """
+  - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}
+  - {name: slowly, filter: "length(sha2(repeat(cast(n as string), 20000), 512)) = 128"}
+  - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
+  - {name: totals-out, to: {topic: $T-totals}}
+"""
+"""A record takes about a millisecond of a processor, so that a burst of some thousand is work for a while."""
+BURST, FOR_EACH = 2000, 1000
+
+
+def why(app: App, change: str) -> bool:
+    """Whether that change was told, with its reason: what came in, what a replica does, or the lag."""
+    told = app.events("Scaling")
+    print(f"told: {told}")
+    return any(change in said and "records" in said for said in told)
+
+
+def test_a_burst_brings_replicas_and_its_end_takes_them(
+    operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path
+) -> None:
+    spec = (
+        f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
+        "  executor: {resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}\n"
+        f"  autoscaling: {{minReplicas: 1, maxReplicas: 3, lag: {{recordsPerReplica: {FOR_EACH}}}, stabilisation: 10s}}"
+    )
+    with (
+        Bench(pods_kafka, tmp_path, "bursts", SLOW + ECHO, parallelism=4, spec=spec) as bench,
+        Proof(bench, load := bench.load(seed=1102)) as proof,
+    ):
+        app = App(operated, bench.prefix)
+        app.apply(bench.manifest.read_text())
+        load.send(100)
+        app.await_ready()
+        app.await_executors(1)
+        driver = app.driver()["metadata"]["uid"]
+        proof.await_caught_up(app)
+
+        def behind() -> int:
+            ends = bench.admin.end_offsets(bench.topics["numbers"])
+            return sum(ends.values()) - sum(proof.offsets.seen.get((bench.topics["numbers"], p), 0) for p in ends)
+
+        def scaled_up() -> bool:
+            proof.require_sound()
+            app.require_alive()
+            if behind() < 3 * FOR_EACH:  # the burst lasts as long as it takes, however fast the machine is
+                load.send(BURST)
+            return bool(app.status().get("desiredReplicas") == 3)
+
+        until(scaled_up, 120, "three replicas are wanted", every=1)
+        assert app.status()["lag"]["total"] > 0
+        app.await_executors(3)
+        assert why(app, "→ 3 replicas: ")
+
+        proof.await_caught_up(app)
+        app.await_executors(1)
+        active = app.condition("ScalingActive")
+        assert active["status"] == "True", active
+        assert why(app, "→ 1 replicas: ")
         assert app.driver()["metadata"]["uid"] == driver
         assert app.status()["restarts"] == 0
         proof.finish(app)

@@ -162,7 +162,7 @@ def _options(app: App, settings: Settings, heap: int) -> list[str]:
         "executor-image": image_of(app, settings),
         "executor-pull-policy": settings.image_pull_policy,
         "executor-prefix": app.base,
-        "executor-cores": executor.cores,
+        "executor-processors": executor.processors,
         "executor-cpu": executor.cpu,
         "executor-cpu-limit": executor.cpu_limit,
         "executor-heap": executor.heap,

@@ -25,8 +25,8 @@ class Size:
     """As Kubernetes takes them."""
     cpu: str
     cpu_limit: str | None
-    cores: int
-    """Tasks at a time."""
+    processors: int
+    """As many as its tasks may keep busy: what is asked for, in whole ones."""
     heap: int
     overhead: int
 
@@ -53,7 +53,7 @@ def _size(role: str, given: Mapping[str, Any] | None, default: Mapping[str, Any]
         requests, limits = dict((given or {}).get("requests") or {}), dict((given or {}).get("limits") or {})
         memory = limits.get("memory", requests.get("memory", default["limits"]["memory"]))
         cpu = str(requests.get("cpu", limits.get("cpu", default["requests"]["cpu"])))
-        cores = max(1, -int(-quantity(cpu) // 1))
+        processors = max(1, -int(-quantity(cpu) // 1))
         total = mebibytes(memory)
     except (ValueError, TypeError, AttributeError) as error:
         raise ManifestError([Problem(None, field, None, str(error), None)]) from None
@@ -68,4 +68,4 @@ def _size(role: str, given: Mapping[str, Any] | None, default: Mapping[str, Any]
     }
     heap = int(total * heap_share)
     limit = limits.get("cpu")
-    return Size(resources, cpu, None if limit is None else str(limit), cores, heap, total - heap)
+    return Size(resources, cpu, None if limit is None else str(limit), processors, heap, total - heap)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--executor-image", required=True, metavar="IMAGE")
     add("--executor-pull-policy", default="IfNotPresent", metavar="POLICY")
     add("--executor-prefix", required=True, metavar="NAME", help="what their names begin with")
-    add("--executor-cores", required=True, type=positive, metavar="N", help="tasks at a time")
+    add("--executor-processors", required=True, type=positive, metavar="N", help="tasks that compute at a time")
     add("--executor-cpu", required=True, metavar="QUANTITY", help="CPU to ask for")
     add("--executor-cpu-limit", metavar="QUANTITY")
     add("--executor-heap", required=True, type=positive, metavar="MIB", help="memory of the JVM")
@@ -70,7 +71,7 @@ def _run(options: argparse.Namespace) -> int:
     from streamapp.spark.app import Options, run_app
     from streamapp.spark.jvm import end_jvm
     from streamapp.spark.kubernetes import DriverPod, Executors, pods_of
-    from streamapp.spark.session import fresh_work_dir
+    from streamapp.spark.session import fresh_work_dir, start_engine
 
     plan = Plan.from_json(read_text(options.file))
     if plan.kafka.bootstrap_servers is None:
@@ -78,8 +79,6 @@ def _run(options: argparse.Namespace) -> int:
     if (plan.kafka.tls or plan.kafka.sasl_mechanism) and options.kafka_config is None:
         raise InputError("spec.kafka asks for TLS or SASL, and no --kafka-config says how: not talking in the clear")
     kafka = KafkaConfig.load(plan.kafka.bootstrap_servers, options.kafka_config)
-    for made in make_ready(kafka, plan):
-        print(f"created topic {made.name}", flush=True)
     driver = DriverPod(
         name=options.pod,
         namespace=options.namespace,
@@ -94,16 +93,22 @@ def _run(options: argparse.Namespace) -> int:
         image=options.executor_image,
         image_pull_policy=options.executor_pull_policy,
         prefix=options.executor_prefix,
-        cores=options.executor_cores,
+        processors=options.executor_processors,
         cpu=options.executor_cpu,
         cpu_limit=options.executor_cpu_limit,
         heap_mib=options.executor_heap,
         overhead_mib=options.executor_overhead,
     )
-    place = pods_of(driver, executors, plan.replicas)
+    pods = pods_of(driver, executors, plan.replicas, plan.max_parallelism)
+    place = replace(pods, work_dir=fresh_work_dir(options.state_dir))
     bounded = plan.run == "untilCaughtUp"
     ends: list[Mapping[str, Any]] = []
     try:
+        with ThreadPoolExecutor() as meanwhile:
+            topics = meanwhile.submit(make_ready, kafka, plan)
+            start_engine(place)
+        for made in topics.result():
+            print(f"created topic {made.name}", flush=True)
         run_app(
             plan,
             kafka,
@@ -112,7 +117,7 @@ def _run(options: argparse.Namespace) -> int:
                 until_caught_up=bounded,
                 port=options.port,
                 client_config=options.kafka_config,
-                place=replace(place, work_dir=fresh_work_dir(options.state_dir)),
+                place=place,
                 owner=options.owner,
                 executor_template=options.executor_template,
                 # All addresses, so that `kubectl port-forward`, which comes from inside the pod, finds it too.

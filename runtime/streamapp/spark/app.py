@@ -167,9 +167,11 @@ class _App:
         on_started(self._server.url)
         caught_up = False
         try:
+            if self._replicas is not None:
+                self._replicas.await_enough(self._stop)
             if self._options.until_caught_up:
                 caught_up = all(self._run_to_end(part) for part in self._plan.subtopologies)
-            else:
+            elif not self._stop.is_set():
                 self._run_for_ever()
             self._progress.phase = "Stopped"
             return 0

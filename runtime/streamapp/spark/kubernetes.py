@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamapp.spark.session import Place
+from streamapp.spark.session import PROCESSORS, Place, task_slots
 
 API_SERVER = "k8s://https://kubernetes.default.svc:443"
 LOG_CONFIG = Path(__file__).with_name("log4j2-console.properties")
@@ -24,8 +24,8 @@ class Executors:
     image_pull_policy: str
     prefix: str
     """Their names begin with it."""
-    cores: int
-    """Tasks that one runs at a time."""
+    processors: int
+    """Tasks that compute at a time in one of them; small ones mostly wait, and more of them run."""
     cpu: str
     """CPU that is asked for, as a Kubernetes quantity."""
     cpu_limit: str | None
@@ -49,8 +49,15 @@ class DriverPod:
     """The secret by which driver and executors know each other: the same path here and there."""
 
 
-def pods_of(driver: DriverPod, executors: Executors, replicas: int) -> Place:
-    """A place where `replicas` executor pods serve this driver's pod."""
+def pods_of(driver: DriverPod, executors: Executors, replicas: int, partitions: int) -> Place:
+    """A place where `replicas` executor pods serve this driver's pod.
+
+    Args:
+        driver: this pod.
+        executors: what their pods are like.
+        replicas: so many of them.
+        partitions: of state: of more slots for tasks an executor would make no use.
+    """
     image = {
         "spark.kubernetes.container.image": executors.image,
         "spark.kubernetes.container.image.pullPolicy": executors.image_pull_policy,
@@ -62,7 +69,8 @@ def pods_of(driver: DriverPod, executors: Executors, replicas: int) -> Place:
     size = {
         # None is a number that spark-submit refuses; the app lets the one go as soon as it runs.
         "spark.executor.instances": str(max(1, replicas)),
-        "spark.executor.cores": str(executors.cores),
+        "spark.executor.cores": str(task_slots(partitions, executors.processors)),
+        PROCESSORS: str(executors.processors),
         "spark.kubernetes.executor.request.cores": executors.cpu,
         "spark.executor.memoryOverhead": f"{executors.overhead_mib}m",
     }
@@ -95,6 +103,8 @@ def _of_driver(driver: DriverPod) -> dict[str, str]:
 _FIXED = {
     # Does not wait for this pod to be ready before it makes the first executor: it is the other way round.
     "spark.kubernetes.allocation.pods.allocator": "org.apache.spark.scheduler.cluster.k8s.PromptPodsAllocator",
+    # The session is there, and queries are planned, while executors start; the app waits for them itself (Replicas).
+    "spark.scheduler.minRegisteredResourcesRatio": "0",
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.authEngineVersion": "2",

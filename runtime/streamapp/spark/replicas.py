@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,11 @@ import yaml
 from pyspark.sql import SparkSession
 
 TEMPLATE_ANNOTATION = "streamapp.dev/template"
+ENOUGH = 0.8
+"""With this share of the executors an app begins. With fewer, some would restore what others get a moment later."""
+ENOUGH_SECONDS = 30.0
+"""Or after so long with whatever there is."""
+_LOOK_SECONDS = 0.1
 
 
 class Replicas:
@@ -39,6 +46,15 @@ class Replicas:
         """From now on so many. It returns at once; executors come and go within seconds."""
         self._wanted = count
         self.keep()
+
+    def await_enough(self, stop: threading.Event) -> None:
+        """Waits for most of them, not for ever, and not after `stop` is set."""
+        deadline = time.monotonic() + ENOUGH_SECONDS
+        self.keep()
+        while self._status["running"] < ENOUGH * self._wanted and time.monotonic() < deadline:
+            if stop.wait(_LOOK_SECONDS):
+                return
+            self.keep()
 
     def keep(self) -> None:
         """Asks for what is missing, lets go of what is too many, and shares the state out among the rest: to be called

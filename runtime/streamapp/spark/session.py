@@ -18,6 +18,8 @@ from streamapp.spark.jvm import start_jvm
 
 JARS = Path(__file__).parents[1] / "jars"
 PREFIX = "spark.streamapp."
+PROCESSORS = PREFIX + "processors"
+"""Tasks of large epochs that compute at a time in one process; absent: as many as it has processors."""
 _EXECUTOR_MIB = 1024
 _TASKS_PER_PROCESSOR = 4
 _EXECUTOR_SLOTS = 4
@@ -99,15 +101,19 @@ def fresh_work_dir(state_dir: Path) -> Path:
     return work_dir
 
 
-def this_process(partitions: int, work_dir: Path) -> Place:
-    """A place in this process alone.
+def task_slots(partitions: int, processors: int) -> int:
+    """Tasks that are to run at a time in one process.
 
     A task of a small epoch mostly waits for Kafka's acknowledgements: several for each processor wait at the same time.
+    Those of large epochs take turns (ProcessorShare).
     """
-    processors = os.cpu_count() or 1
-    slots = max(processors, min(partitions, _TASKS_PER_PROCESSOR * processors))
+    return max(processors, min(partitions, _TASKS_PER_PROCESSOR * processors))
+
+
+def this_process(partitions: int, work_dir: Path) -> Place:
+    """A place in this process alone."""
     # Plain local[N] gives a task one attempt, and a fenced task would end the app.
-    return Place(f"local[{slots},4]", work_dir)
+    return Place(f"local[{task_slots(partitions, os.cpu_count() or 1)},4]", work_dir)
 
 
 def executor_processes(count: int, work_dir: Path) -> Place:

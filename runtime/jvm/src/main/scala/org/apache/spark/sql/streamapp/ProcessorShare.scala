@@ -3,7 +3,7 @@ package org.apache.spark.sql.streamapp
 
 import java.util.concurrent.{ConcurrentHashMap, Semaphore}
 
-import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.{SparkContext, SparkEnv, TaskContext}
 
 /**
  * How many tasks compute at a time. Spark is given several slots for each processor, because tasks of small epochs mostly
@@ -14,8 +14,11 @@ import org.apache.spark.{SparkContext, TaskContext}
  */
 object ProcessorShare {
   private val Large = "streamapp.largeEpoch"
-  private val turns = new Semaphore(Runtime.getRuntime.availableProcessors, true)
+  private lazy val turns = new Semaphore(processors, true)
   private val holders = ConcurrentHashMap.newKeySet[java.lang.Long]()
+
+  /** A pod has those that it asks for; Java would count all of the machine's. */
+  private def processors: Int = SparkEnv.get.conf.getInt(RuntimeConf.Prefix + "processors", Runtime.getRuntime.availableProcessors)
 
   /** On the driver: jobs that this thread starts from now on belong to a large epoch, or to a small one. */
   def declare(context: SparkContext, large: Boolean): Unit =
