@@ -15,22 +15,24 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import socket
 import sys
-import time
+import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from streamapp_operator.cache import Cache
 from streamapp_operator.controller import Controller
 from streamapp_operator.crd import GROUP, PLURAL, VERSION
-from streamapp_operator.handlers import watch
 from streamapp_operator.health import serve
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease
 from streamapp_operator.settings import Settings
+from streamapp_operator.watching import Watching
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 LEASE = "streamapp-operator"
@@ -60,10 +62,9 @@ def main(environment: Mapping[str, str]) -> int:
     logging.basicConfig(
         level=environment.get("STREAMAPP_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    logging.getLogger("kopf").setLevel(logging.WARNING)
     try:
         settings = settings_of(environment.get("STREAMAPP_SETTINGS", ""))
-        kube, lease_kube = Kube.connect(), Kube.connect()
+        kube, lease_kube, watch_kube = Kube.connect(), Kube.connect(), Kube.connect()
     except (ValueError, KubeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -75,7 +76,9 @@ def main(environment: Mapping[str, str]) -> int:
         namespaces = [home]
     name = environment.get("STREAMAPP_LEASE") or LEASE
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
-    controller = Controller(kube, settings, lease, home=home)
+    cache = Cache(kube)
+    controller = Controller(kube, settings, lease, home=home, cache=cache)
+    watching = Watching(watch_kube, cache, controller, namespaces)
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
         if port:
@@ -83,16 +86,18 @@ def main(environment: Mapping[str, str]) -> int:
     except (ValueError, OSError) as error:
         print(f"error: STREAMAPP_HEALTH_PORT: {error}", file=sys.stderr)
         return 1
-    await_definition(kube)
-    watch(controller, namespaces)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    await_definition(kube, stop)
+    watching.run(stop)
     return 0
 
 
-def await_definition(kube: Kube) -> None:
-    """Waits for ever until the cluster knows what a StreamApp is: whatever is not there when the watching begins is
-    never watched."""
+def await_definition(kube: Kube, stop: threading.Event) -> None:
+    """Waits until the cluster knows what a StreamApp is, or `stop` is set."""
     said = ""
-    while True:
+    while not stop.is_set():
         try:
             if kube.knows(f"{GROUP}/{VERSION}", PLURAL):
                 return
@@ -102,7 +107,7 @@ def await_definition(kube: Kube) -> None:
         if why != said:
             log.warning("waiting: %s", why)
             said = why
-        time.sleep(LOOK_FOR_DEFINITION_SECONDS)
+        stop.wait(LOOK_FOR_DEFINITION_SECONDS)
 
 
 def _camel(name: str) -> str:

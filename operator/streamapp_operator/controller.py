@@ -13,6 +13,7 @@ from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease, NotHolder
 from streamapp_operator.leaving import leave
 from streamapp_operator.metrics import Metrics
+from streamapp_operator.observe import Objects
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.settings import Settings
@@ -34,6 +35,7 @@ class Controller:
         workers: apps that are worked on at a time.
         clock: seconds that never go back.
         home: the namespace of the operator itself; None: it runs in none.
+        cache: objects as they were a moment ago; None: each look asks the API server for all of them.
     """
 
     def __init__(
@@ -41,9 +43,10 @@ class Controller:
         kube: Kube,
         settings: Settings,
         lease: Lease | None,
-        workers: int = 4,
+        workers: int = 8,
         clock: Callable[[], float] = monotonic,
         home: str | None = None,
+        cache: Objects | None = None,
     ) -> None:
         self.queue = Workqueue()
         self.metrics = Metrics(lambda: self.queue.depth, lambda: lease is None or lease.is_held)
@@ -51,7 +54,9 @@ class Controller:
         self._under_way: dict[str, tuple[Key, float]] = {}
         """By thread: the app it looks at, and since when."""
         self._started = False
+        self._others: tuple[threading.Thread, ...] = ()
         self._kube = kube
+        self._cache = cache
         self._settings = settings
         self._lease = lease
         self._home = home
@@ -66,7 +71,8 @@ class Controller:
     @property
     def fault(self) -> str:
         """Why nothing good can be expected of us any more; empty when there is no reason."""
-        ended = [thread.name for thread in self._threads if self._started and not thread.is_alive()]
+        threads = (*self._threads, *self._others) if self._started else ()
+        ended = [thread.name for thread in threads if not thread.is_alive()]
         hanging = [
             "/".join(key)
             for key, since in list(self._under_way.values())
@@ -76,7 +82,12 @@ class Controller:
             return f"thread {ended[0]} has ended"
         return f"the work on {hanging[0]} hangs" if hanging else ""
 
-    def start(self) -> None:
+    def start(self, *others: threading.Thread) -> None:
+        """
+        Args:
+            others: threads that run already, and that nothing good can be expected without.
+        """
+        self._others = others
         self._started = True
         for thread in self._threads:
             thread.start()
@@ -108,7 +119,9 @@ class Controller:
         self._under_way[thread] = key, self._clock()
         try:
             with self.metrics.reconciling():
-                again = reconcile(self._kube, namespace, name, self._settings, new_credentials, self._memory)
+                again = reconcile(
+                    self._kube, namespace, name, self._settings, new_credentials, self._memory, cache=self._cache
+                )
         except NotHolder:
             self.queue.done(key, WAIT_FOR_LEASE_SECONDS)
         except KubeError as error:

@@ -8,7 +8,8 @@ is rendered as plain data.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import urllib3
@@ -17,6 +18,8 @@ from kubernetes import client, config
 from streamapp_operator.render.meta import MANAGER, Object
 
 SECONDS = 10.0
+PAGE = 100
+"""Objects of a list that are read at a time."""
 PEOPLE = "kubectl-streamapp"
 """Field manager of what people change by the command line."""
 
@@ -98,9 +101,57 @@ class Kube:
 
     def list(self, kind: str, namespace: str, selector: str = "") -> list[Object]:
         """The objects with these labels, each with its version and kind, which a list does not repeat."""
+        return [item for items, _ in self.pages(kind, namespace, selector) for item in items]
+
+    def pages(
+        self, kind: str, namespace: str | None, selector: str = ""
+    ) -> Iterator[tuple[Iterable[Object], str]]:
+        """The same in parts, as one moment has them, each with the version of that moment, from which `watch` goes on.
+
+        Args:
+            kind: of the objects.
+            namespace: where they are; None: in all.
+            selector: labels that they have; empty: any.
+        """
         query = {"labelSelector": selector} if selector else {}
-        found = self._call("GET", _path(kind, namespace), query)
-        return [{"apiVersion": found["apiVersion"], "kind": kind, **item} for item in found["items"]]
+        query["limit"] = str(PAGE)
+        while True:
+            found = self._call("GET", _path(kind, namespace), query)
+            head = {"apiVersion": found["apiVersion"], "kind": kind}
+            yield ({**head, **item} for item in found["items"]), found["metadata"]["resourceVersion"]
+            if not found["metadata"].get("continue"):
+                return
+            query["continue"] = found["metadata"]["continue"]
+
+    def watch(
+        self, kind: str, namespace: str | None, selector: str, version: str, seconds: int
+    ) -> Iterator[tuple[str, Object]]:
+        """What happens to these objects after that version, for so many seconds: ADDED, MODIFIED or DELETED, and the
+        object as it is, or last was.
+
+        Raises:
+            KubeError: when the API server refuses, or the connection ends too early; code 410: the version is too old.
+        """
+        path = _path(kind, namespace)
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(seconds)}
+        parameters = [*query.items(), *([("labelSelector", selector)] if selector else [])]
+        request = self._api.param_serialize("GET", path, query_params=parameters, auth_settings=["BearerToken"])
+        try:
+            answer = self._api.call_api(*request, _request_timeout=(SECONDS, seconds + SECONDS))
+            self.on_answer("GET", answer.status)
+            if answer.status >= 400:
+                raise _error("GET", path, answer.status, answer.read())  # type: ignore[no-untyped-call]
+            with closing(answer.response) as lines:
+                for line in lines:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        status = event["object"]
+                        raise KubeError(status.get("code", 0), f"watch of {path}: {status.get('message', status)}")
+                    yield event["type"], event["object"]
+        except client.ApiException as error:
+            raise _error("GET", path, error.status or 0, error.body or error.reason) from None
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            raise KubeError(0, f"watch of {path}: {error}") from None
 
     def is_ending(self, namespace: str) -> bool:
         """Whether the namespace is being deleted."""
@@ -258,9 +309,9 @@ def connect_by_config(file: str | None, context: str | None) -> tuple[Kube, str]
     return Kube(api), found["context"].get("namespace", "default")
 
 
-def _path(kind: str, namespace: str, name: str | None = None) -> str:
+def _path(kind: str, namespace: str | None, name: str | None = None) -> str:
     base, plural = _KINDS[kind]
-    path = f"{base}/namespaces/{namespace}/{plural}"
+    path = f"{base}/namespaces/{namespace}/{plural}" if namespace is not None else f"{base}/{plural}"
     return f"{path}/{name}" if name is not None else path
 
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a decision about an app rests on, read anew each time: nothing is remembered, so nothing is stale."""
+"""Everything that a decision about an app rests on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from streamapp_operator import live
-from streamapp_operator.kube import Kube
 from streamapp_operator.lag import Lags, Position
 from streamapp_operator.login import named_secrets
 from streamapp_operator.names import base_name, secret_name
@@ -32,6 +31,33 @@ LISTED = (
     "Job",
 )
 """Kinds of an app's objects. The Secret is none of them: it is read by its name, so that no other one is seen."""
+ALWAYS_FRESH = frozenset({"Secret"})
+EVERY_KIND = frozenset({"StreamApp", "Pod", "Secret", *LISTED})
+JUDGED_ALONE = frozenset(
+    {
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "ConfigMap",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Service",
+        "StatefulSet",
+    }
+)
+"""Kinds of which each object is held against what it should be, and of nothing else anything follows."""
+DECISIVE = EVERY_KIND - JUDGED_ALONE
+"""What is to be done about an object of any kind may depend on these."""
+
+
+class Objects(Protocol):
+    """Where objects are looked up: the API server itself, or what is kept of it."""
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object; None when there is none."""
+
+    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        """The objects with these labels."""
 
 
 @dataclass(frozen=True)
@@ -63,44 +89,61 @@ class Observation:
     """By which its live interface knows the operator."""
 
 
-def observe(kube: Kube, lags: Lags, namespace: str, name: str) -> Observation | None:
+def observe(
+    objects: Objects, lags: Lags, namespace: str, name: str, earlier: Observation | None = None
+) -> Observation | None:
     """None when there is no such resource.
+
+    Args:
+        objects: where they are looked up.
+        lags: tells where the app is in its input.
+        namespace: of the resource.
+        name: of the resource.
+        earlier: a look of a moment ago: Kafka is not asked again so soon, nor a driver whose pod is as it was then.
 
     Raises:
         KubeError: when the API server does not answer. Nothing may be decided on half of the facts.
     """
-    body = kube.get("StreamApp", namespace, name)
+    body = objects.get("StreamApp", namespace, name)
     if body is None:
         return None
     base, uid = base_name(name), body["metadata"]["uid"]
-    found = [item for kind in LISTED for item in kube.list(kind, namespace, selector_text(base))]
-    secret = kube.get("Secret", namespace, secret_name(base))
+    found = [item for kind in LISTED for item in objects.list(kind, namespace, selector_text(base))]
+    secret = objects.get("Secret", namespace, secret_name(base))
     if secret is not None:
         found.append(secret)
     children = {(item["kind"], item["metadata"]["name"]): item for item in found if is_owned_by(item, uid)}
-    pods = kube.list("Pod", namespace, selector_text(base))
+    pods = objects.list("Pod", namespace, selector_text(base))
     drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER)
-    driver = newest(drivers)
     owners = [uid, *(item["metadata"]["uid"] for item in children.values() if item["kind"] == "CronJob")]
     jobs = [item for item in found if item["kind"] == "Job" and any(is_owned_by(item, owner) for owner in owners)]
     known = credentials_of(children.get(("Secret", secret_name(base)), {}))
-    token = known.token if known else ""
-    status, silence = None, "there is no driver"
-    if driver is not None and not has_ended(driver):
-        status, silence = live.ask(driver, token)
-    secrets = {name: kube.get("Secret", namespace, name) for name in named_secrets(body)}
-    position, unknown = lags.of(body, secrets)
-    return Observation(
+    secrets = {name: objects.get("Secret", namespace, name) for name in named_secrets(body)}
+    seen = Observation(
         body=body,
         children=children,
-        driver=driver,
+        driver=newest(drivers),
         drivers=drivers,
         jobs=tuple(jobs),
         executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR),
-        status=status,
-        silence=silence,
-        position=position,
-        unknown=unknown,
+        silence="there is no driver",
         secrets=secrets,
-        token=token,
+        token=known.token if known else "",
     )
+    return _asked(seen, lags, earlier)
+
+
+def _asked(seen: Observation, lags: Lags, earlier: Observation | None) -> Observation:
+    """With what driver and Kafka say."""
+    if earlier is not None and (_version(earlier.driver), earlier.token) == (_version(seen.driver), seen.token):
+        status, silence = earlier.status, earlier.silence
+    elif seen.driver is not None and not has_ended(seen.driver):
+        status, silence = live.ask(seen.driver, seen.token)
+    else:
+        status, silence = None, seen.silence
+    position, unknown = (earlier.position, earlier.unknown) if earlier is not None else lags.of(seen.body, seen.secrets)
+    return replace(seen, status=status, silence=silence, position=position, unknown=unknown)
+
+
+def _version(pod: Object | None) -> str:
+    return str(pod["metadata"]["resourceVersion"]) if pod is not None else ""

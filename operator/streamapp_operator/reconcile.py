@@ -2,7 +2,8 @@
 """The one function: observe, decide, say so in status, act. It is level-based; whatever calls it, and however often, it
 brings an app closer to what is wanted.
 
-    1  observe   everything is read anew                        a crash here: nothing has happened
+    1  observe   what the cache has, then, if there is          a crash here: nothing has happened
+                 something to do, what it rests on is read anew
     2  decide    pure
     3  status    what we are about to do, if that is new        a crash here: the next one decides the same and does it
     4  act       each object by server-side apply, or a delete  a crash here: what is left over is still different
@@ -21,14 +22,15 @@ from typing import Any
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator import live
 from streamapp_operator.autoscale import History
+from streamapp_operator.cache import PartlyFresh
 from streamapp_operator.cleanup import Cleaner
-from streamapp_operator.decide import Action, Apply, Decision, Hold, Scale, decide
+from streamapp_operator.decide import Action, Apply, Decision, Delete, Hold, Scale, decide
 from streamapp_operator.deletion import is_deleted
 from streamapp_operator.events import events_between, to_object
 from streamapp_operator.farewell import hold, let_go
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lag import Lags
-from streamapp_operator.observe import Observation, observe
+from streamapp_operator.observe import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Objects, Observation, observe
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
 from streamapp_operator.settings import Settings
@@ -49,6 +51,7 @@ _SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Complete
 """Phases that only change with something that is watched, or slowly."""
 _REFUSALS = (400, 403, 404, 422)
 """Answers that trying again does not change by itself. A conflict (409) is none: somebody else was quicker."""
+CONFLICT = 409
 log = logging.getLogger("streamapp.operator")
 
 
@@ -89,8 +92,20 @@ def reconcile(
     new_credentials: Callable[[], Credentials],
     memory: Memory,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    cache: Objects | None = None,
 ) -> float | None:
     """Brings one app closer to what is wanted.
+
+    Args:
+        kube: what is done is done here.
+        namespace: of the app.
+        name: of the app.
+        settings: of the operator.
+        new_credentials: for an app that has none yet.
+        memory: of earlier rounds.
+        clock: the time.
+        cache: objects as they were a moment ago. If by them all is well, that is that; otherwise what a word or action
+            rests on is looked up anew, so that what is old leads to no wrong one. None: everything always is.
 
     Returns:
         Seconds after which to look again; None when there is no such app.
@@ -98,27 +113,74 @@ def reconcile(
     Raises:
         KubeError: when the API server does not answer; try again later.
     """
-    seen = observe(kube, memory.lags, namespace, name)
-    if seen is None or is_deleted(seen.body):
-        memory.histories.pop((namespace, name), None)
-        memory.trials.pop((namespace, name), None)
-        return None if seen is None else let_go(kube, seen, memory.cleaner, clock())
-    decision = decide(
-        seen, settings, new_credentials(), clock(), memory.history(seen.body), memory.trials.get((namespace, name))
-    )
+    fresh = EVERY_KIND if cache is None else ALWAYS_FRESH
+    seen: Observation | None = None
+    while True:
+        objects = kube if cache is None else PartlyFresh(cache, kube, fresh)
+        seen = observe(objects, memory.lags, namespace, name, seen)
+        try:
+            again = _round(kube, seen, settings, new_credentials(), memory, clock, fresh) if seen is not None else None
+        except _NotCertain as found:
+            fresh |= found.needed
+            continue
+        if again is None:
+            memory.histories.pop((namespace, name), None)
+            memory.trials.pop((namespace, name), None)
+        return again
+
+
+class _NotCertain(Exception):
+    """By what is in the cache there is something to do or to say, or what is in the cache is not so any more. Objects
+    of the needed kinds must be looked up before."""
+
+    def __init__(self, needed: frozenset[str]) -> None:
+        super().__init__()
+        self.needed = needed
+
+
+def _round(
+    kube: Kube,
+    seen: Observation,
+    settings: Settings,
+    new: Credentials,
+    memory: Memory,
+    clock: Callable[[], datetime],
+    fresh: frozenset[str],
+) -> float | None:
+    """What was seen of the kinds that are fresh is what the API server said just now."""
+    if is_deleted(seen.body):
+        if not fresh >= EVERY_KIND:
+            raise _NotCertain(EVERY_KIND)
+        return let_go(kube, seen, memory.cleaner, clock())
+    namespace, name = seen.body["metadata"]["namespace"], seen.body["metadata"]["name"]
+    decision = decide(seen, settings, new, clock(), memory.history(seen.body), memory.trials.get((namespace, name)))
+    previous: Status = seen.body.get("status") or {}
+    needed = DECISIVE | {_kind_of(action) for action in decision.actions}
+    if not needed <= fresh and not _leaves_all_but_numbers(decision, previous, name, clock()):
+        raise _NotCertain(needed)
     memory.keep(seen.body, decision.history)
     memory.note_trial(seen.body, decision.trial)
-    previous: Status = seen.body.get("status") or {}
-    said = previous
+    said, version = previous, seen.body["metadata"]["resourceVersion"]
+
+    def say(status: Status) -> None:
+        nonlocal said, version
+        try:
+            version = _say(kube, seen.body, version, status)
+        except KubeError as error:
+            if error.code == CONFLICT and not needed <= fresh:
+                raise _NotCertain(needed) from None
+            raise
+        said = status
+
     if decision.target != previous.get("target", {}):
-        said = _say(kube, seen.body, _status(decision, name, previous, clock()))
+        say(_status(decision, name, previous, clock()))
     refusal = _act(kube, seen, decision)
     facts = replace(decision.facts, refusal=refusal)
     status = _status(replace(decision, facts=facts), name, said, clock())
     if status != said and not (
         only_numbers_moved(said, status) and _seconds_since_said(seen.body, clock()) < NUMBERS_SECONDS
     ):
-        said = _say(kube, seen.body, status)
+        say(status)
     _tell(kube, seen.body, previous, said, clock())
     if refusal:
         raise KubeError(422, refusal)
@@ -128,6 +190,10 @@ def reconcile(
         return UNDER_WAY_SECONDS
     often = facts.scaling is not None or decision.trial is not None or facts.unusable_secret
     return OFTEN_SECONDS if often else RESYNC_SECONDS
+
+
+def _leaves_all_but_numbers(decision: Decision, previous: Status, name: str, now: datetime) -> bool:
+    return not decision.actions and only_numbers_moved(previous, _status(decision, name, previous, now))
 
 
 def _status(decision: Decision, name: str, previous: Status, now: datetime) -> Status:
@@ -145,6 +211,13 @@ def _act(kube: Kube, seen: Observation, decision: Decision) -> str:
                 raise
             return str(error)
     return ""
+
+
+def _kind_of(action: Action) -> str:
+    """Of the object that it changes."""
+    if isinstance(action, Apply):
+        return str(action.wanted["kind"])
+    return str(action.found["kind"]) if isinstance(action, Delete) else "Pod"
 
 
 def _do(kube: Kube, seen: Observation, action: Action) -> None:
@@ -177,17 +250,22 @@ def _require_free(kube: Kube, body: Object, wanted: Object) -> None:
         )
 
 
-def _say(kube: Kube, body: Object, status: Status) -> Status:
+def _say(kube: Kube, body: Object, version: str, status: Status) -> str:
+    """Writes the status, unless the resource is not any more of that version; returns the version it is of then."""
     metadata = body["metadata"]
-    kube.apply_status(
+    written = kube.apply_status(
         {
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+            "metadata": {
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "resourceVersion": version,
+            },
             "status": status,
         }
     )
-    return status
+    return str(written["metadata"]["resourceVersion"])
 
 
 def _tell(kube: Kube, body: Object, previous: Status, status: Status, now: datetime) -> None:

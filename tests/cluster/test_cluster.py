@@ -85,7 +85,7 @@ def test_the_images_have_what_they_need_and_the_operator_no_spark(
     namespace: Namespace, runtime_image: str, operator_image: str
 ) -> None:
     both = ["streamapp.compile", "streamapp.kafka.admin", "streamapp_operator"]
-    spark, kubernetes = ["streamapp.spark.app", "pyspark", "pyarrow", "pandas"], ["kopf", "kubernetes"]
+    spark, kubernetes = ["streamapp.spark.app", "pyspark", "pyarrow", "pandas"], ["kubernetes"]
     for name, image, there, absent in (
         ("runtime", runtime_image, both + spark, kubernetes),
         ("operator", operator_image, both + kubernetes, spark),

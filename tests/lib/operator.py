@@ -21,7 +21,7 @@ from streamapp_operator.__main__ import LEASE
 from streamapp_operator.controller import new_credentials
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.names import driver_pod_name, secret_name
-from streamapp_operator.observe import LISTED
+from streamapp_operator.observe import LISTED, Objects
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import credentials_of
@@ -102,8 +102,10 @@ class Apps:
 
     # --- what the operator does -----------------------------------------------------------------------------
 
-    def reconcile(self, name: str = "word-count") -> float | None:
-        return reconcile(self.operators, self.namespace, name, self.settings, new_credentials, self.memory, self._clock)
+    def reconcile(self, name: str = "word-count", cache: Objects | None = None) -> float | None:
+        return reconcile(
+            self.operators, self.namespace, name, self.settings, new_credentials, self.memory, self._clock, cache
+        )
 
     def pass_time(self, seconds: float, every: float = 5.0) -> None:
         """The operator's clock goes on by so much, and every few seconds of it the operator looks."""

@@ -25,6 +25,10 @@ APP_ANNOTATION = "streamapp.dev/app"
 """Name of the app that an object or pod belongs to; a label may not be long enough for it."""
 
 _PREFIX = "app.kubernetes.io"
+INSTANCE_LABEL = f"{_PREFIX}/instance"
+"""Which app an object or pod belongs to, by its base name."""
+MANAGED = f"{_PREFIX}/managed-by={MANAGER}"
+"""Selects all that belongs to any app."""
 
 
 def labels(base: str, component: str | None = None) -> dict[str, str]:
