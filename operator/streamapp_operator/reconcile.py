@@ -188,8 +188,8 @@ def _round(
         return AFTER_ACTING_SECONDS
     if facts.phase not in _SETTLED and not facts.halted:
         return UNDER_WAY_SECONDS
-    often = facts.scaling is not None or decision.trial is not None or facts.unusable_secret
-    return OFTEN_SECONDS if often else RESYNC_SECONDS
+    proves = decision.trial is not None and facts.phase == "Running"
+    return OFTEN_SECONDS if facts.scaling is not None or proves or facts.unusable_secret else RESYNC_SECONDS
 
 
 def _leaves_all_but_numbers(decision: Decision, previous: Status, name: str, now: datetime) -> bool:
