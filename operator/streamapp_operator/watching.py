@@ -13,7 +13,7 @@ from streamapp_operator.kube import Kube
 from streamapp_operator.observe import LISTED
 from streamapp_operator.reflector import OnChange, Reflector
 from streamapp_operator.render.meta import MANAGED
-from streamapp_operator.workqueue import Key
+from streamapp_operator.workqueue import AHEAD, Key
 
 LOOK_SECONDS = 0.2
 
@@ -57,7 +57,14 @@ class Watching:
 
     def _app_changed(self, key: Key, body: Mapping[str, Any] | None) -> None:
         self._controller.metrics.apps.see(key, body)
-        self._controller.queue.add(key)
+        # Whoever has changed an app waits for an answer; whatever else is to be looked at, does not.
+        self._controller.queue.add(key, AHEAD if body is not None and _is_new(body) else 0.0)
 
     def _child_changed(self, key: Key, body: Mapping[str, Any] | None) -> None:
         self._controller.queue.add(key)
+
+
+def _is_new(body: Mapping[str, Any]) -> bool:
+    """Whether its status does not speak of it as it is now."""
+    seen = (body.get("status") or {}).get("observedGeneration")
+    return bool(body["metadata"]["generation"] != seen)

@@ -14,6 +14,8 @@ Key = tuple[str, str]
 
 FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
+AHEAD = -3600.0
+"""To be added after so many seconds: before all that is due."""
 
 
 class Workqueue:
@@ -24,7 +26,8 @@ class Workqueue:
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
         self._out: set[Key] = set()
-        self._again: set[Key] = set()
+        self._again: dict[Key, float] = {}
+        """Keys that were added while they were out, and after how many seconds they are due at their return."""
         self._failures: dict[Key, int] = {}
         self._changed = threading.Condition()
         self._closed = False
@@ -33,7 +36,7 @@ class Workqueue:
         """Due after so many seconds, or when it is due anyway if that is sooner."""
         with self._changed:
             if key in self._out:
-                self._again.add(key)
+                self._again[key] = min(after, self._again.get(key, 0.0))
                 return
             due = self._clock() + after
             if key not in self._due or due < self._due[key]:
@@ -86,10 +89,9 @@ class Workqueue:
     def _give_back(self, key: Key, again: float | None) -> None:
         with self._changed:
             self._out.discard(key)
-            added = key in self._again
-            self._again.discard(key)
-        if added and key not in self._failures:
-            again = 0.0
+            added = self._again.pop(key, None)
+        if added is not None and key not in self._failures:
+            again = added
         if again is not None:
             self.add(key, again)
 
