@@ -36,6 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="write the golden files anew")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one folder share what is dear to start: where several processes run tests, it is one for a folder."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     """`golden(file, text)`: the text is what the file holds.
