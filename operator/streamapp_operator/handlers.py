@@ -30,7 +30,6 @@ def watch(informer: Informer, namespaces: Sequence[str], stop: threading.Event) 
         namespaces: to watch; none: all of them.
         stop: is set at the end, whatever the reason.
     """
-    registry = _registry(informer)
     settings = kopf.OperatorSettings()
     # Nothing may be written by the framework: what is written is decided in one place.
     settings.posting.enabled = False
@@ -40,14 +39,17 @@ def watch(informer: Informer, namespaces: Sequence[str], stop: threading.Event) 
     settings.watching.chunk_size = PAGE
     try:
         while not stop.is_set():
+            # kopf waits for it in a thread, for which its end waits: so it is one of its own, which `cleanup` sets.
+            over = threading.Event()
+            threading.Thread(target=_pass_on, args=(stop, over), name="stop", daemon=True).start()
             try:
                 kopf.run(
-                    registry=registry,
+                    registry=_registry(informer, over),
                     settings=settings,
                     standalone=True,
                     clusterwide=not namespaces,
                     namespaces=list(namespaces),
-                    stop_flag=stop,
+                    stop_flag=over,
                 )
                 return
             # kopf gives up at an error in a watch that it does not know. A new one begins with a list, which is right.
@@ -58,7 +60,12 @@ def watch(informer: Informer, namespaces: Sequence[str], stop: threading.Event) 
         stop.set()
 
 
-def _registry(informer: Informer) -> kopf.OperatorRegistry:
+def _pass_on(stop: threading.Event, over: threading.Event) -> None:
+    stop.wait()
+    over.set()
+
+
+def _registry(informer: Informer, over: threading.Event) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     async def happened(event: Mapping[str, Any], **_: Any) -> None:
@@ -67,6 +74,10 @@ def _registry(informer: Informer) -> kopf.OperatorRegistry:
     @kopf.on.login(registry=registry)
     def login(**known: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_via_client(**known)
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup(**_: Any) -> None:
+        over.set()
 
     for kind, selector in SELECTORS.items():
         labels: Any = dict(pair.split("=", 1) for pair in selector.split(",")) if selector else None

@@ -95,10 +95,20 @@ class Apps:
 
     def change(self, name: str = "word-count", **spec: Any) -> None:
         """Sets fields of the spec; None takes one away."""
-        body = self.get("StreamApp", name)
-        for field, value in spec.items():
-            body["spec"].pop(field, None) if value is None else body["spec"].update({field: value})
-        self.kube.replace(body)
+
+        def changed() -> bool:
+            body = self.get("StreamApp", name)
+            for field, value in spec.items():
+                body["spec"].pop(field, None) if value is None else body["spec"].update({field: value})
+            try:
+                self.kube.replace(body)
+            except KubeError as error:
+                if error.code != 409:  # an operator has written its status meanwhile
+                    raise
+                return False
+            return True
+
+        until(changed, 30, f"a change of {name}")
 
     # --- what the operator does -----------------------------------------------------------------------------
 
