@@ -47,6 +47,7 @@ def test_only_what_must_is_started_anew(words: WordCount) -> None:
     await_healthy(words, other_than=first)
 
 
+@pytest.mark.chaos
 def test_another_pod_template_is_rolled_out_under_the_running_query(words: WordCount) -> None:
     words.manifest["spec"]["replicas"] = 2
     words.apply(yaml.safe_dump(words.manifest))
@@ -70,6 +71,7 @@ def test_another_pod_template_is_rolled_out_under_the_running_query(words: WordC
     await_healthy(words)
 
 
+@pytest.mark.chaos
 def test_code_that_fails_is_taken_back(words: WordCount) -> None:
     words.apply(yaml.safe_dump(words.manifest))
     words.say(*LINES)
