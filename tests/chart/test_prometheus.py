@@ -109,7 +109,8 @@ def keep_for(kafka: KafkaConfig, topic: str, hours: int) -> None:
     """The tests' broker keeps everything unless told."""
     entry = ConfigEntry("retention.ms", str(hours * 3_600_000), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in AdminClient({**kafka.for_librdkafka()}).incremental_alter_configs([resource]).values():
+    client = AdminClient({**kafka.for_librdkafka()})  # is kept: with it go its questions
+    for future in client.incremental_alter_configs([resource]).values():
         future.result(30)
 
 
