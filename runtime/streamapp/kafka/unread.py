@@ -5,7 +5,7 @@ loses some."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, TopicPartition
 
@@ -42,7 +42,6 @@ class Unread:
         self._kafka, self._admin, self._clock, self._now = kafka, admin, clock, now
         self._consumer: Consumer | None = None
         self._looked_at = self._asked_at = float("-inf")
-        self._asked: frozenset[str] = frozenset()
         self.ages: dict[str, float] = {}
         """By TOPIC/PARTITION, seconds since the timestamp of the oldest record that is still to be read; 0 for none."""
         self.retention: dict[str, float] = {}
@@ -69,12 +68,11 @@ class Unread:
         if self._consumer is not None:
             self._consumer.close()
 
-    def _ask(self, topics: Collection[str]) -> None:
-        """For how long topics keep records changes seldom; which there are is known bit by bit. Who may not know does
-        without."""
-        if self._asked.issuperset(topics) and self._clock() - self._asked_at < SETTINGS_SECONDS:
+    def _ask(self, topics: Iterable[str]) -> None:
+        """For how long topics keep records changes seldom. Who may not know does without."""
+        if self._clock() - self._asked_at < SETTINGS_SECONDS:
             return
-        self._asked, self._asked_at = frozenset(topics), self._clock()
+        self._asked_at = self._clock()
         try:
             configs = self._admin.configs(sorted(topics))
         except RunError:
