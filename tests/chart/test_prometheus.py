@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from cluster.errors import Unavailable
 from lib.apiserver import ApiServer
@@ -76,7 +75,6 @@ def test_every_query_returns_data_about_a_running_app_and_its_operator(
     promtool: str, api: ApiServer, kafka: KafkaConfig, tmp_path: Path
 ) -> None:
     with Bench(kafka, tmp_path, "scraped", TOTALS + ECHO + WINDOWS, spec="onBadRecord: Drop") as bench:
-        keep_for(kafka, bench.topics["numbers"], hours=1)
         load = bench.load(seed=1, rate=200)
         first = bench.start()
         load.start()
@@ -103,15 +101,6 @@ def test_every_query_returns_data_about_a_running_app_and_its_operator(
                     every=0.5,
                 )
         load.stop()
-
-
-def keep_for(kafka: KafkaConfig, topic: str, hours: int) -> None:
-    """The tests' broker keeps everything unless told."""
-    entry = ConfigEntry("retention.ms", str(hours * 3_600_000), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    client = AdminClient({**kafka.for_librdkafka()})  # is kept: with it go its questions
-    for future in client.incremental_alter_configs([resource]).values():
-        future.result(30)
 
 
 def send_bad_record(kafka: KafkaConfig, topic: str) -> None:

@@ -18,8 +18,6 @@ STATUS = {
         }
     },
     "lag": {"topic/with-slashes/3": 7},
-    "oldestUnreadSeconds": {"topic/with-slashes/3": 70.5},
-    "retentionSeconds": {"topic/with-slashes": 3600},
     "stores": {"s": {"rowsEstimate": 8, "bytes": 9}},
     "restore": {"s": {"done": 1, "total": 2, "etaSeconds": 0.5}},
 }  # fmt: skip

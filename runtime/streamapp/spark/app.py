@@ -188,14 +188,10 @@ class _App:
             self._server.stop()
             self._housekeeping.close(self._progress.positions())
             if caught_up:
-                self._publish()
+                self._progress.publish(self._housekeeping.lag)
                 on_caught_up(self._status())
             for number, handler in previous.items():
                 signal.signal(number, handler)
-
-    def _publish(self) -> None:
-        kept = self._housekeeping
-        self._progress.publish(kept.lag, kept.unread.ages, kept.unread.retention)
 
     def _status(self) -> dict[str, Any]:
         """What the live interface shows."""
@@ -244,7 +240,7 @@ class _App:
     def _look(self) -> None:
         self._progress.collect(self._running)
         self._housekeeping.go_round(self._progress.positions())
-        self._publish()
+        self._progress.publish(self._housekeeping.lag)
         if self._due:
             self._progress.phase, self._progress.error = "Restarting", self._failure
         else:

@@ -15,7 +15,6 @@ from streamapp.kafka.admin import Admin, MissingTopic
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.topics import topics_of
-from streamapp.kafka.unread import Unread
 from streamapp.plan import Plan
 from streamapp.spark.progress import Offsets
 
@@ -30,7 +29,6 @@ class Housekeeping:
         self._plan = plan
         self._admin = Admin(kafka)
         self._group = GroupPosition(kafka, plan.application_id)
-        self.unread = Unread(kafka, self._admin)
         self._first: dict[str, dict[int, int]] = {}
         self._shown: Offsets | None = None
         self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}
@@ -60,7 +58,6 @@ class Housekeeping:
         self._rounds.put(None)
         if self._ended.is_set():
             self._group.close()
-            self.unread.close()
 
     def _run(self) -> None:
         for positions, ended in iter(self._rounds.get, None):
@@ -75,7 +72,6 @@ class Housekeeping:
         trouble = self._measure(positions)
         self._group.write(positions)
         self._purge(positions)
-        self.unread.look({at: end for at, end in positions.items() if at[0] not in self._hops}, self.lag or {})
         return trouble or self._group.trouble
 
     def _measure(self, positions: Offsets) -> str | None:

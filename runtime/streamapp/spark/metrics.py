@@ -46,12 +46,6 @@ TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
         "How far the latest event time seen is behind the clock",
     ),
     "streamapp_consumer_lag": (GAUGE, ("topic", "partition"), "Committed records not yet processed"),
-    "streamapp_oldest_unread_seconds": (
-        GAUGE,
-        ("topic", "partition"),
-        "Age of the oldest record not yet processed, by its timestamp; 0 where there is none",
-    ),
-    "streamapp_retention_seconds": (GAUGE, ("topic",), "Time for which a source topic keeps records, where it ends"),
     "streamapp_store_rows": (GAUGE, ("store",), "Rows of a store, as RocksDB estimates them"),
     "streamapp_store_bytes": (GAUGE, ("store",), "Bytes of a store on local disk and in memory"),
     "streamapp_restore_done": (GAUGE, ("store",), "Changelog offsets passed by the last restore"),
@@ -102,11 +96,6 @@ def _samples(status: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], 
     for partition, lag in status.get("lag", {}).items():
         topic, _, number = partition.rpartition("/")
         yield "streamapp_consumer_lag", (topic, number), lag
-    for partition, age in status.get("oldestUnreadSeconds", {}).items():
-        topic, _, number = partition.rpartition("/")
-        yield "streamapp_oldest_unread_seconds", (topic, number), age
-    for topic, seconds in status.get("retentionSeconds", {}).items():
-        yield "streamapp_retention_seconds", (topic,), seconds
     for store, size in status.get("stores", {}).items():
         yield "streamapp_store_rows", (store,), size["rowsEstimate"]
         yield "streamapp_store_bytes", (store,), size["bytes"]

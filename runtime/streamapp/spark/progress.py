@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -107,14 +106,8 @@ class Progress:
             node = name.split(":", 1)[-1]
             query.bad[node] = query.bad.get(node, 0) + int(metrics["bad"])
 
-    def publish(self, lag: dict[str, int] | None, ages: Mapping[str, float], retention: Mapping[str, float]) -> None:
-        """Makes a new snapshot of what is collected.
-
-        Args:
-            lag: by TOPIC/PARTITION; None: not known yet.
-            ages: of the oldest records to be read, in seconds, by TOPIC/PARTITION.
-            retention: seconds for which topics keep records.
-        """
+    def publish(self, lag: dict[str, int] | None) -> None:
+        """Makes a new snapshot of what is collected, with this lag by TOPIC/PARTITION (None: not known yet)."""
         epochs = json.loads(self._bridge.epochs())
         restores = json.loads(self._bridge.restores())
         parts: dict[str, Any] = {}
@@ -146,8 +139,6 @@ class Progress:
             "subTopologies": parts,
             "stores": stores,
             "restore": _restore(restores["partitions"]),
-            "oldestUnreadSeconds": dict(ages),
-            "retentionSeconds": dict(retention),
             **known,
         }
 
