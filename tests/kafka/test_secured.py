@@ -129,9 +129,9 @@ def test_every_client_is_let_in_and_nobody_tells_the_password(
         ({"user": "eve"}, "does not accept the credentials .*check mechanism, user and password"),
         (
             {"password": "wr0ng-s3cret", "mechanism": "OAUTHBEARER"},
-            "does not accept the credentials .*token.*check mechanism, user and password",
+            "does not accept the credentials .*invalid_client.*check mechanism, user and password",
         ),
-        ({"address": "expired"}, "the TLS handshake failed .*certificate has expired"),
+        ({"address": "expired"}, "the TLS handshake failed .*certificate .*not out of date"),
         ({"own": None}, "the TLS handshake failed .*certificate"),
         ({"own": "expired-client"}, "the TLS handshake failed .*certificate"),
         ({"authority": "other-ca"}, "the TLS handshake failed .*certificate verify failed.*the authority that has"),

@@ -24,8 +24,8 @@ _log.propagate = False
 
 _FIXES = {
     KafkaError._AUTHENTICATION: "check mechanism, user and password",
-    KafkaError._SSL: "check that the brokers speak TLS there, that their certificate has the host's name, and that of "
-    "the authority that has signed it",
+    KafkaError._SSL: "check that the brokers speak TLS there, that their certificate has the host's name and is not out "
+    "of date, that of the authority that has signed it, and our own",
     KafkaError._RESOLVE: "check the address",
 }
 _TELLING = {
@@ -48,22 +48,25 @@ class Troubles:
             self._last = error
 
     @property
+    def _code(self) -> int | None:
+        """Of the complaint. A broker that does not like our certificate just hangs up, which says less than why."""
+        if self._last is None:
+            return None
+        return KafkaError._SSL if "SSL routines" in self._last.str() else self._last.code()
+
+    @property
     def fatal(self) -> bool:
         """Whether trying on is pointless: the address or the credentials must change first."""
-        return self._last is not None and self._last.code() in (
-            KafkaError._AUTHENTICATION,
-            KafkaError._SSL,
-            KafkaError._RESOLVE,
-        )
+        return self._code in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
 
     def fix(self) -> str:
-        found = None if self._last is None else _FIXES.get(self._last.code())
+        found = None if self._code is None else _FIXES.get(self._code)
         return found or "check that it runs and that the address is right"
 
     def words(self) -> str:
         if self._last is None:
             return "no answer"
-        plain = _TELLING.get(self._last.code())
+        plain = _TELLING.get(self._code) if self._code is not None else None
         detail = self._last.str().split(": ", 2)[-1]
         return f"{plain} ({detail})" if plain else self._last.str()
 
