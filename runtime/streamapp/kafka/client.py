@@ -24,8 +24,8 @@ _log.propagate = False
 
 _FIXES = {
     KafkaError._AUTHENTICATION: "check mechanism, user and password",
-    KafkaError._SSL: "check that the brokers speak TLS there, that their certificate has the host's name and is not out "
-    "of date, that of the authority that has signed it, and our own",
+    KafkaError._SSL: "check that the brokers speak TLS there, that their certificate has the host's name and is not "
+    "out of date, that of the authority that has signed it, and our own",
     KafkaError._RESOLVE: "check the address",
 }
 _TELLING = {
