@@ -69,7 +69,7 @@ ALL = (kill_executor, starve_executor, kill_driver, starve_driver)
 @pytest.mark.parametrize(
     "faults",
     [
-        (starve_executor, kill_driver),
+        (kill_executor, kill_driver),
         pytest.param(ALL * ROUNDS, marks=[pytest.mark.chaos, pytest.mark.timeout(7200)]),
     ],
     ids=["few", "many"],
