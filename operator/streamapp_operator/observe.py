@@ -34,21 +34,9 @@ LISTED = (
 ALWAYS_FRESH = frozenset({"Secret"})
 APP_KIND = "StreamApp"
 EVERY_KIND = frozenset({APP_KIND, "Pod", "Secret", *LISTED})
-JUDGED_ALONE = frozenset(
-    {
-        "ServiceAccount",
-        "Role",
-        "RoleBinding",
-        "ConfigMap",
-        "NetworkPolicy",
-        "PodDisruptionBudget",
-        "Service",
-        "StatefulSet",
-    }
-)
-"""Kinds of which each object is held against what it should be, and of nothing else anything follows."""
-DECISIVE = EVERY_KIND - JUDGED_ALONE
-"""What is to be done about an object of any kind may depend on these."""
+DECISIVE = frozenset({APP_KIND, "Pod", "Secret", "ControllerRevision", "CronJob", "Job"})
+"""What is to be done about an object of any kind may depend on these. One of another kind is held against what it should
+be, and nothing else follows from it."""
 
 
 class Objects(Protocol):
