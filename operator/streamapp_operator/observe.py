@@ -35,8 +35,9 @@ ALWAYS_FRESH = frozenset({"Secret"})
 APP_KIND = "StreamApp"
 EVERY_KIND = frozenset({APP_KIND, "Pod", "Secret", *LISTED})
 DECISIVE = frozenset({APP_KIND, "Pod", "Secret", "ControllerRevision", "CronJob", "Job"})
-"""What is to be done about an object of any kind may depend on these. One of another kind is held against what it should
-be, and nothing else follows from it."""
+"""What is to be done about an object of any kind may depend on these.
+
+One of another kind is held against what it should be, and nothing else follows from it."""
 
 
 class Objects(Protocol):
