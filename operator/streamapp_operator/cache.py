@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from streamapp_operator.kube import Kube
 from streamapp_operator.observe import APP_KIND, Objects
-from streamapp_operator.render.meta import APP_ANNOTATION, INSTANCE_LABEL, Object
+from streamapp_operator.render.meta import APP_ANNOTATION, INSTANCE_LABEL, Object, labels_of
 
 Place = tuple[str, str, str]
 """Kind, namespace, name."""
@@ -62,7 +62,7 @@ class Cache:
 
     def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
         """The objects with these labels, of which one must be that of the instance."""
-        wanted = dict(pair.split("=", 1) for pair in selector.split(","))
+        wanted = labels_of(selector)
         with self._lock:
             names = self._names.get((kind, namespace, wanted[INSTANCE_LABEL]), ())
             found = [self._kept[kind, namespace, name] for name in sorted(names)]

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streamapp.errors import StreamAppError
@@ -19,9 +17,10 @@ from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.owner import owner_of
 from streamapp_operator.deletion import Remains
 from streamapp_operator.login import config_of, open_secrets
+from streamapp_operator.silence import Silence
 
 RETRY_SECONDS = 20.0
-"""A Kafka that has not answered is left alone for so long: waiting for it holds other apps up."""
+"""A Kafka that has not answered is left alone for so long."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,13 @@ class Outcome:
 
 @dataclass
 class Cleaner:
-    """Remembers which Kafka did not answer lately."""
-
-    clock: Callable[[], float] = time.monotonic
-    _silent: dict[str, tuple[float, str]] = field(default_factory=dict)
-    """By address: since when, and why."""
+    silence: Silence[str] = field(default_factory=lambda: Silence(RETRY_SECONDS))
+    """By address."""
 
     def clean(self, remains: Remains) -> Outcome:
         """Does what can be done now, in some 40 seconds at most. What is left may be tried again."""
         address = remains.kafka.bootstrap_servers or ""
-        since, why = self._silent.get(address, (float("-inf"), ""))
-        if self.clock() - since < RETRY_SECONDS:
+        if why := self.silence.reason(address):
             return Outcome(left=remains.topics, why=why)
         try:
             kafka = config_of(remains.kafka, open_secrets(remains.kafka, remains.secrets, remains.namespace))
@@ -58,8 +53,7 @@ class Cleaner:
             admin = Admin(kafka)
             there = admin.topics().keys()
         except StreamAppError as error:
-            self._silent[address] = self.clock(), str(error)
-            return Outcome(left=remains.topics, why=str(error))
+            return Outcome(left=remains.topics, why=self.silence.note(address, str(error)))
         ours = [topic for topic in remains.topics if topic in there]
         try:
             return _clean(admin, kafka, remains, ours)

@@ -13,6 +13,7 @@ import kopf
 
 from streamapp_operator.informer import SELECTORS, Informer
 from streamapp_operator.kube import resource_of
+from streamapp_operator.render.meta import labels_of
 
 WATCH_SECONDS = 300
 """A watch is ended after so long, and goes on where it was."""
@@ -80,6 +81,5 @@ def _registry(informer: Informer, over: threading.Event) -> kopf.OperatorRegistr
         over.set()
 
     for kind, selector in SELECTORS.items():
-        labels: Any = dict(pair.split("=", 1) for pair in selector.split(",")) if selector else None
-        kopf.on.event(*resource_of(kind), labels=labels, id=kind.lower(), registry=registry)(happened)
+        kopf.on.event(*resource_of(kind), labels=labels_of(selector), id=kind.lower(), registry=registry)(happened)
     return registry

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import re
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +15,12 @@ from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan
 from streamapp_operator.app import read_app
 from streamapp_operator.login import Secrets, config_of, open_secrets
+from streamapp_operator.silence import Silence
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 """Address and properties of a connection."""
 RETRY_SECONDS = 30.0
-"""A Kafka that has not answered is left alone for so long: waiting for it holds other apps up."""
+"""A Kafka that has not answered is left alone for so long."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,10 @@ class Position:
 
 @dataclass
 class Lags:
-    """Reads positions. It keeps connections, one for each address and credentials, and which did not answer lately."""
+    """Reads positions. It keeps connections, one for each address and credentials."""
 
-    clock: Callable[[], float] = time.monotonic
+    silence: Silence[_Key] = field(default_factory=lambda: Silence(RETRY_SECONDS))
     _admins: dict[_Key, Admin] = field(default_factory=dict, repr=False)
-    _failed: dict[_Key, tuple[float, str]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _users: dict[tuple[str, str], _Key] = field(default_factory=dict, repr=False)
     """By namespace and name of an app: the connection that it uses."""
@@ -63,15 +62,12 @@ class Lags:
         except StreamAppError as error:
             return None, str(error)
         key = self._use((app.namespace, app.name), config)
-        failed_at, why = self._failed.get(key, (float("-inf"), ""))
-        if self.clock() - failed_at < RETRY_SECONDS:
+        if why := self.silence.reason(key):
             return None, why
         try:
             return position_of(self._admins[key], plan), ""
         except StreamAppError as error:
-            if not isinstance(error, _Missing):
-                self._failed[key] = self.clock(), str(error)
-            return None, str(error)
+            return None, str(error) if isinstance(error, _Missing) else self.silence.note(key, str(error))
 
     def _use(self, app: tuple[str, str], config: KafkaConfig) -> _Key:
         """A connection for the app. The one that it had goes, unless another app uses it."""
@@ -80,10 +76,19 @@ class Lags:
             if key not in self._admins:
                 self._admins[key] = Admin(config)
             before, self._users[app] = self._users.get(app, key), key
-            if before not in self._users.values():
-                self._admins.pop(before, None)
-                self._failed.pop(before, None)
+            self._drop_unused(before)
         return key
+
+    def forget(self, namespace: str, name: str) -> None:
+        """There is no such app any more."""
+        with self._lock:
+            if before := self._users.pop((namespace, name), None):
+                self._drop_unused(before)
+
+    def _drop_unused(self, key: _Key) -> None:
+        if key not in self._users.values():
+            self._admins.pop(key, None)
+            self.silence.forget(key)
 
 
 class _Missing(RunError):

@@ -76,6 +76,12 @@ class Memory:
         metadata = body["metadata"]
         self.histories[metadata["namespace"], metadata["name"]] = metadata["uid"], history
 
+    def forget(self, namespace: str, name: str) -> None:
+        """There is no such app any more."""
+        self.histories.pop((namespace, name), None)
+        self.trials.pop((namespace, name), None)
+        self.lags.forget(namespace, name)
+
     def note_trial(self, body: Object, trial: Trial | None) -> None:
         key = body["metadata"]["namespace"], body["metadata"]["name"]
         if trial is None:
@@ -124,8 +130,7 @@ def reconcile(
             fresh |= found.needed
             continue
         if again is None:
-            memory.histories.pop((namespace, name), None)
-            memory.trials.pop((namespace, name), None)
+            memory.forget(namespace, name)
         return again
 
 

@@ -18,9 +18,10 @@ from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.plan import Plan
 from streamapp_operator.app import read_app
-from streamapp_operator.cleanup import Cleaner
+from streamapp_operator.cleanup import RETRY_SECONDS, Cleaner
 from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER
 from streamapp_operator.reconcile import Memory
+from streamapp_operator.silence import Silence
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kafka]
 
@@ -168,7 +169,7 @@ def test_the_finalizer_follows_the_policy_and_others_stay(apps: Apps) -> None:
 
 def test_a_kafka_that_is_gone_holds_nothing_up_for_longer_than_the_deadline(apps: Apps) -> None:
     plan = create(apps, NOBODY)
-    apps.memory.cleaner = Cleaner(clock=lambda: apps._clock().timestamp())
+    apps.memory.cleaner = Cleaner(Silence(RETRY_SECONDS, lambda: apps._clock().timestamp()))
     delete(apps)
     until(lambda: apps.reconcile() and not running_pods(apps), 30, "the driver is gone", every=0.2)
     assert apps.reconcile() is not None  # asks Kafka, in vain

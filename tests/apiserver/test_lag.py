@@ -16,6 +16,7 @@ from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 from streamapp_operator.lag import RETRY_SECONDS, Lags
+from streamapp_operator.silence import Silence
 
 pytestmark = pytest.mark.cluster
 
@@ -47,7 +48,7 @@ def test_lag_is_read_from_kafka_and_without_it_nothing_changes(
     kafka = KafkaConfig(its_broker.bootstrap_servers)
     lines = new_topic(kafka, "lines")
     # A Kafka that was away is asked again with the operator's clock, which this test turns.
-    apps.memory.lags = Lags(clock=lambda: apps._clock().timestamp())
+    apps.memory.lags = Lags(Silence(RETRY_SECONDS, lambda: apps._clock().timestamp()))
     apps.create(
         WORD_COUNT.replace("text-lines", lines),
         kafka={"bootstrapServers": kafka.bootstrap_servers},

@@ -48,6 +48,11 @@ def selector_text(base: str, component: str | None = None) -> str:
     return ",".join(f"{key}={value}" for key, value in {**pairs, f"{_PREFIX}/managed-by": MANAGER}.items())
 
 
+def labels_of(selector: str) -> dict[str, str]:
+    """The labels that such a text asks for."""
+    return dict(pair.split("=", 1) for pair in selector.split(",")) if selector else {}
+
+
 def component_of(pod: Object) -> str | None:
     """What the pod is of the app, driver or executor."""
     found: str | None = pod["metadata"].get("labels", {}).get(f"{_PREFIX}/component")
