@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from streamapp.errors import StreamAppError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.owner import owner_of
 from streamapp_operator.deletion import Remains
 from streamapp_operator.login import config_of, open_secrets
@@ -70,6 +71,9 @@ def _clean(admin: Admin, kafka: KafkaConfig, remains: Remains, ours: list[str]) 
             return Outcome(why=f"applicationId '{app}' belongs to '{owner}': nothing of it is deleted")
     refused = admin.delete_each(topic for topic in ours if topic not in last)
     if not refused:
+        group = GroupPosition(kafka, remains.application_id)
+        group.read((topic, 0) for topic in ours)
+        group.close()
         admin.delete_group(remains.application_id)
         refused = admin.delete_each(last)
     left = tuple(topic for topic in ours if topic in refused or (refused and topic in last))

@@ -12,6 +12,7 @@ from typing import Any
 from streamapp.errors import ManifestError, RunError, StreamAppError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.group import GroupPosition
 from streamapp.plan import Plan
 from streamapp_operator.app import read_app
 from streamapp_operator.login import Secrets, config_of, open_secrets
@@ -36,13 +37,13 @@ class Position:
 
 @dataclass
 class Lags:
-    """Reads positions. It keeps connections, one for each address and credentials."""
+    """Reads positions. It keeps connections: one for each address and credentials, and one for each app's group."""
 
     silence: Silence[_Key] = field(default_factory=lambda: Silence(RETRY_SECONDS))
     _admins: dict[_Key, Admin] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _users: dict[tuple[str, str], _Key] = field(default_factory=dict, repr=False)
-    """By namespace and name of an app: the connection that it uses."""
+    _users: dict[tuple[str, str], _User] = field(default_factory=dict, repr=False)
+    """By namespace and name of an app."""
 
     def of(self, body: Mapping[str, Any], secrets: Secrets) -> tuple[Position | None, str]:
         """The position of a resource's app, or None and why there is none: nobody asks for it, or Kafka is silent.
@@ -61,42 +62,62 @@ class Lags:
             return None, "the manifest cannot be run"
         except StreamAppError as error:
             return None, str(error)
-        key = self._use((app.namespace, app.name), config)
-        if why := self.silence.reason(key):
+        user = self._use((app.namespace, app.name), config, plan.application_id)
+        if why := self.silence.reason(user.key):
             return None, why
         try:
-            return position_of(self._admins[key], plan), ""
+            return position_of(self._admins[user.key], user.group, plan), ""
         except StreamAppError as error:
-            return None, str(error) if isinstance(error, _Missing) else self.silence.note(key, str(error))
+            return None, str(error) if isinstance(error, _Missing) else self.silence.note(user.key, str(error))
 
-    def _use(self, app: tuple[str, str], config: KafkaConfig) -> _Key:
-        """A connection for the app. The one that it had goes, unless another app uses it."""
+    def _use(self, app: tuple[str, str], config: KafkaConfig, group: str) -> _User:
+        """Connections for the app. That to the brokers that it had goes, unless another app uses it."""
         key = config.bootstrap_servers, tuple(sorted(config.properties.items()))
         with self._lock:
             if key not in self._admins:
                 self._admins[key] = Admin(config)
-            before, self._users[app] = self._users.get(app, key), key
-            self._drop_unused(before)
-        return key
+            before = self._users.get(app)
+            if before is not None and (before.key, before.name) == (key, group):
+                return before
+            user = self._users[app] = _User(key, group, GroupPosition(config, group))
+            if before is not None:
+                self._drop(before)
+        return user
 
     def forget(self, namespace: str, name: str) -> None:
         """There is no such app any more."""
         with self._lock:
             if before := self._users.pop((namespace, name), None):
-                self._drop_unused(before)
+                self._drop(before)
 
-    def _drop_unused(self, key: _Key) -> None:
-        if key not in self._users.values():
-            self._admins.pop(key, None)
-            self.silence.forget(key)
+    def _drop(self, user: _User) -> None:
+        user.group.close()
+        if all(other.key != user.key for other in self._users.values()):
+            self._admins.pop(user.key, None)
+            self.silence.forget(user.key)
+
+
+@dataclass(frozen=True)
+class _User:
+    """What an app uses."""
+
+    key: _Key
+    name: str
+    """Of its group."""
+    group: GroupPosition
 
 
 class _Missing(RunError):
     """A topic is not there: the rest of Kafka may well be."""
 
 
-def position_of(admin: Admin, plan: Plan) -> Position:
+def position_of(admin: Admin, group: GroupPosition, plan: Plan) -> Position:
     """
+    Args:
+        admin: a connection to the app's Kafka.
+        group: the app's own.
+        plan: of the app.
+
     Raises:
         RunError: when Kafka does not answer, or a topic is missing.
     """
@@ -107,10 +128,10 @@ def position_of(admin: Admin, plan: Plan) -> Position:
     topics = sorted({*plan.source_topics, *found, *hops})
     if missing := [topic for topic in topics if topic not in there]:
         raise _Missing(f"topic {missing[0]!r} does not exist")
-    committed = admin.group_offsets(plan.application_id)
+    ends_of = {topic: admin.end_offsets(topic) for topic in topics}
+    committed = group.read((topic, partition) for topic, ends in ends_of.items() for partition in ends)
     produced = consumed = partitions = 0
-    for topic in topics:
-        ends = admin.end_offsets(topic)
+    for topic, ends in ends_of.items():
         begins = admin.end_offsets(topic) if plan.start_from == "latest" else admin.start_offsets(topic)
         for partition, end in ends.items():
             offset = committed.get((topic, partition), -1)

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from lib.apiserver import ApiServer
+from lib.broker import group_offsets
 from lib.operator import Apps, Crash, Object
 from lib.wait import until
 from streamapp.kafka.admin import Admin, TopicSpec
@@ -102,7 +103,7 @@ def test_internal_topics_and_group_go_with_the_app_and_nothing_else(apps: Apps, 
     left = admin.topics().keys()
     assert not internal(plan) & left
     assert {"text-lines", "word-counts", neighbour} <= left
-    assert admin.group_offsets(plan.application_id) == {}
+    assert group_offsets(kafka, plan.application_id, "text-lines") == {}
     assert f"{plan.application_id}-metadata" in told(apps, "Deleted")
     until(lambda: not apps_objects(apps), 60, "all objects are gone", every=0.2)
 

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AclBinding
 
 from lib.app import AppProcess
-from lib.broker import unique_name
+from lib.broker import group_offsets, unique_name
 from lib.guarded import AN_APP, NEEDED, make_users_topics, plan_of, without, write
 from lib.secured import CERTIFIED, SecuredBroker, bindings_of, secured_broker
 from lib.verify import committed
@@ -64,8 +64,7 @@ def test_with_what_is_printed_the_app_works(
     assert totals == {b"a": {"total": 12, "marks": 2}, b"b": {"total": 1, "marks": 1}}
     assert len(committed(guarded.open, f"{prefix}-echo")) == 3
     assert len(committed(guarded.open, f"{prefix}-bad")) == 1
-    offsets = Admin(guarded.open).group_offsets(prefix)
-    assert sum(offset for (topic, _), offset in offsets.items() if topic == f"{prefix}-numbers") == 4
+    assert sum(group_offsets(guarded.open, prefix, f"{prefix}-numbers").values()) == 4
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from lib.app import AppProcess, Bench
+from lib.broker import bounce, group_offsets, new_topic
 from lib.verify import Proof
 from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.group import GroupPosition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -56,3 +58,16 @@ def test_it_can_be_stopped(own_broker: EmbeddedBroker, own_kafka: KafkaConfig, t
         app = bench.start()
         app.await_work()
         proof.finish(app)
+
+
+def test_the_offsets_of_a_group_are_read_while_its_coordinator_still_starts(
+    own_broker: EmbeddedBroker, own_kafka: KafkaConfig
+) -> None:
+    topic = new_topic(own_kafka, "numbers")
+    position = GroupPosition(own_kafka, "reader")
+    assert position.write({(topic, 0): 5})
+    for _ in range(4):  # asked by librdkafka's admin client, two of them end this process
+        bounce(own_broker, hard=True)
+        assert position.read([(topic, 0)]) == {(topic, 0): 5}
+        assert group_offsets(own_kafka, "reader", topic) == {(topic, 0): 5}
+    position.close()

@@ -18,6 +18,7 @@ from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.broker import EmbeddedBroker, Node, new_cluster_id
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.console import consume
+from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.ports import free_ports
 
 Pair = tuple[str | None, str | None]
@@ -134,3 +135,13 @@ def read(kafka: KafkaConfig, topic: str, count: int, seconds: float = 30.0) -> l
 
 def _text(content: bytes | str | None) -> str | None:
     return content.decode() if isinstance(content, bytes) else content
+
+
+def group_offsets(kafka: KafkaConfig, group: str, *topics: str) -> dict[tuple[str, int], int]:
+    """What the group has committed in these topics."""
+    there = Admin(kafka).topics()
+    position = GroupPosition(kafka, group)
+    try:
+        return position.read((topic, number) for topic in topics for number in range(there[topic].partitions))
+    finally:
+        position.close()

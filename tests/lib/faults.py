@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 
 from lib.app import AppProcess, Bench, Load
 from lib.broker import bounce as take_down_and_up
+from lib.broker import group_offsets
 from lib.verify import committed
 from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
@@ -57,7 +58,7 @@ FAILPOINTS = (
 
 def lag(bench: Bench) -> int:
     """Records of the input that the application's group has not committed."""
-    done = bench.admin.group_offsets(bench.prefix)
+    done = group_offsets(bench.kafka, bench.prefix, *bench.inputs)
     return sum(
         end - done.get((topic, p), 0)
         for topic in bench.inputs

@@ -9,6 +9,7 @@ from streamapp.errors import RunError
 from streamapp.kafka.acls import ANY, GROUP, TOPIC, Acl, acls_of
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.group import may_read
 from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.plan import Plan
 
@@ -31,14 +32,14 @@ def make_ready(kafka: KafkaConfig, plan: Plan, create_all: bool = False, file: s
         TopicError: when topics are missing or wrong.
     """
     admin = Admin(kafka)
-    require_access(admin, plan)
+    require_access(kafka, admin, plan)
     made = ensure_topics(admin, topics_of(plan), create_all, file)
     if made:
-        require_access(admin, plan)
+        require_access(kafka, admin, plan)
     return made
 
 
-def require_access(admin: Admin, plan: Plan) -> None:
+def require_access(kafka: KafkaConfig, admin: Admin, plan: Plan) -> None:
     """
     Raises:
         NotAllowed: when Kafka says that something is not. Transactional ids cannot be asked about.
@@ -47,7 +48,8 @@ def require_access(admin: Admin, plan: Plan) -> None:
     topics = {acl.name: acl for acl in acls if acl.resource == TOPIC and not acl.prefixed and acl.name != ANY}
     allowed = admin.allowed_on(list(topics))
     missing = list(_missing(topics.values(), allowed))
-    missing += [str(acl) for acl in acls if acl.resource == GROUP and not admin.may_read_group(acl.name)]
+    there = [(topic, 0) for topic in list(allowed)[:1]]
+    missing += [str(acl) for acl in acls if acl.resource == GROUP and not may_read(kafka, acl.name, there)]
     if missing:
         raise NotAllowed(*missing)
 

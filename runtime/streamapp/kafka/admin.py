@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -116,13 +115,6 @@ class Admin:
         """Where each partition begins: what retention and deletion have left."""
         return self._offsets(name, _EARLIEST, committed_only=False)
 
-    def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """The offsets committed for a consumer group, by topic and partition."""
-        request = ConsumerGroupTopicPartitions(group)
-        futures = self._client.list_consumer_group_offsets([request], request_timeout=ANSWER_SECONDS)
-        answer = self._answer(f"read the offsets of group {group!r}", futures[group])
-        return {(found.topic, found.partition): found.offset for found in answer.topic_partitions}
-
     def allowed_on(self, names: Sequence[str]) -> dict[str, frozenset[str] | None]:
         """What we may do with each of these topics, by Kafka's names of operations; one that is not there is left out.
 
@@ -145,14 +137,6 @@ class Admin:
                 elif refused.code not in _LEADER_IS_MOVING:
                     raise
         return found
-
-    def may_read_group(self, group: str) -> bool:
-        """Whether the offsets of this group are ours to see."""
-        try:
-            self.group_offsets(group)
-        except _Refused as refused:  # any other no comes after this question
-            return refused.code != KafkaError.GROUP_AUTHORIZATION_FAILED
-        return True
 
     # --- changing -------------------------------------------------------------------------------------------
 
@@ -220,7 +204,11 @@ class Admin:
         return left
 
     def delete_group(self, group: str) -> None:
-        """Delete a consumer group with its offsets; that there is none is no error."""
+        """Delete a consumer group with its offsets; that there is none is no error.
+
+        Ask the group something first (GroupPosition): where its coordinator has just started, librdkafka ends the
+        process here.
+        """
         futures = self._client.delete_consumer_groups([group], request_timeout=ANSWER_SECONDS)
         try:
             self._answer(f"delete group {group!r}", futures[group])

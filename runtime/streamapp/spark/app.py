@@ -255,7 +255,7 @@ class _App:
         attempts = self._restarts.get(f"{part.name}@{epoch}", 0) + 1
         if not failure.retriable or attempts > failure.tries:
             if isinstance(failure.error, NotAllowed):  # Kafka's exceptions do not tell all
-                require_access(Admin(self._kafka), self._plan)
+                require_access(self._kafka, Admin(self._kafka), self._plan)
             raise failure.error
         self._restarts[f"{part.name}@{epoch}"] = attempts
         self._due[part.name] = time.monotonic() + min(2.0 ** (attempts - 1), LONGEST_BACKOFF_SECONDS)

@@ -30,7 +30,6 @@ class Housekeeping:
         self._admin = Admin(kafka)
         self._group = GroupPosition(kafka, plan.application_id)
         self._first: dict[str, dict[int, int]] = {}
-        self._shown: Offsets | None = None
         self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}
         self._needed = {topic.name: topic for topic in topics_of(plan)}
         self._purged: Offsets = {}
@@ -103,11 +102,10 @@ class Housekeeping:
     def _first_positions(self, topic: str) -> dict[int, int]:
         """Where the app stood in it before its first epoch here: where its group was, else where it starts from."""
         if topic not in self._first:
-            if self._shown is None:
-                self._shown = self._admin.group_offsets(self._plan.application_id)
             earliest = self._plan.start_from == "earliest"
             offsets = self._admin.start_offsets(topic) if earliest else self._admin.end_offsets(topic)
-            self._first[topic] = {at: self._shown.get((topic, at), offset) for at, offset in offsets.items()}
+            shown = self._group.read((topic, at) for at in offsets)
+            self._first[topic] = {at: shown.get((topic, at), offset) for at, offset in offsets.items()}
         return self._first[topic]
 
     def _purge(self, positions: Offsets) -> None:
