@@ -90,7 +90,7 @@ def _one(cluster: Cluster, namespace: Namespace, kafka: KafkaConfig) -> FirstEpo
     text = json.dumps(manifest)
     with _Steps(cluster, namespace) as steps:
         started = time.monotonic()
-        app.apply(text)
+        namespace.apply(text)
         _await_result(kafka, counts, app)
         done = time.monotonic()
     namespace.kubectl("delete", f"sapp/{app.name}", "--timeout=60s")

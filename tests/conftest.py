@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,10 +22,12 @@ from cluster.programs import helm_program
 from lib.broker import new_topic
 from lib.chart import CHART, Helm, Object, Render
 from lib.faults import quick_broker
+from lib.java import JAVA_OPTIONS, SHORT_LIVED
 from lib.left_out import leave_out
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
+os.environ.setdefault(JAVA_OPTIONS, SHORT_LIVED)
 # A machine may be busy with other things: how long an example takes says nothing.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

@@ -7,11 +7,15 @@ import json
 from contextlib import suppress
 from typing import Any
 
+import yaml
+
 from cluster.access import CommandFailed
 from cluster.install import NAME as OPERATOR
 from cluster.namespace import Manifest, Namespace
 from cluster.pods import script
+from lib.java import JAVA_OPTIONS, SHORT_LIVED
 from lib.wait import until
+from streamapp_operator.render.merge import merged
 
 READY_SECONDS = 180.0
 GONE_SECONDS = 90.0
@@ -20,6 +24,14 @@ LISTED = (
     "networkpolicies,poddisruptionbudgets,jobs,cronjobs"
 )
 """Kinds of which an app has objects."""
+
+
+def _quick(container: str) -> Manifest:
+    env = [{"name": JAVA_OPTIONS, "value": SHORT_LIVED}]
+    return {"podTemplate": {"spec": {"containers": [{"name": container, "env": env}]}}}
+
+
+_QUICK: Manifest = {"spec": {"driver": _quick("driver"), "executor": _quick("executor")}}
 
 
 class App:
@@ -32,7 +44,7 @@ class App:
 
     def apply(self, manifest: str) -> None:
         """Raises CommandFailed where the API server refuses."""
-        self.namespace.apply(manifest)
+        self.namespace.apply(json.dumps(merged(_QUICK, yaml.safe_load(manifest))))
 
     def patch(self, **spec: Any) -> None:
         """Sets fields of the spec."""
