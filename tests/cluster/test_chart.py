@@ -201,15 +201,12 @@ def test_what_is_wrong_with_an_app_is_told(
         main([*arguments, *place])
         return capsys.readouterr().out
 
-    def failed() -> bool:
-        status = namespace.get("streamapp/word-count").get("status", {})
-        return any(each["reason"] == "DriverFailed" for each in status.get("conditions", ()))
+    def failed() -> str:  # until the next try
+        page = streamapp("status", "word-count")
+        return page if "DriverFailed" in page else ""
 
-    until(failed, SECONDS, "the driver has failed", every=1.0)
     words = "no Kafka broker answers at 127.0.0.1:9"
-    page = streamapp("status", "word-count")
-    assert "DriverFailed" in page
-    assert words in page
+    assert words in until(failed, SECONDS, "the driver has failed", every=1.0)
     until(
         lambda: words in streamapp("logs", "word-count") + streamapp("logs", "word-count", "--previous"),
         60,

@@ -86,8 +86,43 @@ def test_a_type_error_is_found_before_anything_runs(app: Make) -> None:
   - {name: wrong, select: {v: value + array(1)}}
   - {name: out, to: {topic: $T-out}}
 """)
-    with pytest.raises(ManifestError, match=r"node 'wrong': .*data type mismatch"):
+    with pytest.raises(ManifestError, match=r"node 'wrong': `select.v`: .*data type mismatch"):
         a.run()
+
+
+def test_all_type_errors_are_told_at_once(app: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: long}}
+  - {name: two, select: {v: value + array(1), right: value, w: upper(array(value))}}
+  - {name: behind, filter: v = 1}
+  - {name: out, to: {topic: $T-out}}
+  - {name: number, from: in, filter: value + 1}
+  - {name: out-2, to: {topic: $T-out}}
+  - {name: scalar, from: in, flatMap: {x: value}}
+  - {name: out-3, to: {topic: $T-out}}
+  - {name: either, from: in, branch: [{name: a, when: value}, {name: b}]}
+  - {name: out-4, from: a, to: {topic: $T-out}}
+  - {name: out-5, from: b, to: {topic: $T-out}}
+  - {name: totals, from: in, groupBy: [{k: value % 10}], aggregate: {n: sum(array(1)), m: max(value)}, store: s}
+  - {name: another-part, from: in, keyBy: [value]}
+  - {name: counts, groupBy: [value], aggregate: {n: count(*)}, store: t}
+  - {name: last, with: {x: 'n + map(1, 2)'}}
+  - {name: out-6, to: {topic: $T-out}}
+""")
+    with pytest.raises(ManifestError) as raised:
+        a.run()
+    assert [(problem.node, problem.field) for problem in raised.value.problems] == [
+        ("two", "select.v"),
+        ("two", "select.w"),
+        ("number", "filter"),
+        ("scalar", "flatMap.x"),
+        ("a", "when"),
+        ("totals", "aggregate.n"),
+        ("last", "with.x"),
+    ]
+    assert {"behind", "out", "out-2", "out-3", "out-4", "out-6"} <= set(raised.value.unchecked)
+    assert "a condition is true or false, and this is bigint" in str(raised.value)
+    assert "AnalysisException" not in capfd.readouterr().err
 
 
 def test_partitions_raised_under_way_are_picked_up(app: Make) -> None:

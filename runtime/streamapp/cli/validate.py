@@ -45,12 +45,12 @@ def run(options: argparse.Namespace) -> int:
                 notes[file] = error.left_open(besides="" if options.no_types else "types")
             worst = max(worst, error.exit_code)
     if plans and not options.no_types:
-        from streamapp.spark.analyze import type_problems
+        from streamapp.spark.analyze import mistakes_in
 
-        for file, found in zip(plans, type_problems(list(plans.values())), strict=True):
-            if found:
-                problems[file] = tuple(map(str, found))
-                notes[file] = "types behind these nodes could not be checked before this is right"
+        for file, found in zip(plans, mistakes_in(list(plans.values())), strict=True):
+            if found is not None:
+                problems[file] = tuple(lines_of(found))
+                notes[file] = found.left_open()
                 worst = max(worst, ManifestError.exit_code)
     for file in options.files:
         for line in problems.get(file, ()):

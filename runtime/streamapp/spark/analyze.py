@@ -13,7 +13,8 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 from streamapp.errors import ManifestError, Problem
 from streamapp.nodes import Node
 from streamapp.plan import Plan
-from streamapp.spark.assemble import assemble
+from streamapp.spark.assemble import visit_node
+from streamapp.spark.flow import Flow
 from streamapp.spark.session import Place, open_session
 from streamapp.spark.visitor import Visitor
 
@@ -23,21 +24,23 @@ _KAFKA_RECORD = (
 )
 
 
-def type_problems(plans: Sequence[Plan]) -> list[tuple[Problem, ...]]:
-    """What Spark's analyzer finds wrong with each plan; nothing is read or run. Starts Spark, which takes seconds.
-
-    One problem per sub-topology at most: what follows a node that cannot be understood cannot be understood either.
-    """
+def mistakes_in(plans: Sequence[Plan]) -> list[ManifestError | None]:
+    """What Spark's analyzer finds wrong with each plan; nothing is read or run. Starts Spark, which takes seconds."""
     with tempfile.TemporaryDirectory(prefix="streamapp-validate-") as folder:
         place = Place(master="local[1]", work_dir=Path(folder), memory="512m")
         spark = open_session("validate", place, 1, {"spark.plugins": ""})
         try:
-            return [_analyze(spark, plan) for plan in plans]
+            return [_mistakes(spark, plan) for plan in plans]
         finally:
             spark.stop()
 
 
-def _analyze(spark: SparkSession, plan: Plan) -> tuple[Problem, ...]:
+def require_types(spark: SparkSession, plan: Plan) -> None:
+    """
+    Raises:
+        ManifestError: with all that Spark's analyzer finds wrong with the plan: one problem of a node at most. What
+            follows such a node cannot be understood either.
+    """
     schema = _parse_datatype_string(_KAFKA_RECORD)
     assert isinstance(schema, StructType)
 
@@ -46,11 +49,27 @@ def _analyze(spark: SparkSession, plan: Plan) -> tuple[Problem, ...]:
 
     visitor = Visitor(no_records, plan.on_bad_record.kind)
     problems: list[Problem] = []
+    unchecked: list[str] = []
     for part in plan.subtopologies:
-        try:
-            assemble(part, visitor)
-        except ManifestError as error:
-            problems += error.problems
-        except KeyError:
-            continue  # it reads an internal topic whose writer is among the problems
-    return tuple(problems)
+        flows: dict[str, Flow] = {}
+        for node in part.nodes:
+            if not flows.keys() >= set(node.inputs):
+                unchecked.append(node.name)
+                continue
+            try:
+                flows[node.name] = visit_node(node, part.nodes, visitor, [flows[name] for name in node.inputs])
+            except ManifestError as error:
+                problems += error.problems
+                unchecked += [] if error.problems else [node.name]
+            except KeyError:  # it reads an internal topic whose writer was not understood
+                unchecked.append(node.name)
+    if problems:
+        raise ManifestError(problems, unchecked)
+
+
+def _mistakes(spark: SparkSession, plan: Plan) -> ManifestError | None:
+    try:
+        require_types(spark, plan)
+    except ManifestError as error:
+        return error
+    return None

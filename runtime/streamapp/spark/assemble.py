@@ -62,14 +62,15 @@ def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]
         return _Weave(nodes, visitor, given, consumers).records()
     flows = dict(given)
     for node in nodes:
-        flows[node.name] = _visit(node, nodes, visitor, [flows[name] for name in node.inputs])
+        flows[node.name] = visit_node(node, nodes, visitor, [flows[name] for name in node.inputs])
     sinks = [flows[node.name].frame for node in nodes if node.name not in consumers]
     if not sinks:  # a store alone
         sinks = [visitor.unwritten(flow).frame for flow in given.values()]
     return reduce(lambda a, b: a.unionByName(b), sinks)
 
 
-def _visit(node: n.Node, nodes: tuple[n.Node, ...], visitor: Visitor, inputs: list[Flow]) -> Flow:
+def visit_node(node: n.Node, nodes: tuple[n.Node, ...], visitor: Visitor, inputs: list[Flow]) -> Flow:
+    """The flow of one of these nodes over the flows of its inputs."""
     if isinstance(node, n.DeadLetter):
         source = next(s for s in nodes if s.name == node.input)
         assert isinstance(source, n.Stream)
@@ -102,7 +103,7 @@ class _Weave:
     def records(self) -> DataFrame:
         for node in self._nodes:
             if not node.inputs:
-                self._start(node.name, _visit(node, self._nodes, self._visitor, []))
+                self._start(node.name, visit_node(node, self._nodes, self._visitor, []))
         for node in self._nodes:
             if node.inputs:
                 self._step(node)

@@ -7,8 +7,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp import nodes as n
+from streamapp.errors import ManifestError
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan, SubTopology
+from streamapp.spark.analyze import require_types
 from streamapp.spark.assemble import assemble
 from streamapp.spark.session import PREFIX
 from streamapp.spark.visitor import Visitor
@@ -24,6 +26,9 @@ class Queries:
         spark: the application's session.
         plan: what to run.
         kafka: where Kafka is.
+
+    Raises:
+        ManifestError: when Spark cannot make sense of expressions, with every one.
     """
 
     def __init__(self, spark: SparkSession, plan: Plan, kafka: KafkaConfig) -> None:
@@ -38,7 +43,11 @@ class Queries:
         for part in plan.subtopologies:
             self._current = part
             self._headers_wanted = mentions_headers or any(isinstance(node, n.DeadLetter) for node in part.nodes)
-            self._frames[part.name] = assemble(part, self._visitor)
+            try:
+                self._frames[part.name] = assemble(part, self._visitor)
+            except ManifestError:
+                require_types(spark, plan)  # which finds the other mistakes too
+                raise
 
     def start(self, part: SubTopology, *, until_caught_up: bool) -> StreamingQuery:
         """Starts the query of a sub-topology: until it has read what is there now, or for ever."""

@@ -158,7 +158,8 @@ def open_session(
     for key, value in options.items():
         builder = builder.config(key, value)
     # PySpark logs each analysis error with its whole plan to stderr; what the user must know is in the error we raise.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
     spark = builder.getOrCreate()
     formats.register_functions(spark)
     return spark

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -16,6 +16,7 @@ from streamapp import nodes as n
 from streamapp.errors import ManifestError, Problem
 from streamapp.formats import Format
 from streamapp.spark import formats
+from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, column, hidden, quoted
 
 SOURCE_FIELDS = ("key", "timestamp", "topic", "partition", "offset", "headers")
@@ -55,7 +56,7 @@ class Visitor:
         try:
             flow: Flow = method(node, *inputs)
         except (AnalysisException, ParseException) as error:
-            raise ManifestError((problem_of(node, error),)) from error
+            raise ManifestError(problems_of(node, inputs, error)) from error
         return flow
 
     # Sources
@@ -401,11 +402,3 @@ def _excerpt(data: Column) -> Column:
 
 def _millis(timestamp: Column) -> Column:
     return F.unix_millis(timestamp)
-
-
-def problem_of(node: n.Node, error: PySparkException) -> Problem:
-    """Spark's complaint about a node's expression, without its plan dump."""
-    first = str(error.getMessage() if hasattr(error, "getMessage") else error).strip().split("\n")[0]
-    text = first.split("] ", 1)[-1] if first.startswith("[") else first
-    text = text.split(" SQLSTATE")[0].rstrip()
-    return Problem(node.name, None, None, text, None)

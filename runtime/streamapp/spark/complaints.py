@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Spark's analyzer says of a node, as problems of the manifest.
+
+It is asked about each expression by itself, so that all that are wrong are told, each with its field and as the user
+wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, DataType, NullType
+
+from streamapp import nodes as n
+from streamapp.errors import Problem
+from streamapp.spark.flow import Flow
+
+
+def problems_of(node: n.Node, inputs: Sequence[Flow], error: PySparkException) -> tuple[Problem, ...]:
+    """The problems of a node that Spark could not make sense of; one about the node as a whole where no expression is
+    wrong by itself; none for a branch's arm where the condition of an earlier arm is.
+
+    Args:
+        node: any.
+        inputs: what it reads.
+        error: what Spark said of it.
+    """
+    found = () if len(inputs) != 1 else tuple(_wrong_expressions(node, inputs[0].scope()))
+    if found or isinstance(node, n.Arm):
+        return found
+    return (Problem(node.name, None, None, _words(error), None),)
+
+
+def _wrong_expressions(node: n.Node, rows: DataFrame) -> Iterator[Problem]:
+    match node:
+        case n.Filter():
+            yield from _condition(node.name, "filter", node.condition, rows)
+        case n.Arm(condition=str(condition)):
+            yield from _condition(node.name, "when", condition, rows)
+        case n.Select() | n.With():
+            operation = type(node).__name__.lower()
+            yield from chain.from_iterable(_value(node.name, f"{operation}.{c}", sql, rows) for c, sql in node.columns)
+        case n.FlatMap():
+            yield from _array(node.name, f"flatMap.{node.column}", node.array, rows)
+        case n.Aggregate():
+            groups = list(chain.from_iterable(_value(node.name, f"groupBy.{c}", sql, rows) for c, sql in node.by))
+            yield from groups
+            by = [] if groups else [F.expr(sql) for _, sql in node.by]
+            for name, sql in node.columns:
+                yield from _value(node.name, f"aggregate.{name}", sql, rows, aggregated_by=by)
+
+
+def _value(
+    node: str, field: str, sql: str, rows: DataFrame, aggregated_by: list[Column] | None = None
+) -> Iterator[Problem]:
+    found = _type(sql, rows, aggregated_by)
+    if isinstance(found, str):
+        yield Problem(node, field, sql, found, None)
+
+
+def _condition(node: str, field: str, sql: str, rows: DataFrame) -> Iterator[Problem]:
+    found = _type(sql, rows)
+    if isinstance(found, str):
+        yield Problem(node, field, sql, found, None)
+    elif not isinstance(found, BooleanType | NullType):
+        message = f"a condition is true or false, and this is {found.simpleString()}"
+        yield Problem(node, field, sql, message, "compare it with something, e.g. with `=` or `>`")
+
+
+def _array(node: str, field: str, sql: str, rows: DataFrame) -> Iterator[Problem]:
+    found = _type(sql, rows)
+    if isinstance(found, str):
+        yield Problem(node, field, sql, found, None)
+    elif not isinstance(found, ArrayType):
+        message = f"becomes one row for each element of an array, and this is {found.simpleString()}"
+        yield Problem(node, field, sql, message, "make an array, e.g. with `split(text, ' ')` or `array(a, b)`")
+
+
+def _type(sql: str, rows: DataFrame, aggregated_by: list[Column] | None = None) -> DataType | str:
+    """The expression's type, or what Spark has against it."""
+    try:
+        value = F.expr(sql)
+        frame = rows.select(value) if aggregated_by is None else rows.groupBy(*aggregated_by).agg(value)
+        return frame.schema[-1].dataType
+    except (AnalysisException, ParseException) as error:
+        return _words(error)
+
+
+def _words(error: PySparkException) -> str:
+    """Spark's complaint without its dump of the plan."""
+    first = str(error.getMessage() if hasattr(error, "getMessage") else error).strip().split("\n")[0]
+    text = first.split("] ", 1)[-1] if first.startswith("[") else first
+    return text.split(" SQLSTATE")[0].rstrip()
