@@ -7,14 +7,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from kubernetes import config
+from kubernetes import client, config, watch
 
 from cluster.access import Cluster
 from cluster.app import App
@@ -27,7 +27,6 @@ from lib.operator import WORD_COUNT
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
-from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.render.meta import MANAGED, Object, component_of
 
 CRD = Path(__file__).resolve().parents[1] / "crds" / "streamapp.yaml"
@@ -120,24 +119,18 @@ class _Steps:
     """When pods of the namespace first were there, and first ran."""
 
     def __init__(self, cluster: Cluster, namespace: Namespace) -> None:
-        self._kube = Kube(config.new_client_from_config(str(cluster.kubeconfig)))  # type: ignore[no-untyped-call]
+        self._api = client.CoreV1Api(config.new_client_from_config(str(cluster.kubeconfig)))  # type: ignore[no-untyped-call]
         self._namespace = namespace.name
         self.seen: dict[str, float] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def _follow(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                for pod in self._events():
-                    self._see(pod, time.monotonic())
-            except KubeError:
-                continue
-
-    def _events(self) -> Iterator[Object]:
-        for items, version in self._kube.pages("Pod", self._namespace, MANAGED):
-            yield from items
-            yield from (pod for _, pod in self._kube.watch("Pod", self._namespace, MANAGED, version, 60))
+        pods: Any = watch.Watch()  # type: ignore[no-untyped-call]
+        for event in pods.stream(self._api.list_namespaced_pod, self._namespace, label_selector=MANAGED):
+            self._see(event["raw_object"], time.monotonic())
+            if self._stopping.is_set():
+                return
 
     def _see(self, pod: Object, now: float) -> None:
         who = component_of(pod)

@@ -17,6 +17,8 @@ from streamapp.kafka.config import KafkaConfig
 
 POLL_SECONDS = 0.02
 
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
 
 class Kafka:
     """The embedded broker's clients."""
@@ -126,7 +128,7 @@ class Watch:
 
     def _committed_end(self) -> tuple[int, ...]:
         futures = self._admin.list_offsets(
-            {p: OffsetSpec.latest() for p in self._partitions}, isolation_level=IsolationLevel.READ_COMMITTED
+            dict.fromkeys(self._partitions, _LATEST), isolation_level=IsolationLevel.READ_COMMITTED
         )
         return tuple(futures[p].result(30).offset for p in self._partitions)
 
@@ -161,7 +163,7 @@ class Watch:
                 if not self._by_key:
                     self.total += 1
                     continue
-                key, value = message.key(), int(message.value())
+                key, value = message.key() or b"", int(message.value() or b"")
                 before = self.counts.get(key, 0)
                 self.counts[key] = value
                 self.total += value - before

@@ -97,7 +97,7 @@ class _Reader:
                 for message in messages:
                     if message.error():
                         continue
-                    self._answer(message.key(), int(message.value()), now)
+                    self._answer(message.key() or b"", int(message.value() or b""), now)
             if messages:
                 self.first.set()
 

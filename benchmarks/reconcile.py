@@ -59,7 +59,7 @@ def measure(apps: int, scratch: Path) -> Reconcile:
         api.kubectl("apply", "-f", str(CRD))
         api.kubectl("wait", "--for=condition=Established", "crd/streamapps.streamapp.dev", "--timeout=60s")
         api.kubectl("create", "namespace", NAMESPACE)
-        connection: Any = config.new_client_from_config(str(api.kubeconfig))
+        connection: Any = config.new_client_from_config(str(api.kubeconfig))  # type: ignore[no-untyped-call]
         objects = client.CustomObjectsApi(connection)
         with _operator(api.kubeconfig, scratch) as operator, _Seen(connection) as seen:
             started = time.monotonic()
@@ -104,7 +104,7 @@ class _Seen:
         self._objects = client.CustomObjectsApi(connection)
         self._times: dict[tuple[str, int], float] = {}
         self._changed = threading.Condition()
-        self._watch: Any = watch.Watch()
+        self._watch: Any = watch.Watch()  # type: ignore[no-untyped-call]
         self._stopping = False
         self._thread = threading.Thread(target=self._follow, daemon=True)
 

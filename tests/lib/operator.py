@@ -61,7 +61,8 @@ CHILDREN = {
 """Of the word count, by kind and name."""
 _MOST_ROUNDS = 20
 # The loopback network has enough for each process to have its own: several run tests at the same time.
-_addresses = (f"127.{1 + os.getpid() // 256 % 254}.{os.getpid() % 256}.{last}" for last in itertools.cycle(range(1, 255)))
+_network = f"127.{1 + os.getpid() // 256 % 254}.{os.getpid() % 256}"
+_addresses = (f"{_network}.{last}" for last in itertools.cycle(range(1, 255)))
 
 
 class Crash(BaseException):
