@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from streamapp.errors import StreamAppError
@@ -71,9 +72,8 @@ def _clean(admin: Admin, kafka: KafkaConfig, remains: Remains, ours: list[str]) 
             return Outcome(why=f"applicationId '{app}' belongs to '{owner}': nothing of it is deleted")
     refused = admin.delete_each(topic for topic in ours if topic not in last)
     if not refused:
-        group = GroupPosition(kafka, remains.application_id)
-        group.read((topic, 0) for topic in ours)
-        group.close()
+        with closing(GroupPosition(kafka, remains.application_id)) as group:
+            group.read((topic, 0) for topic in ours)
         admin.delete_group(remains.application_id)
         refused = admin.delete_each(last)
     left = tuple(topic for topic in ours if topic in refused or (refused and topic in last))

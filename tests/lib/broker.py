@@ -8,7 +8,7 @@ import re
 import signal
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -140,8 +140,5 @@ def _text(content: bytes | str | None) -> str | None:
 def group_offsets(kafka: KafkaConfig, group: str, *topics: str) -> dict[tuple[str, int], int]:
     """What the group has committed in these topics."""
     there = Admin(kafka).topics()
-    position = GroupPosition(kafka, group)
-    try:
+    with closing(GroupPosition(kafka, group)) as position:
         return position.read((topic, number) for topic in topics for number in range(there[topic].partitions))
-    finally:
-        position.close()

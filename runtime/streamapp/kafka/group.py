@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -103,13 +104,11 @@ class GroupPosition:
 
 def may_read(kafka: KafkaConfig, group: str, partitions: Iterable[tuple[str, int]]) -> bool:
     """Whether the group is ours to see, asked by its offsets for these partitions, of which there must be one."""
-    position = GroupPosition(kafka, group)
-    try:
-        position.read(partitions)
-    except GroupNotAllowed:
-        return False
-    except RunError:  # any other no is about the partitions
-        pass
-    finally:
-        position.close()
+    with closing(GroupPosition(kafka, group)) as position:
+        try:
+            position.read(partitions)
+        except GroupNotAllowed:
+            return False
+        except RunError:  # any other no is about the partitions
+            pass
     return True

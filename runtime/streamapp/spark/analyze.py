@@ -38,8 +38,8 @@ def mistakes_in(plans: Sequence[Plan]) -> list[ManifestError | None]:
 def require_types(spark: SparkSession, plan: Plan) -> None:
     """
     Raises:
-        ManifestError: with all that Spark's analyzer finds wrong with the plan: one problem of a node at most. What
-            follows such a node cannot be understood either.
+        ManifestError: with every expression that Spark's analyzer finds wrong. What follows such a node cannot be
+            understood either: its nodes are left open.
     """
     schema = _parse_datatype_string(_KAFKA_RECORD)
     assert isinstance(schema, StructType)
