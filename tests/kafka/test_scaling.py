@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.app import ECHO, TOTALS, AppProcess, Bench
+from lib.app import ECHO, START_SECONDS, TOTALS, AppProcess, Bench
 from lib.faults import executors, kill_executor, require_work
 from lib.verify import Proof
 from lib.wait import until
@@ -30,7 +30,11 @@ def await_executors(app: AppProcess, count: int) -> None:
         return sorted(replicas["statePartitions"].values())
 
     fair = [PARALLELISM // count + (i >= count - PARALLELISM % count) for i in range(count)]
-    until(lambda: shares() == fair, 60, f"{count} executors with {fair} partitions; {app.tail()}", every=0.2)
+    try:
+        until(lambda: shares() == fair, START_SECONDS, f"{count} executors with {fair} partitions", every=0.2)
+    except AssertionError as error:
+        there = f"{len(executors(app))} processes, {app.status().get('replicas')}"
+        raise AssertionError(f"{error}; there are {there}\n{app.tail()}") from None
 
 
 @pytest.mark.timeout(600)
