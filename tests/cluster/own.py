@@ -73,7 +73,11 @@ def _load(machine: Machine, buildah: Buildah, reference: str, name: str) -> None
     with tempfile.TemporaryDirectory(dir=machine.site.run) as folder:
         archive = Path(folder) / "image.tar"
         buildah.archive(reference, name, archive, without=machine.blobs())
-        machine.import_image(archive)
+        try:
+            machine.import_image(archive)
+        except Broken:  # containerd clears away an older version's layers at any moment, and this one builds on them
+            buildah.archive(reference, name, archive)
+            machine.import_image(archive)
     notes.write_text(json.dumps({**imported, name: identity}, indent=1) + "\n")
 
 
