@@ -94,7 +94,13 @@ def run_on(apps: Apps, node: str) -> dict[str, Any]:
 
 def evict(apps: Apps, pod: dict[str, Any]) -> None:
     """As the cluster does when the pod has borne the taint of its node for long enough."""
-    why = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    why = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByTaintManager",
+        # One that is minutes old, as one without a time is, is taken back by the disruption controller.
+        "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
     apps.set_pod_status(pod, conditions=[*pod["status"]["conditions"], why])
     apps.kube.delete("Pod", apps.namespace, DRIVER, pod["metadata"]["uid"])
 

@@ -71,7 +71,8 @@ class GroupPosition:
 
     def _complaint(self) -> KafkaError | None:
         """Of the coordinator, if it has one: the consumer has subscribed to nothing, so nothing else comes."""
-        message = self._consumer.poll(0)
+        # Waits a little: an error that comes at once is not asked for again without a pause.
+        message = self._consumer.poll(0.1)
         return None if message is None else message.error()
 
     def write(self, offsets: Mapping[tuple[str, int], int], now: float | None = None) -> bool:
