@@ -61,16 +61,9 @@ RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check --no
 FROM streamapp AS streamapp-without-jars
 RUN rm -rf /opt/streamapp/streamapp/jars
 
-# --- the images -------------------------------------------------------------------------------------------------------
+# --- Java, Spark, and Spark's classes read ahead of time --------------------------------------------------------------
 
-FROM python AS operator
-COPY --from=operator-packages /opt/packages /opt/packages
-COPY --from=streamapp-without-jars /opt/streamapp /opt/streamapp
-LABEL org.opencontainers.image.title="StreamApp operator" org.opencontainers.image.licenses="Apache-2.0"
-USER 10001:10001
-ENTRYPOINT ["tini", "--", "python3", "-m", "streamapp_operator"]
-
-FROM python AS runtime
+FROM python AS spark
 # In an image without manual pages and such, the Java packages' own set-up misses their folders.
 RUN apt-get update -qq \
  && install -d /usr/share/man/man1 \
@@ -80,6 +73,22 @@ COPY --from=runtime-packages /opt/packages /opt/packages
 RUN ln -s /opt/packages/lib/python3*/site-packages/pyspark /opt/spark && install -d /opt/spark/conf
 ENV SPARK_HOME=/opt/spark \
     PYSPARK_PYTHON=python3
+
+FROM spark AS classes
+COPY runtime/streamapp/spark/class_archive.py runtime/streamapp/spark/classes.lst.gz /build/
+RUN PYTHONPATH= python3 /build/class_archive.py
+
+# --- the images -------------------------------------------------------------------------------------------------------
+
+FROM python AS operator
+COPY --from=operator-packages /opt/packages /opt/packages
+COPY --from=streamapp-without-jars /opt/streamapp /opt/streamapp
+LABEL org.opencontainers.image.title="StreamApp operator" org.opencontainers.image.licenses="Apache-2.0"
+USER 10001:10001
+ENTRYPOINT ["tini", "--", "python3", "-m", "streamapp_operator"]
+
+FROM spark AS runtime
+COPY --from=classes /opt/spark/classes.jar /opt/spark/classes.jsa /opt/spark/
 COPY container/entrypoint.sh container/decommission.sh /opt/
 COPY --from=streamapp /opt/streamapp /opt/streamapp
 LABEL org.opencontainers.image.title="StreamApp runtime" org.opencontainers.image.licenses="Apache-2.0"

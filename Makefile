@@ -6,7 +6,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PYTHON := $(BIN)/python
 
-.PHONY: help setup demo test lint unit kafka kubernetes cluster chaos bench jvm crd lock wheel images clean
+.PHONY: help setup demo test lint unit kafka kubernetes cluster chaos bench jvm classes crd lock wheel images clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ test: setup lint unit kafka kubernetes ## all checks and tests
 
 lint: setup ## style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check .
-	@echo "== mypy"; $(BIN)/mypy operator runtime/streamapp runtime/jvm/build.py tests benchmarks examples
+	@echo "== mypy"; $(BIN)/mypy operator runtime/streamapp runtime/jvm/*.py tests benchmarks examples
 	@echo "== import-linter"; $(BIN)/lint-imports
 
 unit: setup ## tests without a broker, and the examples in docstrings
@@ -48,6 +48,9 @@ bench: setup ## benchmarks against Kafka Streams and stock Spark
 	@PYTHONPATH=tests $(PYTHON) -m benchmarks $(ARGS)
 
 jvm: setup ## the Scala part only
+
+classes: setup ## the list of classes that apps load, after another version of Spark
+	@$(PYTHON) runtime/jvm/record_classes.py
 
 crd: setup ## crds/streamapp.yaml, the chart's copy of it and the manual's table of fields, from the manifest's model
 	@$(PYTHON) -m streamapp_operator.crd > .build/crd && mv .build/crd crds/streamapp.yaml

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from benchmarks import latency, memory, report, restore, systems, word_count
+from benchmarks import first_output, latency, memory, report, restore, systems, word_count
 from benchmarks.kafka_edge import Kafka
 from benchmarks.systems import KAFKA_STREAMS, OURS, STOCK_SPARK, Starter
 from streamapp.kafka.broker import EmbeddedBroker
@@ -105,6 +105,16 @@ class Bench:
         head = ("JVM", "peak resident MB", "keys/s, start included")
         return f"{keys:,} keys, each heap at most {systems.HEAP}.\n\n" + report.table(head, rows)
 
+    def first_output(self) -> str:
+        found = self._rounds(
+            "first-output", systems.SYSTEMS,
+            lambda name, start, run: first_output.measure(self._kafka, name, start, run, self._scratch),
+        )  # fmt: skip
+        rows = [
+            (name, *(f"{one:.1f}" for one in rounds), f"{median(rounds):.1f}") for name, rounds in found.items()
+        ]
+        return report.table(("seconds", *self._numbers, "median"), rows)
+
     def operator(self) -> str:
         from benchmarks import reconcile  # which needs the tests' API server; the others do not
 
@@ -154,6 +164,7 @@ BENCHMARKS: dict[str, Callable[[Bench], str]] = {
     "latency": Bench.latency,
     "restore": Bench.restore,
     "memory": Bench.memory,
+    "first-output": Bench.first_output,
     "operator": Bench.operator,
     "first-epoch": Bench.first_epoch,
 }

@@ -5,7 +5,7 @@
 #   1. tools    Python 3.11 or later (with venv), JDK 17 or later, Maven: installed by apt-get where we are root on
 #               Debian or Ubuntu; elsewhere ONE line says what is missing and what to type.
 #   2. python   .venv with the versions of requirements.lock, and this project in editable form.
-#   3. jvm      the pinned jars, and our own Scala compiled (runtime/jvm/build.py).
+#   3. jvm      the pinned jars, our own Scala compiled, Spark's classes read ahead (runtime/jvm/build.py).
 #
 # A finished step leaves a fingerprint of its inputs in .build/stamps and is skipped while that still fits.
 set -euo pipefail

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the JVM part: fetches the pinned jars with Maven, then compiles the Scala sources into one jar.
+"""Builds the JVM part: fetches the pinned jars with Maven, compiles the Scala sources into one jar, and has Java read
+Spark's classes ahead of time.
 
 Everything lands in runtime/streamapp/jars, which git ignores and every wheel carries:
 
     spark/                   added to Spark's class path
     broker/                  the embedded broker's whole class path
     streamapp-runtime.jar    our own classes, compiled against both
+
+The archive of Spark's classes lies beside Spark (streamapp/spark/class_archive.py).
 
 The compiler is the one inside PySpark's jars, so that it always fits the Spark it is compiled for. A step
 whose inputs have not changed since it last succeeded is skipped; the fingerprints are kept in .build/stamps.
@@ -26,7 +29,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,6 +39,8 @@ RUNTIME_JAR = JARS / "streamapp-runtime.jar"
 POM = HERE / "pom.xml"
 SOURCES = HERE / "src" / "main" / "scala"
 RESOURCES = HERE / "src" / "main" / "resources"
+CLASS_ARCHIVE = HERE.parent / "streamapp" / "spark" / "class_archive.py"
+CLASS_LIST = CLASS_ARCHIVE.with_name("classes.lst.gz")
 STAMPS = ROOT / ".build" / "stamps"
 MAVEN_PROFILES = ("spark", "broker")
 SCALAC_OPTIONS = (
@@ -55,22 +60,24 @@ class BuildError(Exception):
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Build the JVM part of StreamApp.")
-    parser.add_argument("step", nargs="?", choices=("all", "fetch", "compile"), default="all")
+    parser.add_argument("step", nargs="?", choices=("all", "fetch", "compile", "archive"), default="all")
     parser.add_argument("--force", action="store_true", help="ignore the fingerprints")
     options = parser.parse_args(arguments)
     try:
         with only_one_build():
             if options.step in ("all", "fetch"):
                 fetch(options.force)
-            if options.step in ("all", "compile"):
-                compile_scala(options.force)
+            # Half a minute of one processor: beside the compiler on another.
+            with archiving(options.force) if options.step in ("all", "archive") else nullcontext():
+                if options.step in ("all", "compile"):
+                    compile_scala(options.force)
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-# --- the two steps ------------------------------------------------------------------------------------------
+# --- the steps ----------------------------------------------------------------------------------------------
 
 
 def fetch(force: bool) -> None:
@@ -124,6 +131,29 @@ def compile_scala(force: bool) -> None:
         pack(RUNTIME_JAR, [(classes, files_below(classes, "")), (RESOURCES, resources)])
     stamp("compile", fingerprint)
     say(f"  {RUNTIME_JAR.relative_to(ROOT)} in {time.monotonic() - started:.0f} s")
+
+
+@contextmanager
+def archiving(force: bool) -> Iterator[None]:
+    """Have the archive of Spark's classes made meanwhile. Without one apps run all the same, so this fails nothing."""
+    version = subprocess.run([java(), "-version"], capture_output=True, text=True).stderr
+    spark = "\n".join(f"{jar} {jar.stat().st_mtime}" for jar in sorted(pyspark_jars().glob("*.jar")))
+    fingerprint = fingerprint_of([CLASS_ARCHIVE, CLASS_LIST], version + spark)
+    if not force and stamped("archive", fingerprint):
+        yield
+        return
+    started = time.monotonic()
+    # -P: the folder of a script that is run is no place to look for modules.
+    making = subprocess.Popen([sys.executable, "-P", str(CLASS_ARCHIVE)], stderr=subprocess.PIPE, text=True)
+    yield
+    if making.poll() is None:
+        say("making the archive of Spark's classes ...")
+    problem = making.communicate()[1]
+    if making.returncode != 0:
+        say(f"  {problem.strip()}")
+        return
+    stamp("archive", fingerprint)
+    say(f"  made in {time.monotonic() - started:.0f} s")
 
 
 def pack(target: Path, parts: list[tuple[Path, list[Path]]]) -> None:

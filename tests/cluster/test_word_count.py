@@ -12,6 +12,8 @@ from streamapp.kafka.admin import Admin
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+MAPPED = "grep -h classes.jsa /proc/[0-9]*/maps || true"
+
 
 def test_apply_count_and_delete(words: WordCount) -> None:
     words.apply(yaml.safe_dump(words.manifest))
@@ -20,6 +22,9 @@ def test_apply_count_and_delete(words: WordCount) -> None:
     words.await_counts(LINES)
     words.say(*LINES)
     words.await_counts(2 * LINES)
+    for pod in (words.driver(), *words.executors()):
+        mapped = words.namespace.kubectl("exec", pod["metadata"]["name"], "--", "sh", "-c", MAPPED)
+        assert mapped, f"Java in {pod['metadata']['name']} does without the archive of Spark's classes"
     until(lambda: words.status().get("lag", {}).get("total") == 0, 60, "the status says that nothing is behind")
     head, line = words.namespace.kubectl("get", "sapp").splitlines()
     assert head.split() == ["NAME", "PHASE", "READY", "REPLICAS", "DESIRED", "LAG", "RESTORE", "AGE"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from streamapp.spark import formats
+from streamapp.spark import class_archive, formats
 from streamapp.spark.jvm import start_jvm
 
 JARS = Path(__file__).parents[1] / "jars"
@@ -137,7 +137,8 @@ def runtime_class_path() -> str:
     ours = JARS / "streamapp-runtime.jar"
     if not ours.exists():
         raise FileNotFoundError(f"{ours} is missing: build it with `make jvm`")
-    return os.pathsep.join(str(jar) for jar in [ours, *sorted((JARS / "spark").glob("*.jar"))])
+    jars = [ours, *sorted((JARS / "spark").glob("*.jar"))]
+    return os.pathsep.join([*class_archive.class_path(), *map(str, jars)])
 
 
 def open_session(
@@ -173,7 +174,7 @@ def start_engine(place: Place, class_path: str | None = None) -> None:
 
 def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
     log_config = place.log_config or _log_config(place.work_dir)
-    java = f"-Dlog4j2.configurationFile=file:{log_config} {_JVM_OPTIONS}"
+    java = f"-Dlog4j2.configurationFile=file:{log_config} {_JVM_OPTIONS} {class_archive.java_options()}"
     jars = class_path or runtime_class_path()
     return {
         **FIXED_SETTINGS,
