@@ -22,9 +22,9 @@ def test_apply_count_and_delete(words: WordCount) -> None:
     words.await_counts(LINES)
     words.say(*LINES)
     words.await_counts(2 * LINES)
-    for pod in (words.driver(), *words.executors()):
-        mapped = words.namespace.kubectl("exec", pod["metadata"]["name"], "--", "sh", "-c", MAPPED)
-        assert mapped, f"Java in {pod['metadata']['name']} does without the archive of Spark's classes"
+    for pod in (words.driver()["metadata"]["name"], *words.executors()):
+        mapped = words.namespace.kubectl("exec", pod, "--", "sh", "-c", MAPPED)
+        assert mapped, f"Java in {pod} does without the archive of Spark's classes"
     until(lambda: words.status().get("lag", {}).get("total") == 0, 60, "the status says that nothing is behind")
     head, line = words.namespace.kubectl("get", "sapp").splitlines()
     assert head.split() == ["NAME", "PHASE", "READY", "REPLICAS", "DESIRED", "LAG", "RESTORE", "AGE"]
