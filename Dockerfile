@@ -5,7 +5,7 @@
 #   operator   the Kubernetes operator: Python alone
 #
 # Both run as user 10001 and write nothing but below /tmp and /var/lib/streamapp, so that a read-only root with a volume
-# at each of the two will do. Layers go from what changes seldom to what changes often: a change of our own code makes
+# at each of the two will do. What an image is made of stands in its /opt/sbom.cdx.json (CycloneDX). Layers go from what changes seldom to what changes often: a change of our own code makes
 # one small layer anew.
 #
 # A release names its base by digest: --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
@@ -82,15 +82,18 @@ RUN PYTHONPATH= python3 /build/class_archive.py
 
 FROM python AS operator
 COPY --from=operator-packages /opt/packages /opt/packages
+COPY container/sbom.py /opt/
 COPY --from=streamapp-without-jars /opt/streamapp /opt/streamapp
+RUN python3 /opt/sbom.py streamapp/operator > /opt/sbom.cdx.json
 LABEL org.opencontainers.image.title="StreamApp operator" org.opencontainers.image.licenses="Apache-2.0"
 USER 10001:10001
 ENTRYPOINT ["tini", "--", "python3", "-m", "streamapp_operator"]
 
 FROM spark AS runtime
 COPY --from=classes /opt/spark/classes.jar /opt/spark/classes.jsa /opt/spark/
-COPY container/entrypoint.sh container/decommission.sh /opt/
+COPY container/entrypoint.sh container/decommission.sh container/sbom.py /opt/
 COPY --from=streamapp /opt/streamapp /opt/streamapp
+RUN python3 /opt/sbom.py streamapp/runtime > /opt/sbom.cdx.json
 LABEL org.opencontainers.image.title="StreamApp runtime" org.opencontainers.image.licenses="Apache-2.0"
 USER 10001:10001
 ENTRYPOINT ["tini", "--", "/opt/entrypoint.sh"]

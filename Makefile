@@ -21,7 +21,7 @@ test: setup lint unit kafka kubernetes ## all checks and tests
 
 lint: setup ## style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check .
-	@echo "== mypy"; $(BIN)/mypy operator runtime/streamapp runtime/jvm/*.py tests benchmarks examples
+	@echo "== mypy"; $(BIN)/mypy operator runtime/streamapp runtime/jvm/*.py container tests benchmarks examples
 	@echo "== import-linter"; $(BIN)/lint-imports
 
 unit: setup ## tests without a broker, and the examples in docstrings

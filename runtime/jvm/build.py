@@ -6,6 +6,7 @@ Everything lands in runtime/streamapp/jars, which git ignores and every wheel ca
 
     spark/                   added to Spark's class path
     broker/                  the embedded broker's whole class path
+                             each with dependencies.txt: Maven's names of these jars
     streamapp-runtime.jar    our own classes, compiled against both
 
 The archive of Spark's classes lies beside Spark (streamapp/spark/class_archive.py).
@@ -43,6 +44,8 @@ CLASS_ARCHIVE = HERE.parent / "streamapp" / "spark" / "class_archive.py"
 CLASS_LIST = CLASS_ARCHIVE.with_name("classes.lst.gz")
 STAMPS = ROOT / ".build" / "stamps"
 MAVEN_PROFILES = ("spark", "broker")
+MAVEN_GOALS = ("dependency:copy-dependencies", "dependency:list")
+DEPENDENCIES = "dependencies.txt"
 SCALAC_OPTIONS = (
     "-release",
     "17",
@@ -82,7 +85,7 @@ def main(arguments: list[str]) -> int:
 
 def fetch(force: bool) -> None:
     """Copy each profile's pinned libraries into its folder."""
-    fingerprint = fingerprint_of([POM])
+    fingerprint = fingerprint_of([POM], " ".join(MAVEN_GOALS))
     folders = [JARS / profile for profile in MAVEN_PROFILES]
     if not force and stamped("fetch", fingerprint) and all(any(folder.glob("*.jar")) for folder in folders):
         return
@@ -93,7 +96,8 @@ def fetch(force: bool) -> None:
         started = time.monotonic()
         say(f"fetching the {profile} jars with Maven ...")
         shutil.rmtree(folder, ignore_errors=True)
-        command = [maven, "-q", "-B", "-ntp", "-f", str(POM), f"-P{profile}", "dependency:copy-dependencies"]
+        names = f"-DoutputFile={folder / DEPENDENCIES}"
+        command = [maven, "-q", "-B", "-ntp", "-f", str(POM), f"-P{profile}", names, *MAVEN_GOALS]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             say("\n".join(done.stdout.strip().splitlines()[-20:]))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,19 @@ def test_the_images_have_what_they_need_and_the_operator_no_spark(
         said = namespace.run_to_end(pod(name, command=script("have", *there, *absent), image=image))
         assert said.splitlines() == [*(f"{module} yes" for module in there), *(f"{module} no" for module in absent)]
     assert namespace.run_to_end(pod("version", args=["--version"])).startswith("streamapp ")
+
+
+def test_each_image_says_what_it_is_made_of(namespace: Namespace, runtime_image: str, operator_image: str) -> None:
+    """As many packages and jars as its own tools find, and those that everybody looks for, at their versions."""
+    versions = {name: version(name) for name in ("confluent-kafka", "pyspark")}
+    for name, image, looked_for in (
+        ("runtime", runtime_image, ["pkg:maven/org.apache.kafka/kafka-clients@4.1.0", "pkg:pypi/pyspark@{pyspark}"]),
+        ("operator", operator_image, ["pkg:pypi/confluent-kafka@{confluent-kafka}"]),
+    ):
+        said = json.loads(namespace.run_to_end(pod(name, command=script("made_of"), image=image)))
+        assert said["listed"] == said["found"]
+        assert (said["found"]["maven"] > 0) == (name == "runtime")
+        assert {purl.format(**versions) for purl in looked_for} <= set(said["purls"])
 
 
 def test_lines_go_through_a_broker_in_a_pod(namespace: Namespace, runtime_image: str) -> None:
