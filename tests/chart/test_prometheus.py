@@ -18,6 +18,7 @@ from cluster.errors import Unavailable
 from lib.apiserver import ApiServer
 from lib.app import ECHO, TOTALS, WINDOWS, Bench
 from lib.chart import RULES, alerts, queries
+from lib.faults import alter
 from lib.left_out import leave_out
 from lib.operator import RUNNING, Apps
 from lib.prometheus import Prometheus, program
@@ -75,6 +76,7 @@ def test_every_query_returns_data_about_a_running_app_and_its_operator(
     promtool: str, api: ApiServer, kafka: KafkaConfig, tmp_path: Path
 ) -> None:
     with Bench(kafka, tmp_path, "scraped", TOTALS + ECHO + WINDOWS, spec="onBadRecord: Drop") as bench:
+        alter(kafka, bench.topics["numbers"], retention_ms="3600000")  # the tests' broker keeps everything
         load = bench.load(seed=1, rate=200)
         first = bench.start()
         load.start()

@@ -115,6 +115,12 @@ class Admin:
         """Where each partition begins: what retention and deletion have left."""
         return self._offsets(name, _EARLIEST, committed_only=False)
 
+    def offsets_since(self, name: str, time: float) -> dict[int, int | None]:
+        """The first committed record of each partition whose timestamp is this or later, in seconds since 1970; None
+        where there is none."""
+        found = self._offsets(name, OffsetSpec.for_timestamp(int(time * 1000)), committed_only=True)
+        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+
     def allowed_on(self, names: Sequence[str]) -> dict[str, frozenset[str] | None]:
         """What we may do with each of these topics, by Kafka's names of operations; one that is not there is left out.
 

@@ -188,7 +188,7 @@ class _App:
             self._server.stop()
             self._housekeeping.close(self._progress.positions())
             if caught_up:
-                self._progress.publish(self._housekeeping.lag)
+                self._progress.publish(self._housekeeping.lag, self._housekeeping.expiring)
                 on_caught_up(self._status())
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -240,7 +240,7 @@ class _App:
     def _look(self) -> None:
         self._progress.collect(self._running)
         self._housekeeping.go_round(self._progress.positions())
-        self._progress.publish(self._housekeeping.lag)
+        self._progress.publish(self._housekeeping.lag, self._housekeeping.expiring)
         if self._due:
             self._progress.phase, self._progress.error = "Restarting", self._failure
         else:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an app does on Kafka beside its queries: it shows its position, measures its lag, and purges its hops.
+"""What an app does on Kafka beside its queries: it shows its position, measures its lag, sees what is about to expire,
+and purges its hops.
 
 All of it is done in a thread of its own and may fail: a broker that does not answer must neither end the app nor hold
 up its stop, its status and its terminal. The queries find out by themselves, and decide.
@@ -13,6 +14,7 @@ from threading import Event, Thread
 
 from streamapp.kafka.admin import Admin, MissingTopic
 from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.expiry import Expiry
 from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.topics import topics_of
 from streamapp.plan import Plan
@@ -29,7 +31,9 @@ class Housekeeping:
         self._plan = plan
         self._admin = Admin(kafka)
         self._group = GroupPosition(kafka, plan.application_id)
+        self._expiry = Expiry(self._admin)
         self._first: dict[str, dict[int, int]] = {}
+        self._places: Offsets = {}
         self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}
         self._needed = {topic.name: topic for topic in topics_of(plan)}
         self._purged: Offsets = {}
@@ -42,6 +46,11 @@ class Housekeeping:
         self.trouble: str | None = None
         """Why the last round did not do everything."""
         Thread(target=self._run, name="housekeeping", daemon=True).start()
+
+    @property
+    def expiring(self) -> dict[str, int]:
+        """Records that are still to be read and that their topic will soon delete, by TOPIC/PARTITION."""
+        return self._expiry.expiring
 
     def go_round(self, positions: Offsets) -> None:
         """Does everything once. Returns after PATIENCE_SECONDS at the latest; what is not done by then goes on beside,
@@ -71,12 +80,14 @@ class Housekeeping:
         trouble = self._measure(positions)
         self._group.write(positions)
         self._purge(positions)
+        self._expiry.look(self._places, self.lag or {})
         return trouble or self._group.trouble
 
     def _measure(self, positions: Offsets) -> str | None:
         topics = {*self._plan.source_topics, *(topic for topic, _ in positions)}
         missing = self._missing(topics)
         lag: dict[str, int] = {}
+        self._places = {}
         for topic in sorted(topics):
             try:
                 ends, first = self._admin.end_offsets(topic), self._first_positions(topic)
@@ -84,6 +95,7 @@ class Housekeeping:
                 continue
             for partition, end in sorted(ends.items()):
                 position = positions.get((topic, partition), first.get(partition, 0))
+                self._places[topic, partition] = position
                 lag[f"{topic}/{partition}"] = max(0, end - position)
         self.lag = lag
         return missing

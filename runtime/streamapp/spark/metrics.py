@@ -46,6 +46,11 @@ TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
         "How far the latest event time seen is behind the clock",
     ),
     "streamapp_consumer_lag": (GAUGE, ("topic", "partition"), "Committed records not yet processed"),
+    "streamapp_expiring_records": (
+        GAUGE,
+        ("topic", "partition"),
+        "Records not yet processed that are older than four fifths of what their topic keeps",
+    ),
     "streamapp_store_rows": (GAUGE, ("store",), "Rows of a store, as RocksDB estimates them"),
     "streamapp_store_bytes": (GAUGE, ("store",), "Bytes of a store on local disk and in memory"),
     "streamapp_restore_done": (GAUGE, ("store",), "Changelog offsets passed by the last restore"),
@@ -96,6 +101,9 @@ def _samples(status: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], 
     for partition, lag in status.get("lag", {}).items():
         topic, _, number = partition.rpartition("/")
         yield "streamapp_consumer_lag", (topic, number), lag
+    for partition, records in status.get("expiringRecords", {}).items():
+        topic, _, number = partition.rpartition("/")
+        yield "streamapp_expiring_records", (topic, number), records
     for store, size in status.get("stores", {}).items():
         yield "streamapp_store_rows", (store,), size["rowsEstimate"]
         yield "streamapp_store_bytes", (store,), size["bytes"]

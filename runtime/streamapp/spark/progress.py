@@ -106,8 +106,13 @@ class Progress:
             node = name.split(":", 1)[-1]
             query.bad[node] = query.bad.get(node, 0) + int(metrics["bad"])
 
-    def publish(self, lag: dict[str, int] | None) -> None:
-        """Makes a new snapshot of what is collected, with this lag by TOPIC/PARTITION (None: not known yet)."""
+    def publish(self, lag: dict[str, int] | None, expiring: dict[str, int]) -> None:
+        """Makes a new snapshot of what is collected.
+
+        Args:
+            lag: records to be read, by TOPIC/PARTITION; None: not known yet.
+            expiring: how many of them their topic will soon delete.
+        """
         epochs = json.loads(self._bridge.epochs())
         restores = json.loads(self._bridge.restores())
         parts: dict[str, Any] = {}
@@ -139,6 +144,7 @@ class Progress:
             "subTopologies": parts,
             "stores": stores,
             "restore": _restore(restores["partitions"]),
+            "expiringRecords": expiring,
             **known,
         }
 
