@@ -130,7 +130,6 @@ def test_a_driver_that_does_not_end_is_forgotten(apps: Apps, nodes: Nodes, by_ta
     assert apps.await_driver(other_than=pod["metadata"]["uid"])
 
 
-@pytest.mark.chaos
 def test_a_driver_on_a_lost_node_is_replaced_in_time(
     api: ApiServer, apps: Apps, nodes: Nodes, operators: Operators
 ) -> None:

@@ -93,7 +93,6 @@ def test_pods_killed_under_load(
         proof.finish(app)
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("topic", ["numbers", "totals-changelog", "metadata"])
 def test_a_deleted_topic_makes_the_app_degraded(
     operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, topic: str
@@ -108,6 +107,8 @@ def test_a_deleted_topic_makes_the_app_degraded(
         app.await_ready()
         require_work(bench, load)
         name = f"{bench.prefix}-{topic}"
+        if name == bench.topics["numbers"]:
+            load.stop()  # what is not delivered to a topic that is gone is no fault of the app's
         bench.admin.delete([name])
         app.await_degraded(name)
         load.stop()

@@ -58,7 +58,6 @@ def test_two_runs_with_more_input_between_count_everything_once(words: WordCount
     assert line.split()[1:6] == ["Completed", "False", "0", "0", "0"]
 
 
-@pytest.mark.chaos
 def test_a_run_that_is_told_to_stop_is_not_taken_for_one_that_is_done(words: WordCount) -> None:
     """A node's drain does the same. The first epoch is held up, so that it strikes in the middle."""
     env = [{"name": "STREAMAPP_FAILPOINTS", "value": "epoch.planned=pause:8000"}]
@@ -78,7 +77,6 @@ def paused(words: WordCount) -> bool:
     return "FAILPOINT epoch.planned" in words.said_by_drivers()
 
 
-@pytest.mark.chaos
 def test_a_schedule_makes_runs_that_can_also_be_begun_by_hand(words: WordCount) -> None:
     """Its own times are in tests/apiserver: nobody should wait for them here."""
     words.begin(**ONCE, schedule="0 0 29 2 *", deletionPolicy="Delete")
@@ -92,7 +90,6 @@ def test_a_schedule_makes_runs_that_can_also_be_begun_by_hand(words: WordCount) 
     require_deleted_with_its_topics(words)
 
 
-@pytest.mark.chaos
 def test_internal_topics_go_with_a_running_app(words: WordCount) -> None:
     words.say(*LINES)
     words.begin(deletionPolicy="Delete")
@@ -112,7 +109,6 @@ def require_deleted_with_its_topics(words: WordCount) -> None:
     assert all(name in told for name in internal)
 
 
-@pytest.mark.chaos
 def test_a_namespace_with_its_operator_goes(words: WordCount) -> None:
     """Nobody is left then to take the finalizer away: the operator does it on its way out. Topics stay."""
     words.say(*LINES)

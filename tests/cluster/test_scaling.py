@@ -75,7 +75,6 @@ def why(app: App, change: str) -> bool:
     return any(change in said and "records" in said for said in told)
 
 
-@pytest.mark.chaos
 def test_a_burst_brings_replicas_and_its_end_takes_them(
     operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path
 ) -> None:

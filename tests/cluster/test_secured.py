@@ -101,7 +101,6 @@ def everything_told(app: Secured) -> dict[str, str]:
     return told
 
 
-@pytest.mark.chaos
 def test_credentials_from_a_secret_that_comes_and_changes(
     cluster: Cluster, operated: Namespace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
