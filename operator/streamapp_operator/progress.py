@@ -21,7 +21,8 @@ def lag_of(live: Live) -> dict[str, Any] | None:
     for partition, records in live["lag"].items():
         topic = partition.rpartition("/")[0]
         topics[topic] = topics.get(topic, 0) + int(records)
-    return {"total": sum(topics.values()), "topics": topics}
+    # An API server takes an empty object, where there was one with something in it, for null, and refuses that.
+    return {"total": sum(topics.values()), **({"topics": topics} if topics else {})}
 
 
 def sub_topologies_of(live: Live) -> list[dict[str, Any]]:

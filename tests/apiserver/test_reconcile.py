@@ -177,6 +177,21 @@ def test_a_running_driver_is_told_another_number_of_replicas(apps: Apps, tmp_pat
         assert writes == []
 
 
+def test_the_last_source_topic_goes_and_the_status_says_so(apps: Apps, tmp_path: Path) -> None:
+    """An API server takes an empty object, where there was one with something in it, for none at all."""
+    apps.create()
+    apps.settle()
+    with apps.driver_says(RUNNING, tmp_path) as said:
+        apps.settle()
+        assert apps.status()["lag"] == {"total": 7, "topics": {"text-lines": 7}}
+        said |= {"lag": {}, "totalLag": 0, "phase": "Restarting", "error": "topic 'text-lines' does not exist"}
+        apps.pass_time(20)
+        assert apps.status()["lag"] == {"total": 0}
+        said |= {"lag": {"text-lines/0": 2}, "totalLag": 2}
+        apps.pass_time(20)
+        assert apps.status()["lag"] == {"total": 2, "topics": {"text-lines": 2}}
+
+
 class KnownLag(Lags):
     """As if Kafka had said this."""
 

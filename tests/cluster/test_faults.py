@@ -93,7 +93,9 @@ def test_pods_killed_under_load(
         proof.finish(app)
 
 
-@pytest.mark.parametrize("topic", ["numbers", "totals-changelog", "metadata"])
+@pytest.mark.parametrize(
+    "topic", ["numbers", "metadata", pytest.param("totals-changelog", marks=pytest.mark.chaos)]
+)
 def test_a_deleted_topic_makes_the_app_degraded(
     operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, topic: str
 ) -> None:

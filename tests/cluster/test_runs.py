@@ -58,6 +58,7 @@ def test_two_runs_with_more_input_between_count_everything_once(words: WordCount
     assert line.split()[1:6] == ["Completed", "False", "0", "0", "0"]
 
 
+@pytest.mark.chaos
 def test_a_run_that_is_told_to_stop_is_not_taken_for_one_that_is_done(words: WordCount) -> None:
     """A node's drain does the same. The first epoch is held up, so that it strikes in the middle."""
     env = [{"name": "STREAMAPP_FAILPOINTS", "value": "epoch.planned=pause:8000"}]

@@ -71,6 +71,7 @@ def test_another_pod_template_is_rolled_out_under_the_running_query(words: WordC
     await_healthy(words)
 
 
+@pytest.mark.chaos
 def test_code_that_fails_is_taken_back(words: WordCount) -> None:
     words.apply(yaml.safe_dump(words.manifest))
     words.say(*LINES)
