@@ -88,6 +88,13 @@ STATELESS_STEPS = (
 )
 COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epoch.tasks-committed")
 """Around the commit: what comes after it finds its work done."""
+DRIVER_STEPS = (
+    "driver.metadata-open",
+    "driver.queries-started",
+    "housekeeping.lag-measured",
+    "housekeeping.group-written",
+)
+"""Those of the driver's Python process."""
 
 
 @pytest.mark.timeout(1200)
@@ -154,6 +161,24 @@ def test_broker_bounced_under_load(own_broker: EmbeddedBroker, own_kafka: KafkaC
             bounce(own_broker, hard)
             proof.require_sound()
         app.await_epochs_beyond(app.epochs())
+        proof.finish(app)
+
+
+@pytest.mark.timeout(600)
+def test_the_drivers_python_process_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R3. Its JVM finds out by itself; meanwhile the next driver may be there, and fences it. The epoch is held up, so
+    that each step comes in the middle of one."""
+    with (
+        Bench(kafka, tmp_path, "driver", TOTALS + ECHO) as bench,
+        Proof(bench, load := bench.load(seed=302, keys=50)) as proof,
+    ):
+        for step in DRIVER_STEPS:
+            load.send(200)
+            app = bench.start(env=failpoints("epoch.planned=pause:8000", f"{step}=halt"))
+            await_halt(app, step)
+            require_work(bench, load)
+            proof.require_sound()
+        app = bench.start()
         proof.finish(app)
 
 

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from streamapp import failpoint
 from streamapp.errors import StreamAppError
 from streamapp.http.server import StatusServer
 from streamapp.kafka.access import NotAllowed, require_access
@@ -84,6 +85,7 @@ def run_app(
         spark = open_session(plan.name, place, plan.max_parallelism, _settings(plan, kafka, options))
         try:
             _open_metadata(spark, plan, kafka, options)
+            failpoint.hit("driver.metadata-open")
             return _App(spark, plan, kafka, options, place.executors, on_progress).run(on_started, on_caught_up)
         finally:
             if not jvm_is_gone():
@@ -216,6 +218,7 @@ class _App:
     def _run_for_ever(self) -> None:
         for part in self._plan.subtopologies:
             self._start(part)
+        failpoint.hit("driver.queries-started")
         while not self._stop.wait(COLLECT_SECONDS):
             self._watch()
 

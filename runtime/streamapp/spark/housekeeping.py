@@ -12,6 +12,7 @@ import time
 from queue import SimpleQueue
 from threading import Event, Thread
 
+from streamapp import failpoint
 from streamapp.kafka.admin import Admin, MissingTopic
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.expiry import Expiry
@@ -78,7 +79,9 @@ class Housekeeping:
 
     def _round(self, positions: Offsets) -> str | None:
         trouble = self._measure(positions)
+        failpoint.hit("housekeeping.lag-measured")
         self._group.write(positions)
+        failpoint.hit("housekeeping.group-written")
         self._purge(positions)
         self._expiry.look(self._places, self.lag or {})
         return trouble or self._group.trouble
