@@ -105,13 +105,14 @@ def test_an_edited_object_is_set_right(apps: Apps, kind: str, name: str, path: t
     apps.settle()
     driver = apps.await_driver()["metadata"]["uid"]
     wanted = apps.essence()
-    found = apps.get(kind, name)
-    at = found
-    for step in path[:-1]:
-        at = at[step]
-    assert at[path[-1]] != value
-    at[path[-1]] = value
-    apps.kube.replace(found)
+
+    def edit(found: dict[str, Any]) -> None:
+        for step in path[:-1]:
+            found = found[step]
+        assert found[path[-1]] != value
+        found[path[-1]] = value
+
+    apps.edit(kind, name, edit)
     apps.settle()
     assert apps.essence() == wanted
     if kind != "Secret":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -99,19 +99,27 @@ class Apps:
     def change(self, name: str = "word-count", **spec: Any) -> None:
         """Sets fields of the spec; None takes one away."""
 
-        def changed() -> bool:
-            body = self.get("StreamApp", name)
+        def change(body: Object) -> None:
             for field, value in spec.items():
                 body["spec"].pop(field, None) if value is None else body["spec"].update({field: value})
+
+        self.edit("StreamApp", name, change)
+
+    def edit(self, kind: str, name: str, change: Callable[[Object], None]) -> None:
+        """Changes an object by hand, again if somebody has written meanwhile: controllers say how it is."""
+
+        def edited() -> bool:
+            found = self.get(kind, name)
+            change(found)
             try:
-                self.kube.replace(body)
+                self.kube.replace(found)
             except KubeError as error:
-                if error.code != 409:  # an operator has written its status meanwhile
+                if error.code != 409:
                     raise
                 return False
             return True
 
-        until(changed, 30, f"a change of {name}")
+        until(edited, 30, f"a change of {kind} {name}", every=0.1)
 
     # --- what the operator does -----------------------------------------------------------------------------
 
