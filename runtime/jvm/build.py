@@ -148,11 +148,12 @@ def archiving(force: bool) -> Iterator[None]:
         return
     started = time.monotonic()
     # -P: the folder of a script that is run is no place to look for modules.
-    making = subprocess.Popen([sys.executable, "-P", str(CLASS_ARCHIVE)], stderr=subprocess.PIPE, text=True)
-    yield
-    if making.poll() is None:
-        say("making the archive of Spark's classes ...")
-    problem = making.communicate()[1]
+    command = [sys.executable, "-P", str(CLASS_ARCHIVE)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as making:
+        yield
+        if making.poll() is None:
+            say("making the archive of Spark's classes ...")
+        problem = making.communicate()[1]
     if making.returncode != 0:
         say(f"  {problem.strip()}")
         return

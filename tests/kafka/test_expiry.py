@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
+from lib.clock import Clock
 from lib.faults import alter
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
@@ -18,16 +19,6 @@ pytestmark = pytest.mark.kafka
 
 NOW = time.time()
 HOUR = 3600
-
-
-class Clock:
-    """Moves when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

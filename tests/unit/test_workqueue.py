@@ -5,16 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from lib.clock import Clock
 from streamapp_operator.workqueue import AHEAD, FIRST_BACKOFF_SECONDS, Key, Workqueue
 
 A, B, C = ("here", "a"), ("here", "b"), ("here", "c")
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
