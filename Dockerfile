@@ -5,8 +5,8 @@
 #   operator   the Kubernetes operator: Python alone
 #
 # Both run as user 10001 and write nothing but below /tmp and /var/lib/streamapp, so that a read-only root with a volume
-# at each of the two will do. What an image is made of stands in its /opt/sbom.cdx.json (CycloneDX). Layers go from what changes seldom to what changes often: a change of our own code makes
-# one small layer anew.
+# at each of the two will do. What an image is made of stands in its /opt/sbom.cdx.json (CycloneDX). Layers go from what
+# changes seldom to what changes often: a change of our own code makes one small layer anew.
 #
 # A release names its base by digest: --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
 ARG BASE_IMAGE=debian:bookworm-slim
