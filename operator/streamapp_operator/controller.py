@@ -104,13 +104,14 @@ class Controller:
             thread.start()
 
     def stop(self, seconds: float = 10.0) -> None:
-        """Lets what is under way end, then gives the Lease back."""
+        """Lets what is under way end, for so many seconds in all, then gives the Lease back."""
         self.queue.close()
-        if self._home is not None:
-            leave(self._kube, self._home)
+        deadline = self._clock() + seconds
         for thread in self._threads:
             if thread.name != "lease":
-                thread.join(seconds)
+                thread.join(max(0.0, deadline - self._clock()))
+        if self._home is not None:
+            leave(self._kube, self._home)
         if self._lease is not None:
             try:
                 self._lease.stop()

@@ -13,19 +13,37 @@ from streamapp_operator.deletion import is_held
 from streamapp_operator.farewell import hold
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import NotHolder
+from streamapp_operator.render.meta import Object
 
+TRIES = 5
+"""Each with what is there by then: somebody may write to the app at that very moment."""
 log = logging.getLogger("streamapp.operator")
 
 
 def leave(kube: Kube, namespace: str) -> None:
-    """To be called at the end of the process. Does nothing where the namespace is to stay."""
+    """To be called at the end of the process, when nothing else works on apps any more: it would hold them again.
+
+    Does nothing where the namespace is to stay.
+    """
     try:
-        if not kube.is_ending(namespace):
-            return
-        for body in kube.list("StreamApp", namespace):
-            if is_held(body):
-                hold(kube, body, False)
-                name = body["metadata"]["name"]
-                log.warning("%s/%s: its internal topics are left, as the namespace goes", namespace, name)
-    except (KubeError, NotHolder) as error:
+        held = [body for body in kube.list("StreamApp", namespace) if is_held(body)] if kube.is_ending(namespace) else []
+    except KubeError as error:
         log.warning("apps of namespace %s may be held up: %s", namespace, error)
+        return
+    for body in held:
+        name = f"{namespace}/{body['metadata']['name']}"
+        try:
+            _let_go(kube, body)
+        except (KubeError, NotHolder) as error:
+            log.warning("%s may be held up: %s", name, error)
+        else:
+            log.warning("%s: its internal topics are left, as the namespace goes", name)
+
+
+def _let_go(kube: Kube, body: Object) -> None:
+    for left in reversed(range(TRIES)):
+        try:
+            return hold(kube, body, False)
+        except KubeError as error:
+            if error.code != 409 or not left:
+                raise

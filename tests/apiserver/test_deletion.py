@@ -20,7 +20,9 @@ from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.plan import Plan
 from streamapp_operator.app import read_app
 from streamapp_operator.cleanup import RETRY_SECONDS, Cleaner
-from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER
+from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER, is_held
+from streamapp_operator.kube import Kube
+from streamapp_operator.leaving import TRIES, leave
 from streamapp_operator.reconcile import Memory
 from streamapp_operator.silence import Silence
 
@@ -237,3 +239,24 @@ def test_a_namespace_that_is_deleted_goes(apps: Apps, api: ApiServer) -> None:
         return bool(api.kubectl("get", "namespace", apps.namespace, "--ignore-not-found", "--output=name"))
 
     until(lambda: not is_there(), 60, "the namespace is gone", every=0.5)
+
+
+def test_an_operator_that_goes_with_its_namespace_lets_apps_go_that_change_meanwhile(apps: Apps, api: ApiServer) -> None:
+    create(apps, NOBODY)
+    changes = iter(range(2, TRIES + 1))
+
+    def change() -> None:
+        if replicas := next(changes, None):
+            apps.change(replicas=replicas)
+
+    def is_there() -> bool:
+        found = find(apps)
+        return found is not None and is_held(found)
+
+    leaver = Kube(apps.kube._api, may_write=change)
+    leave(leaver, apps.namespace)
+    assert is_there()  # the namespace stays
+    api.kubectl("delete", "namespace", apps.namespace, "--wait=false")
+    leave(leaver, apps.namespace)
+    assert next(changes, None) is None
+    assert not is_there()
