@@ -26,7 +26,9 @@ def leave(kube: Kube, namespace: str) -> None:
     Does nothing where the namespace is to stay.
     """
     try:
-        held = [body for body in kube.list("StreamApp", namespace) if is_held(body)] if kube.is_ending(namespace) else []
+        if not kube.is_ending(namespace):
+            return
+        held = [body for body in kube.list("StreamApp", namespace) if is_held(body)]
     except KubeError as error:
         log.warning("apps of namespace %s may be held up: %s", namespace, error)
         return
@@ -43,7 +45,8 @@ def leave(kube: Kube, namespace: str) -> None:
 def _let_go(kube: Kube, body: Object) -> None:
     for left in reversed(range(TRIES)):
         try:
-            return hold(kube, body, False)
+            hold(kube, body, False)
+            return
         except KubeError as error:
             if error.code != 409 or not left:
                 raise

@@ -241,7 +241,7 @@ def test_a_namespace_that_is_deleted_goes(apps: Apps, api: ApiServer) -> None:
     until(lambda: not is_there(), 60, "the namespace is gone", every=0.5)
 
 
-def test_an_operator_that_goes_with_its_namespace_lets_apps_go_that_change_meanwhile(apps: Apps, api: ApiServer) -> None:
+def test_an_operator_that_goes_with_its_namespace_lets_changing_apps_go(apps: Apps, api: ApiServer) -> None:
     create(apps, NOBODY)
     changes = iter(range(2, TRIES + 1))
 
