@@ -84,6 +84,16 @@ class App:
         found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=driver")["items"]
         return [p["metadata"]["name"] for p in sorted(found, key=lambda p: str(p["metadata"]["creationTimestamp"]))]
 
+    def _ready_drivers(self) -> set[str]:
+        """Their uids, where the pod itself says so."""
+        found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=driver")["items"]
+        ready = {"type": "Ready", "status": "True"}
+        return {
+            pod["metadata"]["uid"]
+            for pod in found
+            if any(ready.items() <= each.items() for each in pod["status"].get("conditions", ()))
+        }
+
     def said_by_drivers(self) -> str:
         """Their logs, or why there are none yet."""
         return self._try("logs", "-l", f"{self._label},app.kubernetes.io/component=driver", "--tail=-1")
@@ -130,7 +140,8 @@ class App:
         def ready() -> bool:
             if self.condition("Ready").get("status") != "True":
                 return False
-            return not other_than or bool(self.driver()["metadata"]["uid"] != other_than)
+            # What the status says may still be of the pod that has gone.
+            return not other_than or bool(self._ready_drivers() - {other_than})
 
         self._until(ready, seconds, "Ready")
 

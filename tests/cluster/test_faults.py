@@ -58,8 +58,8 @@ def starve_driver(app: App, proof: Proof) -> None:
     restarts = app.status()["restarts"]
     app.use_up_memory(f"{app.name}-driver-0")
     app.await_last_error("the driver had too little memory and was ended; raise spec.driver.resources")
-    assert app.status()["restarts"] > restarts
     app.await_ready(FIRST_EPOCH_SECONDS)
+    assert app.status()["restarts"] > restarts
     proof.await_more(app)
 
 
