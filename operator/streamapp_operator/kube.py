@@ -8,6 +8,7 @@ is rendered as plain data.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from kubernetes import client, config
 from streamapp_operator.render.meta import MANAGER, Object
 
 SECONDS = 10.0
+RUN_SECONDS = 60.0
+"""For a command in a container."""
 PAGE = 100
 """Objects of a list that are read at a time."""
 PEOPLE = "kubectl-streamapp"
@@ -148,6 +151,24 @@ class Kube:
             raise _error("GET", path, answer.status, answer.read())  # type: ignore[no-untyped-call]
         for line in answer.response:
             yield line.decode(errors="replace")
+
+    def run(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> tuple[str, str, int]:
+        """Runs a command in a container: what it writes to stdout and stderr, and its exit code."""
+        from kubernetes.stream import stream  # only people's commands need it
+
+        ask = client.CoreV1Api(self._api).connect_get_namespaced_pod_exec
+        options = {"stdout": True, "stderr": True, "stdin": False, "tty": False, "binary": True}
+        try:
+            ran = stream(
+                ask, pod, namespace, container=container, command=list(command), **options, _preload_content=False
+            )
+            ran.run_forever(timeout=RUN_SECONDS)
+            if ran.is_open():
+                raise KubeError(0, f"exec in pod {pod}: no end within {RUN_SECONDS:g} s")
+            return ran.read_stdout().decode(), ran.read_stderr().decode(), ran.returncode
+        except client.ApiException as error:
+            code = re.search(r"status (\d{3})", str(error.reason))
+            raise KubeError(int(code[1]) if code else 0, f"exec in pod {pod}: {error.reason}") from None
 
     # --- writing --------------------------------------------------------------------------------------------
 

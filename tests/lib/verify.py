@@ -83,11 +83,12 @@ class TotalsCheck:
         self._history = history
         self._last: dict[str, int] = {}
 
-    def see(self, key: str, value: Any) -> None:
+    def see(self, key: str, value: Any, *, again: bool = False) -> None:
+        """`again`: the same result may come once more, as where it is asked for."""
         found = Fold(value["count"], value["total"], value["low"], value["high"])
         prefixes = self._history.prefixes.get(key, [])
         last = self._last.get(key, 0)
-        if found.count <= last:
+        if found.count < last + (not again):
             raise Violation("I2", f"{key} was at {last} records and is at {found.count} again: {found}")
         if found.count > len(prefixes):
             raise Violation("I2", f"{key} has {len(prefixes)} records, and a result of {found.count}")

@@ -25,7 +25,9 @@ from typing import Any, NoReturn, Protocol, cast
 
 from streamapp.errors import ManifestError, StreamAppError
 
-COMMANDS = ("run", "broker", "validate", "explain", "topics", "produce", "consume", "schema", "completion", "driver")
+COMMANDS = (
+    "run", "broker", "validate", "explain", "topics", "produce", "consume", "query", "schema", "completion", "driver",
+)  # fmt: skip
 
 INTERNAL = ("driver",)
 """Called by what we deploy, and by nobody's hand."""
@@ -121,12 +123,13 @@ def build_parser() -> Parser:
 
 
 def commands_there_are() -> dict[str, Callable[[], Command]]:
-    """Name to what imports it: our own, then those that other packages bring."""
+    """Name to what imports it: our own, then those that other packages bring, whose `query` asks on a cluster."""
     own: dict[str, Callable[[], Command]] = {
         name: partial(cast(Callable[[str], Command], importlib.import_module), f"streamapp.cli.{name}")
         for name in COMMANDS
     }
-    return own | {point.name: point.load for point in entry_points(group="streamapp.commands")}
+    others = {point.name: point.load for point in entry_points(group="streamapp.commands")}
+    return own | others if _program() != "streamapp" else own | others | own
 
 
 def refuse_unknown_command(parser: Parser, word: str) -> None:

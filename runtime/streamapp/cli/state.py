@@ -102,6 +102,17 @@ def find_run(state_dir: Path | None) -> Running:
     )
 
 
+def find_live(state_dir: Path | None) -> str:
+    """The live interface of the only app that runs here. InputError when there is none, or more than one."""
+    runs = {str(run.state_dir): run.url for run in running_here(state_dir) if run.url is not None}
+    if len(runs) == 1:
+        return next(iter(runs.values()))
+    if runs:
+        raise InputError(f"more than one app runs here: {', '.join(runs)}; name one with --state-dir")
+    where = f"in {state_dir}" if state_dir else f"here (in {DEFAULT_PARENT}/)"
+    raise InputError(f"no app runs {where}; start `streamapp run`, or name one with --url http://HOST:PORT")
+
+
 def _read(state_dir: Path) -> Running | None:
     if not _is_occupied(state_dir):
         return None

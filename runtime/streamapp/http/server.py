@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health, status and metrics of a running app, and how many replicas it has; one thread per request."""
+"""Health, status, metrics and stores of a running app, and how many replicas it has; one thread per request."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from streamapp.errors import InputError, RunError, StreamAppError
+from streamapp.question import PREFIX, Question, question_of
 
 Status = Mapping[str, Any]
 
@@ -23,8 +26,27 @@ LARGEST_BODY = 1000
 MOST_REPLICAS = 10_000
 
 
+class NoSuchPage(InputError):
+    """What is asked for does not exist."""
+
+
+class Busy(RunError):
+    """It cannot be answered now; later it can."""
+
+
+class Tables(Protocol):
+    """What answers questions about stores; `answer` raises what `_CODES` has a code for."""
+
+    def listed(self) -> list[dict[str, Any]]: ...
+
+    def answer(self, question: Question) -> dict[str, Any]: ...
+
+
+_CODES: tuple[tuple[type[StreamAppError], int], ...] = ((NoSuchPage, 404), (InputError, 400), (Busy, 503))
+
+
 class StatusServer:
-    """Serves `/healthz`, `/readyz`, `/status` and `/metrics`, and takes `PUT /replicas`.
+    """Serves `/healthz`, `/readyz`, `/status`, `/metrics` and `/stores`, and takes `PUT /replicas`.
 
     Args:
         status: gives the app's status as plain data; called once per request.
@@ -34,6 +56,7 @@ class StatusServer:
         token_file: holds the token that requests must bear (`Authorization: Bearer TOKEN`), but for OPEN_PAGES. It is
             read anew for each request, so that it may be changed. None: anyone may ask.
         scale: takes the number of replicas that are wanted from now on; None: the app has none to scale.
+        tables: answers questions about stores.
     """
 
     def __init__(
@@ -44,12 +67,14 @@ class StatusServer:
         host: str = "127.0.0.1",
         token_file: Path | None = None,
         scale: Callable[[int], None] | None = None,
+        tables: Tables | None = None,
     ) -> None:
         parts = {
             "status": staticmethod(status),
             "registry": registry,
             "token_file": token_file,
             "scale": None if scale is None else staticmethod(scale),
+            "tables": tables,
         }
         handler = type("Handler", (_Handler,), parts)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -76,6 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
     registry: CollectorRegistry
     token_file: Path | None
     scale: Callable[[int], None] | None
+    tables: Tables | None
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -92,9 +118,22 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, "application/json", json.dumps(self.status(), indent=1).encode())
         elif path == "/metrics":
             self._answer(200, CONTENT_TYPE_LATEST, generate_latest(self.registry))
+        elif self.tables is not None and (path == PREFIX or path.startswith(f"{PREFIX}/")):
+            self._tell_of_stores(self.tables, path)
         else:
-            known = "/healthz /readyz /status /metrics"
+            known = "/healthz /readyz /status /metrics /stores"
             self._answer(404, "text/plain", f"no such page: {path}; there are {known}\n".encode())
+
+    def _tell_of_stores(self, tables: Tables, path: str) -> None:
+        try:
+            told: object = {"stores": tables.listed()}
+            if path.rstrip("/") != PREFIX:
+                told = tables.answer(question_of(self.path))
+        except StreamAppError as error:
+            code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
+            self._answer(code, "text/plain", f"{error}\n".encode())
+        else:
+            self._answer(200, "application/json", json.dumps(told, ensure_ascii=False).encode())
 
     def do_PUT(self) -> None:
         path = self.path.split("?", 1)[0]

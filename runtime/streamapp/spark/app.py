@@ -33,6 +33,7 @@ from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
 from streamapp.spark.replicas import Replicas
 from streamapp.spark.session import PREFIX, Place, executor_processes, fresh_work_dir, open_session, this_process
+from streamapp.spark.stores import Stores
 
 # A stop lets the epoch under way end: together with the rest it must stay below ten seconds.
 DRAIN_SECONDS = 7.0
@@ -155,6 +156,7 @@ class _App:
             options.host,
             options.token_file,
             scale=None if self._replicas is None else self._replicas.want,
+            tables=Stores(spark, plan),
         )
         self._restarts: dict[str, int] = {}
         self._due: dict[str, float] = {}

@@ -50,7 +50,11 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
   override def confirmed(version: Long, nextOffset: Long): Unit = {
     confirmedVersion = version
     this.nextOffset = nextOffset
+    db.publish(version)
   }
+
+  /** Is the local database, before a task changes it, what Kafka has committed as that version? */
+  def holds(version: Long): Boolean = confirmedVersion == version
 
   /** May the local database be used as this version? Spark loads twice in a task; the second load trusts the first. */
   def usable(version: Long): Boolean =

@@ -40,6 +40,8 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
 
   private def changelog: ChangelogFileManager = fileManager.asInstanceOf[ChangelogFileManager]
   changelog.attach(this)
+  private val view = new CommittedView(StorePlace(runtime.applicationId, runtime.store, partitionId))
+  private val readable = sparkStoreName == StateStoreId.DEFAULT_STORE_NAME && !useColumnFamilies
 
   override protected def createFileManager(dfsRootDir: String, localTempDir: File, hadoopConf: Configuration,
       codecName: String, loggingId: String, storeConf: StateStoreConf): RocksDBFileManager =
@@ -74,8 +76,18 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
       if (!changelog.usable(version)) loadedVersion = -1L
       else if (!readOnly) changelog.refreshLocalBase(native)
     }
+    if (loadedVersion != version) view.withdraw() // Spark closes the database then
     super.load(version, stateStoreCkptId, readOnly, loadEmpty)
+    if (changelog.holds(version)) publish(version)
     this
+  }
+
+  /** Readers beside the tasks may see that version: the database holds nothing else, and Kafka has committed it. */
+  private[state] def publish(version: Long): Unit = if (readable) view.publish(native, version)
+
+  override def close(): Unit = {
+    view.withdraw()
+    super.close()
   }
 
   // The native deletion comes first and our writer is told afterwards: keep a view of what was there.

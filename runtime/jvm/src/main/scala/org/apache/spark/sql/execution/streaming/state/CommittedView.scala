@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.execution.streaming.state
+
+import java.util.concurrent.ConcurrentHashMap
+
+import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, RocksIterator}
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.types.StructType
+
+/**
+ * What one partition of a store held at its last committed epoch, for readers beside the tasks that go on changing it.
+ *
+ * A reader holds a native snapshot: what is written meanwhile, and may be aborted, it never sees. To close a database
+ * under a reader takes the process down, so [[withdraw]] comes first: it waits for readers, whose next row fails.
+ */
+final class CommittedView(place: StorePlace) {
+  private var current: Held = _
+  private var readers = 0
+  @volatile private var withdrawals = 0
+
+  /** From now on the database as it is at this moment is what readers see. */
+  def publish(native: NativeRocksDB, version: Long): Unit = synchronized {
+    if (current == null || current.version != version) {
+      retire()
+      current = new Held(native, version)
+      CommittedView.views.put(place, this)
+    }
+  }
+
+  /** To be called before the database is closed. */
+  def withdraw(): Unit = synchronized {
+    CommittedView.views.remove(place, this)
+    withdrawals += 1
+    retire()
+    var interrupted = false
+    while (readers > 0) {
+      try wait() catch { case _: InterruptedException => interrupted = true }
+    }
+    if (interrupted) Thread.currentThread().interrupt()
+  }
+
+  /** To be closed by the caller; None when what is here is older than that. */
+  def open(leastVersion: Long): Option[Held] = synchronized {
+    Option(current).filter(_.version >= leastVersion).map { held =>
+      held.users += 1
+      readers += 1
+      held
+    }
+  }
+
+  private def retire(): Unit = {
+    if (current != null && current.users == 0) current.release()
+    current = null
+  }
+
+  /** One version, in the hands of readers. */
+  final class Held private[CommittedView] (native: NativeRocksDB, val version: Long) extends AutoCloseable {
+    private[CommittedView] var users = 0
+    private val born = withdrawals
+    private val snapshot = native.getSnapshot
+    private val options = new ReadOptions().setSnapshot(snapshot)
+
+    def get(key: Array[Byte]): Array[Byte] = { requireHere(); native.get(options, key) }
+
+    def rows(): RocksIterator = { requireHere(); native.newIterator(options) }
+
+    /** @throws IllegalStateException when the database is about to be closed */
+    def requireHere(): Unit = if (born != withdrawals) {
+      throw new IllegalStateException(s"store '${place.store}', partition ${place.partition}, is leaving this process")
+    }
+
+    override def close(): Unit = CommittedView.this.synchronized {
+      users -= 1
+      readers -= 1
+      if (users == 0 && (this ne current)) release()
+      CommittedView.this.notifyAll()
+    }
+
+    private[CommittedView] def release(): Unit = {
+      options.close()
+      native.releaseSnapshot(snapshot)
+      snapshot.close()
+    }
+  }
+}
+
+/** Where a partition of a store is to be found in a process. */
+final case class StorePlace(applicationId: String, store: String, partition: Int)
+
+object CommittedView {
+  private val views = new ConcurrentHashMap[StorePlace, CommittedView]()
+
+  /** What is in this process, if it is as new as that. */
+  def open(place: StorePlace, leastVersion: Long): Option[CommittedView#Held] =
+    Option(views.get(place)).flatMap(_.open(leastVersion))
+}
+
+/**
+ * The view as Spark's own readers of state take it: for stores with one value per key and without column families.
+ * To be released when it has been read.
+ */
+final class CommittedStore(held: CommittedView#Held, override val id: StateStoreId, keys: StructType, values: StructType)
+  extends ReadStateStore {
+
+  // Encoders reuse their rows, so those of the store itself are its task's.
+  private val layout = NoPrefixKeyStateEncoderSpec(keys)
+  private val data = new UnsafeRowDataEncoder(layout, values)
+  private val keyEncoder = RocksDBStateEncoder.getKeyEncoder(data, layout, useColumnFamilies = false)
+  private val valueEncoder = RocksDBStateEncoder.getValueEncoder(data, values, useMultipleValuesPerKey = false)
+
+  private var scans: List[RocksIterator] = Nil
+
+  override def version: Long = held.version
+
+  override def get(key: UnsafeRow, family: String): UnsafeRow =
+    valueEncoder.decodeValue(held.get(keyEncoder.encodeKey(key)))
+
+  override def iterator(family: String): StateStoreIterator[UnsafeRowPair] = {
+    val rows = held.rows()
+    scans ::= rows
+    rows.seekToFirst()
+    val pair = new UnsafeRowPair()
+    val pairs = new Iterator[UnsafeRowPair] {
+      override def hasNext: Boolean = {
+        held.requireHere()
+        rows.isValid
+      }
+      override def next(): UnsafeRowPair = {
+        if (!hasNext) throw new NoSuchElementException
+        pair.withRows(keyEncoder.decodeKey(rows.key), valueEncoder.decodeValue(rows.value))
+        rows.next()
+        pair
+      }
+    }
+    new StateStoreIterator(pairs)
+  }
+
+  override def release(): Unit = {
+    scans.foreach(_.close())
+    held.close()
+  }
+
+  override def abort(): Unit = release()
+  override def allColumnFamilyNames: Set[String] = Set(StateStore.DEFAULT_COL_FAMILY_NAME)
+  override def valuesIterator(key: UnsafeRow, family: String): Iterator[UnsafeRow] = no("several values per key")
+  override def prefixScan(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] = no("prefixes")
+  override def prefixScanWithMultiValues(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] =
+    no("prefixes")
+  override def iteratorWithMultiValues(family: String): StateStoreIterator[UnsafeRowPair] = no("several values per key")
+
+  private def no(what: String): Nothing = throw new UnsupportedOperationException(s"a committed view has no $what")
+}

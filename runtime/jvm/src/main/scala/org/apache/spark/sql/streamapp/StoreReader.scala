@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.util.{List => JList}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.{Partition, SparkContext, TaskContext}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BindReferences, Cast, EvalMode, Literal, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.classic.{DataFrame, SparkSession}
+import org.apache.spark.sql.execution.{InputAdapter, RDDScanExec, SortExec, SparkPlan, WholeStageCodegenExec}
+import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful.{StateStoreSaveExec, StreamingAggregationStateManager}
+import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
+import org.apache.spark.sql.execution.streaming.state.{CommittedStore, CommittedView, StateStoreId, StateStoreProviderId, StorePlace}
+import org.apache.spark.sql.types.StringType
+import org.apache.spark.unsafe.types.UTF8String
+import org.apache.spark.util.CollectionAccumulator
+
+/**
+ * A store of a running query as a table: what its partitions hold at their last committed epochs.
+ *
+ * The rows are finished by the same operator that finishes them in each epoch; only what it reads is another. Reading
+ * is a job of Spark's, whose tasks go to the executors that have the partitions.
+ *
+ * @param frame the key's columns as `__key_0`, `__key_1`, …, then those of the aggregation; reads when it is collected
+ */
+final class StoreReader private (val frame: DataFrame, missing: CollectionAccumulator[Integer]) {
+  /** Partitions that were not where they were expected, or not new enough; to be asked for after the frame was read. */
+  def absent: JList[Integer] = missing.value
+}
+
+object StoreReader {
+
+  /**
+   * Every answer has in it all of the epochs that had ended when this was called.
+   *
+   * @param windowed whether the first column of the state's key is a window
+   * @param key one text per further column of the key; null for all rows
+   * @return null when the query has never had an epoch: its store is empty
+   * @throws IllegalArgumentException when the key does not fit
+   * @throws StoreNotReadyException when the query has had no epoch since the application started
+   */
+  def open(session: SparkSession, applicationId: String, subTopology: String, store: String, windowed: Boolean,
+      key: JList[String]): StoreReader = {
+    val query = running(session, subTopology)
+    val least = query.commitLog.getLatestBatchId().map(_ + 1).getOrElse(0L)
+    if (least == 0) null
+    else {
+      val plan = Option(query.lastExecution).map(_.executedPlan).getOrElse(throw new StoreNotReadyException(
+        s"store '$store' has had no epoch since the app started; it can be asked after the next one"))
+      val (finish, save) = aggregation(plan)
+      val keys = save.keyExpressions
+      val named = if (windowed) keys.tail else keys
+      val wanted = Option(key).map(texts => keyRow(named, texts.asScala.toSeq))
+      val info = save.getStateInfo
+      // The windows of a key are all over the partitions.
+      val partitions = wanted.filterNot(_ => windowed).map(partitionOf(keys, _, info.numPartitions))
+        .fold[Seq[Int]](0.until(info.numPartitions))(Seq(_))
+      val missing = session.sparkContext.collectionAccumulator[Integer]("absent partitions")
+      session.withActive {
+        val located = partitions.map { partition =>
+          val id = StateStoreProviderId(info, partition, StateStoreId.DEFAULT_STORE_NAME)
+          LocatedStore(StorePlace(applicationId, store, partition), id.storeId,
+            session.streams.stateStoreCoordinator.getLocation(id))
+        }
+        val rows = new CommittedRows(session.sparkContext, located, least, save.stateManager, keys, named, wanted,
+          missing)
+        val scan = RDDScanExec(save.output, rows, "committed state")
+        val results = withKeys(finish, keys).withNewChildren(Seq(scan))
+        new StoreReader(
+          session.internalCreateDataFrame(results.execute(), DataTypeUtils.fromAttributes(results.output)), missing)
+      }
+    }
+  }
+
+  private def running(session: SparkSession, name: String): StreamExecution =
+    session.streams.active.collectFirst {
+      case query: StreamingQueryWrapper if query.name == name => query.streamingQuery
+    }.getOrElse(throw new StoreNotReadyException(s"sub-topology '$name' does not run at the moment"))
+
+  /** What saves the state, and what makes results of it. */
+  private def aggregation(plan: SparkPlan): (BaseAggregateExec, StateStoreSaveExec) = plan.collectFirst {
+    case finish: BaseAggregateExec if saved(finish.child).isDefined => (finish, saved(finish.child).get)
+  }.getOrElse(throw new IllegalStateException(s"no aggregation in the plan:\n$plan"))
+
+  private def saved(plan: SparkPlan): Option[StateStoreSaveExec] = plan match {
+    case save: StateStoreSaveExec => Some(save)
+    case between @ (_: WholeStageCodegenExec | _: InputAdapter | _: SortExec) => saved(between.children.head)
+    case _ => None
+  }
+
+  // An epoch leaves out the columns of the key that no later node uses.
+  private def withKeys(finish: BaseAggregateExec, keys: Seq[Attribute]): SparkPlan = {
+    val named = keys.zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() }
+    val results = named ++ finish.resultExpressions
+    finish match {
+      case hash: HashAggregateExec => hash.copy(resultExpressions = results)
+      case objects: ObjectHashAggregateExec => objects.copy(resultExpressions = results)
+      case sorted: SortAggregateExec => sorted.copy(resultExpressions = results)
+    }
+  }
+
+  private def keyRow(columns: Seq[Attribute], texts: Seq[String]): UnsafeRow = {
+    require(columns.size == texts.size, s"the key has ${columns.size} columns, and there are ${texts.size} values")
+    val values = columns.zip(texts).map { case (column, text) =>
+      val cast = Cast(Literal(UTF8String.fromString(text), StringType), column.dataType, Some("UTC"), EvalMode.TRY)
+      require(cast.checkInputDataTypes().isSuccess, s"a key of type ${column.dataType.sql} cannot be asked for")
+      val value = cast.eval()
+      require(value != null, s"'$text' is no ${column.dataType.sql}")
+      value
+    }
+    UnsafeProjection.create(columns.map(_.dataType).toArray)(InternalRow.fromSeq(values)).copy()
+  }
+
+  private def partitionOf(columns: Seq[Attribute], key: UnsafeRow, count: Int): Int =
+    BindReferences.bindReference(HashPartitioning(columns, count).partitionIdExpression, columns)
+      .eval(key).asInstanceOf[Int]
+}
+
+/** The state may be asked for later. */
+final class StoreNotReadyException(message: String) extends RuntimeException(message)
+
+private final case class LocatedStore(place: StorePlace, id: StateStoreId, location: Option[String])
+
+private final case class StoreSplit(index: Int, store: LocatedStore) extends Partition
+
+private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStore], least: Long,
+    manager: StreamingAggregationStateManager, keys: Seq[Attribute], named: Seq[Attribute], wanted: Option[UnsafeRow],
+    missing: CollectionAccumulator[Integer]) extends RDD[InternalRow](context, Nil) {
+
+  override protected def getPartitions: Array[Partition] =
+    stores.zipWithIndex.map { case (store, index) => StoreSplit(index, store) }.toArray
+
+  override protected def getPreferredLocations(split: Partition): Seq[String] =
+    split.asInstanceOf[StoreSplit].store.location.toSeq
+
+  override def compute(split: Partition, task: TaskContext): Iterator[InternalRow] = {
+    val LocatedStore(place, id, _) = split.asInstanceOf[StoreSplit].store
+    CommittedView.open(place, least) match {
+      case None =>
+        missing.add(place.partition)
+        Iterator.empty
+      case Some(held) =>
+        val store = new CommittedStore(held, id, DataTypeUtils.fromAttributes(keys), manager.getStateValueSchema)
+        task.addTaskCompletionListener[Unit](_ => store.release())
+        wanted match {
+          case Some(row) if named.size == keys.size => Option(manager.get(store, row)).iterator
+          case Some(row) =>
+            val part = UnsafeProjection.create(named, keys)
+            manager.iterator(store).filter(pair => part(pair.key) == row).map(_.value)
+          case None => manager.iterator(store).map(_.value)
+        }
+    }
+  }
+}

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interactive queries: the running app's stores as tables.
+
+An answer has all of the epochs that had ended when the question came, and nothing that is not committed: each partition
+is read as it is at its last committed epoch, beside the tasks that go on changing it. Partitions are read by a Spark
+job on the executors that have them.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+from streamapp.errors import InputError, RunError
+from streamapp.http.server import Busy, NoSuchPage
+from streamapp.nodes import Aggregate
+from streamapp.plan import Plan, Store
+from streamapp.question import Question
+from streamapp.spark.formats import JSON_WRITE
+
+WAIT_SECONDS = 10.0
+"""For partitions that are on their way to another executor."""
+LONGEST_SECONDS = 30.0
+"""A job that reads for longer is cancelled."""
+MOST_AT_ONCE = 4
+"""Questions; they share the executors with the app's own work."""
+_AGAIN_SECONDS = 0.2
+_POOL = "questions"
+
+
+class Stores:
+    """The tables of an app.
+
+    Args:
+        spark: the app's session.
+        plan: what runs.
+    """
+
+    def __init__(self, spark: SparkSession, plan: Plan) -> None:
+        self._spark = spark
+        self._application_id = plan.application_id
+        by_name = {node.name: node for part in plan.subtopologies for node in part.nodes}
+        self._tables = {
+            store.name: _Table(store, node)
+            for store in plan.stores
+            if isinstance(node := by_name.get(store.node), Aggregate)
+        }
+        self._others = {store.name for store in plan.stores} - self._tables.keys()
+        self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """What can be asked for."""
+        return [table.described() for table in self._tables.values()]
+
+    def answer(self, question: Question) -> dict[str, Any]:
+        """The rows, and whether they are all.
+
+        Raises:
+            NoSuchPage: when there is no such store.
+            InputError: when its key or windows are asked for in a way that does not fit.
+            Busy: when it cannot be answered now; later it can.
+        """
+        table = self._table(question)
+        with self._turn():
+            rows = self._rows(table, question)
+        return {"store": question.store, "rows": rows[: question.limit], "complete": len(rows) <= question.limit}
+
+    def _table(self, question: Question) -> _Table:
+        table = self._tables.get(question.store)
+        if table is None:
+            if question.store in self._others:
+                raise InputError(f"store '{question.store}' holds records that wait to be joined, and no table")
+            there = ", ".join(self._tables) or "none"
+            raise NoSuchPage(f"there is no store '{question.store}'; there are: {there}")
+        table.require_fit(question)
+        return table
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._free.acquire(timeout=WAIT_SECONDS):
+            raise Busy(f"{MOST_AT_ONCE} questions are being answered; ask again")
+        context, job = self._spark.sparkContext, f"question-{uuid4().hex[:8]}"
+        context.setLocalProperty("spark.scheduler.pool", _POOL)
+        context.setJobGroup(job, "a question about a store", interruptOnCancel=True)
+        timer = threading.Timer(LONGEST_SECONDS, context.cancelJobGroup, [job])
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._free.release()
+
+    def _rows(self, table: _Table, question: Question) -> list[Any]:
+        """One more than is asked for, if there are more."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                reader = self._open(table, question)
+                if reader is None:
+                    return []
+                frame = table.rows(ClassicDataFrame(reader.frame(), self._spark), question)
+                found = [json.loads(row[0]) for row in frame.limit(question.limit + 1).collect()]
+            except IllegalArgumentException as error:
+                raise InputError(str(error.getMessage()).removeprefix("requirement failed: ")) from None
+            except Py4JJavaError as error:
+                raise _told(error) from None
+            absent = sorted(reader.absent())
+            if not absent:
+                return found
+            if time.monotonic() > deadline:
+                raise Busy(f"store '{question.store}': partitions {absent} are being moved or restored; ask again")
+            time.sleep(_AGAIN_SECONDS)
+
+    def _open(self, table: _Table, question: Question) -> JavaObject | None:
+        jvm = self._spark._jvm
+        assert jvm is not None
+        return jvm.org.apache.spark.sql.streamapp.StoreReader.open(
+            self._spark._jsparkSession,
+            self._application_id,
+            table.store.subtopology,
+            question.store,
+            table.windowed,
+            list(question.key) or None,
+        )
+
+
+class _Table:
+    """A store whose rows are results."""
+
+    def __init__(self, store: Store, node: Aggregate) -> None:
+        self.store = store
+        self.windowed = node.window is not None
+        self._keys = [name for name, _ in node.by]
+        self._values = [name for name, _ in node.columns]
+
+    def described(self) -> dict[str, Any]:
+        return {
+            "name": self.store.name,
+            "node": self.store.node,
+            "key": self._keys,
+            "values": self._values,
+            "windowed": self.windowed,
+            "partitions": self.store.partitions,
+        }
+
+    def require_fit(self, question: Question) -> None:
+        name, columns = question.store, ", ".join(self._keys)
+        if question.key and len(question.key) != len(self._keys):
+            raise InputError(
+                f"the key of store '{name}' has {len(self._keys)} columns ({columns}), and there are "
+                f"{len(question.key)} values; give one for each, in that order"
+            )
+        if not self.windowed and (question.window_from or question.window_to):
+            raise InputError(f"store '{name}' has no windows; ask without windowFrom and windowTo")
+
+    def rows(self, results: DataFrame, question: Question) -> DataFrame:
+        """As JSON, under the names of the manifest."""
+        groups = [F.col(f"__key_{i}") for i in range(self.windowed, self.windowed + len(self._keys))]
+        columns = [group.alias(name) for group, name in zip(groups, self._keys, strict=True)]
+        if self.windowed:
+            start = F.col("__key_0.start")
+            columns += [start.alias("window_start"), F.col("__key_0.end").alias("window_end")]
+            if question.window_from:
+                results = results.filter(start >= F.lit(question.window_from))
+            if question.window_to:
+                results = results.filter(start < F.lit(question.window_to))
+        columns += [F.col(f"__result_{i}").alias(name) for i, name in enumerate(self._values)]
+        return results.select(F.to_json(F.struct(*columns), JSON_WRITE))
+
+
+def _told(error: Py4JJavaError) -> Exception:
+    """The JVM side's refusals, in our words."""
+    thrown = error.java_exception
+    words = str(thrown.getMessage())
+    if thrown.getClass().getSimpleName() == "StoreNotReadyException":
+        return Busy(words)
+    if "cancelled" in words:
+        return Busy(f"there was no answer in {LONGEST_SECONDS:g} s; ask for a key, or for fewer rows")
+    return RunError(f"the store could not be read: {words.splitlines()[0]}")
