@@ -141,10 +141,21 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
         answer = query(app, "totls")
         assert answer.returncode == 1
         assert answer.stderr == "error: there is no store 'totls'; there are: totals, pairs, windows\n"
+        epochs = app.epochs()
         assert app.stop() == 0
         answer = query(app, "totals")
         assert answer.returncode == 1
         assert "no app runs in" in answer.stderr
+
+        # A later run restores the stores that have any state, in one epoch with nothing to read.
+        for run in (1, 2):
+            again = bench.start()
+            until(lambda: rows_so_far(again, "/stores/totals"), START_SECONDS, "restored", every=0.5)  # noqa: B023
+            assert {row["key"]: fold_of(row) for row in rows(again, "/stores/totals", limit="1000")} == totals
+            assert again.status()["recordsRead"] == 0
+            assert rows(again, "/stores/windows") == []
+            assert again.epochs() == {name: epoch + run if epoch >= 0 else -1 for name, epoch in epochs.items()}
+            assert again.stop() == 0
 
 
 @pytest.mark.timeout(300)

@@ -113,7 +113,7 @@ class Stores:
                 frame = table.rows(ClassicDataFrame(reader.frame(), self._spark), question)
                 found = [json.loads(row[0]) for row in frame.limit(question.limit + 1).collect()]
             except IllegalArgumentException as error:
-                raise InputError(str(error.getMessage()).removeprefix("requirement failed: ")) from None
+                raise InputError(str(error).removeprefix("requirement failed: ")) from None
             except Py4JJavaError as error:
                 raise _told(error) from None
             absent = sorted(reader.absent())

@@ -14,10 +14,10 @@ import org.apache.spark.sql.streamapp.{EpochPacer, EpochStyle, ProcessorShare, R
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Spark's Kafka source, except for four things. The number of records of an epoch is not a constant but asked of the
+ * Spark's Kafka source, except for five things. The number of records of an epoch is not a constant but asked of the
  * sub-topology's [[EpochPacer]] each time; epochs of few records are read by few tasks; the next epoch begins as soon as
- * the interval is over AND the one before has ended; and what becomes of records that are gone before they were read is
- * [[SourceLoss]]'s to say.
+ * the interval is over AND the one before has ended; what becomes of records that are gone before they were read is
+ * [[SourceLoss]]'s to say; and a query that goes on with its state has an epoch at once, with records or without.
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`.
@@ -58,6 +58,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
 
   private var turnMs = 0L
   private var boundedRun = false
+  private val restore = new FirstEpoch
 
   override def getDefaultReadLimit: ReadLimit = ReadLimit.maxRows(pacer.limit)
 
@@ -68,7 +69,9 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
     if (!boundedRun) awaitTurn()
     val most = pacer.limit
     val limited = kafka.latestOffset(start, ReadLimit.maxRows(most))
-    val end = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
+    val end =
+      if (most == 0) limited // no epoch is cut while the app drains
+      else restore.of(start, loss.passOver(start, limited), wanted = mayCombine && !boundedRun)
     EpochStyle.choose(SparkSession.active, pacer.expect(this, records(start, end)))
     end
   }
@@ -89,8 +92,14 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
   }
 
   override def reportLatestOffset(): Offset = kafka.reportLatestOffset()
-  override def initialOffset(): Offset = kafka.initialOffset()
-  override def deserializeOffset(json: String): Offset = kafka.deserializeOffset(json)
+  override def initialOffset(): Offset = {
+    restore.begin()
+    kafka.initialOffset()
+  }
+  override def deserializeOffset(json: String): Offset = {
+    restore.goOn(json)
+    kafka.deserializeOffset(json)
+  }
   override def prepareForTriggerAvailableNow(): Unit = {
     boundedRun = true
     kafka.prepareForTriggerAvailableNow()
@@ -125,6 +134,40 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
   override def commit(end: Offset): Unit = kafka.commit(end)
   override def stop(): Unit = kafka.stop()
   override def toString: String = kafka.toString
+}
+
+/**
+ * An epoch without records, with which a query that goes on where an earlier run has ended begins when there is nothing
+ * to read: its stores are restored by it, which can then be asked, and the next record need not wait for that.
+ *
+ * Spark cuts an epoch when the source's offsets are others than those of the last one, and compares them as text. So the
+ * same offsets are written in another way: with a space behind them, or without.
+ */
+private final class FirstEpoch {
+  private var known = false
+  private var committed = ""
+  private var same: Option[KafkaSourceOffset] = None
+
+  /** There was no earlier run. */
+  def begin(): Unit = known = true
+
+  /** The last epoch has ended there. */
+  def goOn(json: String): Unit = committed = json
+
+  /** What to tell Spark, where the next epoch would be from `start` to `end`. */
+  def of(start: Offset, end: Offset, wanted: Boolean): Offset = (start, end) match {
+    case (from: KafkaSourceOffset, until: KafkaSourceOffset) if from.partitionToOffsets == until.partitionToOffsets =>
+      if (wanted && !known) same = Some(if (committed == until.json) new SpacedOffset(until) else until)
+      known = true
+      same.filter(_.partitionToOffsets == until.partitionToOffsets).getOrElse(until)
+    case _ =>
+      known = true
+      end
+  }
+}
+
+private final class SpacedOffset(plain: KafkaSourceOffset) extends KafkaSourceOffset(plain.partitionToOffsets) {
+  override val json: String = plain.json + " "
 }
 
 /**

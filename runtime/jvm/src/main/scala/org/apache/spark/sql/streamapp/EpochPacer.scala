@@ -59,7 +59,7 @@ final class EpochPacer {
         else limitRecords
       limitRecords = math.max(Smallest, math.min(wanted, Largest))
     }
-    warm = true
+    warm ||= records > 0
   }
 }
 
