@@ -69,9 +69,8 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
     if (!boundedRun) awaitTurn()
     val most = pacer.limit
     val limited = kafka.latestOffset(start, ReadLimit.maxRows(most))
-    val end =
-      if (most == 0) limited // no epoch is cut while the app drains
-      else restore.of(start, loss.passOver(start, limited), wanted = mayCombine && !boundedRun)
+    val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
+    val end = restore.of(start, reached, wanted = mayCombine && most > 0 && !boundedRun)
     EpochStyle.choose(SparkSession.active, pacer.expect(this, records(start, end)))
     end
   }
