@@ -178,6 +178,9 @@ def test_kubectl_finds_it(api: ApiServer, apps: Apps) -> None:
 
     assert kubectl("streamapp", "suspend", "word-count", "-n", apps.namespace).stdout == "word-count stops\n"
     assert kubectl("streamapp", "--help").stdout.startswith("usage: kubectl streamapp ")
+    answer = kubectl("streamapp", "query", "word-count", "word-counts", "-n", apps.namespace)
+    assert answer.returncode == 1
+    assert "word-count has no driver now" in answer.stderr
 
 
 def test_completion(api: ApiServer, apps: Apps) -> None:
@@ -203,6 +206,7 @@ def test_kubectl_is_told_what_to_complete(api: ApiServer, apps: Apps) -> None:
 
     assert said("status", "-n", apps.namespace, "wor") == "word-count\n:4\n"
     assert said("plan", "x") == ":0\n"
+    assert said("query", "-n", apps.namespace, "wor") == "word-count\n:4\n"  # on a laptop it has no NAME
 
 
 def test_bash_completes(tmp_path: Path) -> None:

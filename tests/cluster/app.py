@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -64,6 +67,13 @@ class App:
         self.patch(suspend=True)
         self.await_phase("Suspended", GONE_SECONDS)
         return 0
+
+    def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`kubectl streamapp query` about it."""
+        plugin = Path(sys.executable).with_name("kubectl-streamapp")
+        command = [str(plugin), "query", self.name, *arguments, "-n", self.namespace.name]
+        environment = self.namespace.cluster.environment
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
     # --- looking --------------------------------------------------------------------------------------------
 

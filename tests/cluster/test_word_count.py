@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
@@ -22,6 +24,13 @@ def test_apply_count_and_delete(words: WordCount) -> None:
     words.await_counts(LINES)
     words.say(*LINES)
     words.await_counts(2 * LINES)
+    answer = words.ask("word-counts", "be")
+    assert (json.loads(answer.stdout), answer.stderr) == ({"word": "be", "count": 2 * 3}, "")
+    assert len(words.ask("word-counts").stdout.splitlines()) == 9
+    assert words.ask().stdout == "word-counts: word -> count\n"
+    answer = words.ask("word-count")
+    assert answer.returncode == 1
+    assert answer.stderr == "error: there is no store 'word-count'; there are: word-counts\n"
     for pod in (words.driver()["metadata"]["name"], *words.executors()):
         mapped = words.namespace.kubectl("exec", pod, "--", "sh", "-c", MAPPED)
         assert mapped, f"Java in {pod} does without the archive of Spark's classes"

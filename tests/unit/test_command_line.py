@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from streamapp.cli.main import COMMANDS, main
-from streamapp.cli.state import find_run, occupied, publish, running_here
+from streamapp.cli.state import find_live, find_run, occupied, publish, running_here
 from streamapp.cli.stopping import lines_until_stopped, stop_on_signals
 from streamapp.errors import InputError, RunError
 
@@ -144,6 +144,20 @@ def test_two_that_run_here_are_listed() -> None:
         assert find_run(two).bootstrap_servers == "127.0.0.1:2"
         publish(two, "127.0.0.1:1", url=None)  # two apps on one Kafka
         assert find_run(None).bootstrap_servers == "127.0.0.1:1"
+
+
+def test_the_live_interface_of_the_one_app_that_runs_here_is_found() -> None:
+    one, two = Path(".streamapp/one"), Path(".streamapp/two")
+    with pytest.raises(InputError, match=r"no app runs here .* or name one with --url"):
+        find_live(None)
+    with occupied(one), occupied(two):
+        publish(one, "127.0.0.1:1", url=None)  # a broker
+        publish(two, "127.0.0.1:1", url="http://127.0.0.1:2")
+        assert find_live(None) == "http://127.0.0.1:2"
+        publish(one, "127.0.0.1:1", url="http://127.0.0.1:3")
+        with pytest.raises(InputError, match=r"\.streamapp/one, \.streamapp/two; name one with --state-dir"):
+            find_live(None)
+        assert find_live(one) == "http://127.0.0.1:3"
 
 
 def test_a_state_folder_has_one_user() -> None:

@@ -180,7 +180,8 @@ class _Interrupts:
 
 def _program() -> str:
     """How we were called: by our own name, or as kubectl's plug-in."""
-    return "kubectl streamapp" if os.path.basename(sys.argv[0]).startswith("kubectl-") else "streamapp"
+    called = os.path.basename(sys.argv[0])
+    return "kubectl streamapp" if called.startswith(("kubectl-", "kubectl_complete-")) else "streamapp"
 
 
 def _version() -> str:

@@ -12,7 +12,7 @@ segmentation fault).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -29,10 +29,17 @@ class GroupNotAllowed(RunError):
 
 
 class GroupPosition:
-    """Reads and writes the offsets of one group. One thread uses it."""
+    """Reads and writes the offsets of one group. One thread uses it.
 
-    def __init__(self, kafka: KafkaConfig, group: str) -> None:
-        self._kafka, self._group = kafka, group
+    Args:
+        kafka: where the group is.
+        group: its name.
+        may_write: asked before anything is written. A group without members lets everyone write: a driver that was
+            frozen while another one took its place would set the position back.
+    """
+
+    def __init__(self, kafka: KafkaConfig, group: str, may_write: Callable[[], bool] = lambda: True) -> None:
+        self._kafka, self._group, self._may_write = kafka, group, may_write
         self.trouble: str | None = None
         """Why the last writing failed, where trying again does not help."""
         settings = {"group.id": group, "enable.auto.commit": False}
@@ -84,6 +91,8 @@ class GroupPosition:
         }
         if not changed:
             return True
+        if not self._may_write():
+            return False
         positions = [
             TopicPartition(topic, partition, offset) for (topic, partition), offset in changed.items()
         ]
