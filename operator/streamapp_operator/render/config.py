@@ -22,6 +22,8 @@ VERSION_ANNOTATION = "streamapp.dev/version"
 LIVE_ANNOTATION = "streamapp.dev/live"
 """And the live fields of the spec, as JSON."""
 PLAN, TEMPLATE = "plan.json", "executor.yaml"
+# Python's own takes as long as all the rest of a round.
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LARGEST = 900 * 1024
 """An object may have a mebibyte; some of it is for what is not the plan."""
 
@@ -55,7 +57,7 @@ def config_map(app: App, settings: Settings) -> Object:
             ]
         )
     template = executor_template(app, settings)
-    data = {PLAN: plan, TEMPLATE: yaml.safe_dump(template, sort_keys=False)}
+    data = {PLAN: plan, TEMPLATE: yaml.dump(template, Dumper=_Dumper, sort_keys=False)}
     if (login := app.kafka_login) is not None:
         data[CLIENT] = login.properties
     found = made(app, "v1", "ConfigMap", config_name(app.base), data=data)
