@@ -11,6 +11,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,11 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
         assert "has no windows" in refusal(app, "/stores/totals?windowFrom=2024-01-01T00:00:00Z")[1]
         assert "windowFrom 'noon' is no timestamp" in refusal(app, "/stores/windows?windowFrom=noon")[1]
 
+        # Many at once wait for their turn.
+        with ThreadPoolExecutor(12) as askers:
+            found = list(askers.map(lambda key: rows(app, f"/stores/totals/{key}"), [*totals] * 2))
+        assert [fold_of(each[0]) for each in found] == [*totals.values()] * 2
+
         # The same from the command line.
         some = next(iter(totals))
         answer = query(app, "totals", some)
@@ -187,6 +193,17 @@ def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
         }
         row = rows(app, "/stores/windows", limit="1")[0]
         assert _millis(row["window_end"]) - _millis(row["window_start"]) == WINDOW_MS
+
+
+def test_a_question_that_takes_too_long_is_given_up(kafka: KafkaConfig, tmp_path: Path, root: Path) -> None:
+    with Bench(kafka, tmp_path, "asked", TOTALS) as bench:
+        load = bench.load(seed=1305, rate=0)
+        app = bench.start(program="lib.impatient", env={"PYTHONPATH": str(root / "tests")})
+        load.send(100)
+        app.await_work()
+        told = (503, "there was no answer in 0 s; ask for a key, or for fewer rows")
+        until(lambda: refusal(app, "/stores/totals") == told, 60, "given up", every=0.5)
+        assert refusal(app, "/stores/totals/key-1") == told
 
 
 class Asker:

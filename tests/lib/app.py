@@ -88,10 +88,11 @@ class AppProcess:
         log: Path,
         env: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
+        program: str = "streamapp.cli.main",
     ) -> None:
         self.log = log
         self.state_dir = state_dir
-        command = [sys.executable, "-m", "streamapp.cli.main", "run", str(manifest)]
+        command = [sys.executable, "-m", program, "run", str(manifest)]
         command += ["--state-dir", str(state_dir), *arguments]
         if kafka is not None:
             command += ["--bootstrap-servers", kafka.bootstrap_servers]
@@ -406,11 +407,15 @@ class Bench:
         )
 
     def start(
-        self, state: str = "state", env: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
+        self,
+        state: str = "state",
+        env: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+        program: str = "streamapp.cli.main",
     ) -> AppProcess:
         """A run, with the state folder of that name."""
         log = self.folder / f"{self.prefix}-{len(self._processes)}.log"
-        process = AppProcess(self.manifest, self.folder / state, self.kafka, log, env, arguments)
+        process = AppProcess(self.manifest, self.folder / state, self.kafka, log, env, arguments, program)
         self._processes.append(process)
         return process
 

@@ -8,11 +8,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from streamapp.http.server import LARGEST_BODY, MOST_REPLICAS, OPEN_PAGES, StatusServer
+from streamapp.http.server import LARGEST_BODY, MOST_REPLICAS, OPEN_PAGES, Busy, NoSuchPage, StatusServer
+from streamapp.question import Question
 
 
 @pytest.fixture
@@ -67,6 +69,44 @@ def test_without_a_token_nobody_is_let_in(url: str, token_file: Path) -> None:
     assert answer(url + "/status", "Bearer ") == 401
     token_file.unlink()
     assert answer(url + "/status", "Bearer swordfish") == 401
+
+
+# --- /stores ------------------------------------------------------------------------------------------------
+
+
+class Asked:
+    """A store that answers with what it is asked."""
+
+    def listed(self) -> list[dict[str, Any]]:
+        return [{"name": "counts"}]
+
+    def answer(self, question: Question) -> dict[str, Any]:
+        if question.store != "counts":
+            raise NoSuchPage(f"there is no store '{question.store}'")
+        if not question.key:
+            raise Busy("ask again")
+        return {"rows": [list(question.key)]}
+
+
+@pytest.fixture
+def asked(token_file: Path) -> Iterator[str]:
+    phase = {"phase": "Running"}
+    server = StatusServer(lambda: phase, CollectorRegistry(), token_file=token_file, tables=Asked())
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.mark.parametrize("page", ["/stores", "/stores/counts/be", "/stores/counts?key=be", "/stores/nothing"])
+def test_state_is_told_to_nobody_without_the_token(asked: str, page: str) -> None:
+    assert answer(asked + page) == 401
+    assert answer(asked + page, "Bearer sword") == 401
+    assert answer(asked + page, "Bearer swordfish") == (404 if "nothing" in page else 200)
+
+
+def test_questions_that_cannot_be_answered(asked: str) -> None:
+    assert answer(asked + "/stores/counts?limit=10001", "Bearer swordfish") == 400
+    assert answer(asked + "/stores/counts", "Bearer swordfish") == 503
 
 
 # --- PUT /replicas ------------------------------------------------------------------------------------------

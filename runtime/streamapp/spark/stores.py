@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import IllegalArgumentException
+from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -94,7 +94,8 @@ class Stores:
         context, job = self._spark.sparkContext, f"question-{uuid4().hex[:8]}"
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         context.setJobGroup(job, "a question about a store", interruptOnCancel=True)
-        timer = threading.Timer(LONGEST_SECONDS, context.cancelJobGroup, [job])
+        jvm_context = context._jsc.sc()
+        timer = threading.Timer(LONGEST_SECONDS, jvm_context.cancelJobGroupAndFutureJobs, [job])
         timer.start()
         try:
             yield
@@ -114,7 +115,7 @@ class Stores:
                 found = [json.loads(row[0]) for row in frame.limit(question.limit + 1).collect()]
             except IllegalArgumentException as error:
                 raise InputError(str(error).removeprefix("requirement failed: ")) from None
-            except Py4JJavaError as error:
+            except (Py4JJavaError, PySparkException) as error:
                 raise _told(error) from None
             absent = sorted(reader.absent())
             if not absent:
@@ -180,11 +181,10 @@ class _Table:
         return results.select(F.to_json(F.struct(*columns), JSON_WRITE))
 
 
-def _told(error: Py4JJavaError) -> Exception:
+def _told(error: Exception) -> Exception:
     """The JVM side's refusals, in our words."""
-    thrown = error.java_exception
-    words = str(thrown.getMessage())
-    if thrown.getClass().getSimpleName() == "StoreNotReadyException":
+    words = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    if isinstance(error, Py4JJavaError) and error.java_exception.getClass().getSimpleName() == "StoreNotReadyException":
         return Busy(words)
     if "cancelled" in words:
         return Busy(f"there was no answer in {LONGEST_SECONDS:g} s; ask for a key, or for fewer rows")
