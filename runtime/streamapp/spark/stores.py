@@ -12,12 +12,13 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -58,6 +59,8 @@ class Stores:
             if isinstance(node := by_name.get(store.node), Aggregate)
         }
         self._others = {store.name for store in plan.stores} - self._tables.keys()
+        # Threads that last: each that talks to the JVM has a connection and a thread there.
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "question")
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
 
     def listed(self) -> list[dict[str, Any]]:
@@ -73,8 +76,12 @@ class Stores:
             Busy: when it cannot be answered now; later it can.
         """
         table = self._table(question)
-        with self._turn():
-            rows = self._rows(table, question)
+        if not self._free.acquire(timeout=WAIT_SECONDS):
+            raise Busy(f"{MOST_AT_ONCE} questions are being answered; ask again")
+        try:
+            rows = self._threads.submit(self._rows, table, question).result()
+        finally:
+            self._free.release()
         return {"store": question.store, "rows": rows[: question.limit], "complete": len(rows) <= question.limit}
 
     def _table(self, question: Question) -> _Table:
@@ -88,9 +95,8 @@ class Stores:
         return table
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        if not self._free.acquire(timeout=WAIT_SECONDS):
-            raise Busy(f"{MOST_AT_ONCE} questions are being answered; ask again")
+    def _job(self) -> Iterator[None]:
+        """What this thread asks of Spark meanwhile is one group of jobs, and is cancelled when it takes too long."""
         context, job = self._spark.sparkContext, f"question-{uuid4().hex[:8]}"
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         context.setJobGroup(job, "a question about a store", interruptOnCancel=True)
@@ -101,28 +107,29 @@ class Stores:
             yield
         finally:
             timer.cancel()
-            self._free.release()
 
     def _rows(self, table: _Table, question: Question) -> list[Any]:
         """One more than is asked for, if there are more."""
         deadline = time.monotonic() + WAIT_SECONDS
-        while True:
-            try:
-                reader = self._open(table, question)
-                if reader is None:
-                    return []
-                frame = table.rows(ClassicDataFrame(reader.frame(), self._spark), question)
-                found = [json.loads(row[0]) for row in frame.limit(question.limit + 1).collect()]
-            except IllegalArgumentException as error:
-                raise InputError(str(error).removeprefix("requirement failed: ")) from None
-            except (Py4JJavaError, PySparkException) as error:
-                raise _told(error) from None
-            absent = sorted(reader.absent())
-            if not absent:
-                return found
-            if time.monotonic() > deadline:
-                raise Busy(f"store '{question.store}': partitions {absent} are being moved or restored; ask again")
-            time.sleep(_AGAIN_SECONDS)
+        try:
+            with self._job():
+                while True:
+                    reader = self._open(table, question)
+                    if reader is None:
+                        return []
+                    frame = table.rows(ClassicDataFrame(reader.frame(), self._spark), question)
+                    found = [json.loads(row[0]) for row in frame.limit(question.limit + 1).collect()]
+                    absent = sorted(reader.absent())
+                    if not absent:
+                        return found
+                    if time.monotonic() > deadline:
+                        where = f"store '{question.store}': partitions {absent}"
+                        raise Busy(f"{where} are being moved or restored; ask again")
+                    time.sleep(_AGAIN_SECONDS)
+        except IllegalArgumentException as error:
+            raise InputError(str(error).removeprefix("requirement failed: ")) from None
+        except (Py4JError, PySparkException) as error:
+            raise _told(error) from None
 
     def _open(self, table: _Table, question: Question) -> JavaObject | None:
         jvm = self._spark._jvm
