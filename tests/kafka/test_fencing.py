@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from lib.app import ECHO, TOTALS, Bench, manifest_text
+from lib.broker import group_offsets, unique_name
 from lib.faults import await_hit, failpoints, stopped
 from lib.verify import Proof
 from lib.wait import until
+from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.group import GroupPosition
 
 pytestmark = pytest.mark.kafka
 
@@ -94,3 +98,15 @@ def test_an_application_id_has_one_owner(kafka: KafkaConfig, tmp_path: Path) -> 
         assert f"applicationId '{bench.prefix}' belongs to 'local/{bench.prefix}'" in stranger.said
         load.send(100)
         proof.finish(app)  # undisturbed
+
+
+def test_the_shown_position_is_never_set_back(kafka: KafkaConfig) -> None:
+    """By a driver that was frozen before it had shown its own, while another one took its place and went on."""
+    group = unique_name("shown")
+    Admin(kafka).create([TopicSpec(group, "test", 2)])
+    with closing(GroupPosition(kafka, group)) as frozen, closing(GroupPosition(kafka, group)) as winner:
+        assert winner.write({(group, 0): 20, (group, 1): 5})
+        assert frozen.write({(group, 0): 10, (group, 1): 7})
+        assert group_offsets(kafka, group, group) == {(group, 0): 20, (group, 1): 7}
+        assert frozen.write({(group, 0): 30})
+        assert group_offsets(kafka, group, group) == {(group, 0): 30, (group, 1): 7}

@@ -12,7 +12,7 @@ segmentation fault).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -29,17 +29,10 @@ class GroupNotAllowed(RunError):
 
 
 class GroupPosition:
-    """Reads and writes the offsets of one group. One thread uses it.
+    """Reads and writes the offsets of one group. One thread uses it."""
 
-    Args:
-        kafka: where the group is.
-        group: its name.
-        may_write: asked before anything is written. A group without members lets everyone write: a driver that was
-            frozen while another one took its place would set the position back.
-    """
-
-    def __init__(self, kafka: KafkaConfig, group: str, may_write: Callable[[], bool] = lambda: True) -> None:
-        self._kafka, self._group, self._may_write = kafka, group, may_write
+    def __init__(self, kafka: KafkaConfig, group: str) -> None:
+        self._kafka, self._group = kafka, group
         self.trouble: str | None = None
         """Why the last writing failed, where trying again does not help."""
         settings = {"group.id": group, "enable.auto.commit": False}
@@ -83,7 +76,11 @@ class GroupPosition:
         return None if message is None else message.error()
 
     def write(self, offsets: Mapping[tuple[str, int], int], now: float | None = None) -> bool:
-        """Writes what has changed, or everything when that was long ago; False when Kafka did not take it."""
+        """Writes what has changed, or everything when that was long ago; False when Kafka did not take it.
+
+        What is further there already stays: a group without members lets everyone write, also a driver that was frozen
+        while another one took its place.
+        """
         now = time.monotonic() if now is None else now
         stale = now - self._written_at > REFRESH_SECONDS
         changed = {
@@ -91,13 +88,15 @@ class GroupPosition:
         }
         if not changed:
             return True
-        if not self._may_write():
-            return False
+        ahead = self._ahead_of(changed)
         positions = [
-            TopicPartition(topic, partition, offset) for (topic, partition), offset in changed.items()
+            TopicPartition(topic, partition, offset)
+            for (topic, partition), offset in changed.items()
+            if (topic, partition) not in ahead
         ]
         try:
-            self._consumer.commit(offsets=positions, asynchronous=False)
+            if positions:
+                self._consumer.commit(offsets=positions, asynchronous=False)
         except KafkaException as error:
             forbidden = error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
             self.trouble = f"Kafka does not allow Read on group '{self._group}'" if forbidden else None
@@ -107,6 +106,15 @@ class GroupPosition:
         if stale:
             self._written_at = now
         return True
+
+    def _ahead_of(self, offsets: Mapping[tuple[str, int], int]) -> set[tuple[str, int]]:
+        """Partitions that the group is further in; none where Kafka does not say."""
+        asked = [TopicPartition(topic, partition) for topic, partition in offsets]
+        try:
+            shown = self._consumer.committed(asked, timeout=1.0)
+        except KafkaException:  # the writing will tell
+            return set()
+        return {(p.topic, p.partition) for p in shown if p.error is None and p.offset > offsets[p.topic, p.partition]}
 
     def close(self) -> None:
         self._consumer.close()

@@ -147,7 +147,7 @@ class _App:
         self._queries = Queries(spark, plan, kafka)
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan)
-        self._housekeeping = Housekeeping(kafka, plan, self._is_current)
+        self._housekeeping = Housekeeping(kafka, plan)
         self._replicas = None if executors is None else Replicas(spark, executors, options.executor_template)
         self._server = StatusServer(
             self._status,
@@ -201,10 +201,6 @@ class _App:
         """What the live interface shows."""
         replicas = self._replicas.status() if self._replicas is not None else None
         return {**self._progress.snapshot(), "replicas": replicas}
-
-    def _is_current(self) -> bool:
-        bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
-        return bool(bridge.isCurrent(self._plan.application_id))
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()

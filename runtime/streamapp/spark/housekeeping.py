@@ -9,7 +9,6 @@ up its stop, its status and its terminal. The queries find out by themselves, an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Event, Thread
 
@@ -27,18 +26,12 @@ PURGE_SECONDS = 10.0
 
 
 class Housekeeping:
-    """One thread calls this; `lag` and `trouble` are those of the last round that has ended.
+    """One thread calls this; `lag` and `trouble` are those of the last round that has ended."""
 
-    Args:
-        kafka: where Kafka is.
-        plan: what runs.
-        is_current: whether this is still the driver of the app.
-    """
-
-    def __init__(self, kafka: KafkaConfig, plan: Plan, is_current: Callable[[], bool]) -> None:
+    def __init__(self, kafka: KafkaConfig, plan: Plan) -> None:
         self._plan = plan
         self._admin = Admin(kafka)
-        self._group = GroupPosition(kafka, plan.application_id, may_write=is_current)
+        self._group = GroupPosition(kafka, plan.application_id)
         self._expiry = Expiry(self._admin)
         self._first: dict[str, dict[int, int]] = {}
         self._places: Offsets = {}

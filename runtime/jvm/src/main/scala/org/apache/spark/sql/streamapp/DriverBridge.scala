@@ -40,9 +40,6 @@ object DriverBridge {
     })(DefaultFormats)
   }
 
-  /** Whether no other driver has taken over, made sure of within the last second. */
-  def isCurrent(applicationId: String): Boolean = MetadataTopic.objection(applicationId).isEmpty
-
   /** The run has ended; a later one in this process opens everything anew. */
   def end(applicationId: String): Unit = {
     TaskTransaction.closeAll(applicationId)
