@@ -3,7 +3,7 @@ package org.apache.spark.sql.streamapp
 
 import java.time.Duration
 import java.util.concurrent.ConcurrentHashMap
-import java.util.concurrent.atomic.AtomicReference
+import java.util.concurrent.atomic.{AtomicLong, AtomicReference}
 
 import scala.collection.mutable
 
@@ -101,6 +101,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     val size = (if (record.key == null) 0 else record.key.length) + (if (record.value == null) 0 else record.value.length)
     sent += 1
     sentBytes += size
+    failure.sent += 1
     producing(producer.send(record, new Sent(size, failure)))
   }
 
@@ -129,8 +130,13 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       Failpoint.hit("transaction.before-markers", epoch, partition)
       if (!conf.exactlyOnce) producer.flush()
       if (Mutation.MarkerOutside) sendMarkersOutside()
-      else producing(marks.values.foreach(mark => producer.send(mark.record, mark)))
-      if (Failpoint.Active) producer.flush()
+      else producing(marks.values.foreach { mark =>
+        failure.sent += 1
+        producer.send(mark.record, mark)
+      })
+      // The commit would wait for them as well. It is done before, so that what has not arrived is noticed before.
+      producing(producer.flush())
+      requireAllArrived()
       Failpoint.hit("transaction.before-commit", epoch, partition)
       producing(if (conf.exactlyOnce) producer.commitTransaction() else producer.flush())
       open = false
@@ -198,11 +204,25 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private def producing[Result](call: => Result): Result =
     try call catch { case error: KafkaException => rethrowSendError(); throw error }
 
-  private final class SendFailure extends AtomicReference[SendError]
+  /** What one producer was given, and what came of it: the first error, if there is one. */
+  private final class SendFailure extends AtomicReference[SendError] {
+    var sent = 0L
+    val arrived = new AtomicLong
+  }
+
+  // A record that is neither acknowledged nor refused must not be missed in a transaction that is committed.
+  private def requireAllArrived(): Unit = {
+    rethrowSendError()
+    if (failure.arrived.get < failure.sent) {
+      throw new IllegalStateException(
+        s"$id: of ${failure.sent} records for Kafka ${failure.arrived.get} have arrived; epoch $epoch is not committed")
+    }
+  }
 
   private class Sent(size: Int, failure: SendFailure) extends Callback {
     override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
-      if (error != null) failure.compareAndSet(null, new SendError(error, metadata.topic, size))
+      if (error == null) failure.arrived.incrementAndGet()
+      else failure.compareAndSet(null, new SendError(error, metadata.topic, size))
   }
 
   private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]],
