@@ -35,9 +35,9 @@ def test_nothing_is_written_while_nothing_changes(
         if method in WRITES and "/leases" not in path:
             written.append((time.monotonic(), f"{method} {path}"))
 
-    def deal_with(generation: int) -> bool:
+    def are_dealt_with() -> bool:
         found = kube.list("StreamApp", apps.namespace)
-        return all(body.get("status", {}).get("observedGeneration") == generation for body in found)
+        return all(body.get("status", {}).get("observedGeneration") == 1 for body in found)
 
     with Proxy(api.url) as proxy:
         proxy.after = note
@@ -46,7 +46,7 @@ def test_nothing_is_written_while_nothing_changes(
             body = yaml.safe_load(WORD_COUNT)
             body["metadata"] = {"name": f"words-{number}", "namespace": apps.namespace}
             kube.create(body)
-        until(lambda: written and deal_with(1), 300, f"{COUNT} apps are dealt with", every=0.5)
+        until(lambda: written and are_dealt_with(), 300, f"{COUNT} apps are dealt with", every=0.5)
         until(lambda: time.monotonic() - written[-1][0] > QUIET_SECONDS, 300, "the last write", every=0.5)
         before, asked = len(written), proxy.sent["GET"]
         time.sleep(seconds)

@@ -91,18 +91,23 @@ class App:
 
     def drivers(self) -> list[str]:
         """Names of the drivers' pods, the oldest first: each run to the end of the input has one of its own."""
-        found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=driver")["items"]
+        found = self._driver_pods()
         return [p["metadata"]["name"] for p in sorted(found, key=lambda p: str(p["metadata"]["creationTimestamp"]))]
 
     def _ready_drivers(self) -> set[str]:
         """Their uids, where the pod itself says so."""
-        found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=driver")["items"]
         ready = {"type": "Ready", "status": "True"}
         return {
             pod["metadata"]["uid"]
-            for pod in found
+            for pod in self._driver_pods()
             if any(ready.items() <= each.items() for each in pod["status"].get("conditions", ()))
         }
+
+    def _driver_pods(self) -> list[Manifest]:
+        found: list[Manifest] = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=driver")[
+            "items"
+        ]
+        return found
 
     def said_by_drivers(self) -> str:
         """Their logs, or why there are none yet."""

@@ -48,7 +48,7 @@ def rows(app: AppProcess, path: str, **fields: str) -> list[dict[str, Any]]:
 
 
 def rows_so_far(app: AppProcess, path: str, **fields: str) -> list[dict[str, Any]]:
-    """None while the app starts, or says that it cannot be asked now."""
+    """Empty while the app starts, or says that it cannot be asked now."""
     try:
         return rows(app, path, limit="1000", **fields)
     except urllib.error.HTTPError as error:

@@ -126,9 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _tell_of_stores(self, tables: Tables, path: str) -> None:
         try:
-            told: object = {"stores": tables.listed()}
-            if path.rstrip("/") != PREFIX:
-                told = tables.answer(question_of(self.path))
+            whole = path.rstrip("/") == PREFIX
+            told = {"stores": tables.listed()} if whole else tables.answer(question_of(self.path))
         except StreamAppError as error:
             code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
             self._answer(code, "text/plain", f"{error}\n".encode())

@@ -58,7 +58,7 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
 
   /** May the local database be used as this version? Spark loads twice in a task; the second load trusts the first. */
   def usable(version: Long): Boolean =
-    restoredBy == transaction.ownerAttempt || (confirmedVersion == version && transaction.live)
+    restoredBy == transaction.ownerAttempt || (holds(version) && transaction.live)
 
   /** The task has failed: was it for want of sound local files, they must not be used again. */
   def taskFailed(error: Throwable): Unit =
