@@ -9,7 +9,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.classic.ClassicConversions.castToImpl
-import org.apache.spark.sql.streamapp.{RuntimeConf, TaskTransaction}
+import org.apache.spark.sql.streamapp.{HeldSender, RuntimeConf, TaskTransaction}
 import org.apache.spark.sql.types.{LongType, StructType}
 import org.apache.spark.util.SerializableConfiguration
 
@@ -20,6 +20,8 @@ import org.apache.spark.util.SerializableConfiguration
  *   put:STORE:KEY:N  merge:STORE:KEY:N  remove:STORE:KEY  range:STORE:FROM:TO  put-in:STORE:FAMILY:KEY:N
  *   get:STORE:KEY  scan:STORE (which read, and no more)   close-former (the stores of the run before, see `restart`)
  *   commit (stores, then the transaction)   store-commit (stores only)   fail (the task throws)
+ *   hold (the producer's sender stands still until the task waits for it, see HeldSender)
+ *   expect:TOPIC:PERCENT (of their size that records are compressed to)
  */
 object StoreProbe {
   private val keySchema = new StructType().add("key", LongType)
@@ -90,6 +92,8 @@ object StoreProbe {
             opened(s).put(keyRow(k), valueRow(n.toLong), family)
           case Array("get", s, k) => opened(s).get(keyRow(k), StateStore.DEFAULT_COL_FAMILY_NAME)
           case Array("scan", s) => opened(s).iterator().foreach(_ => ())
+          case Array("hold") => HeldSender.hold(transaction)
+          case Array("expect", topic, percent) => HeldSender.expectCompression(topic, percent.toInt / 100f)
           case Array("close-former") => former.values.foreach(_.close())
           case Array("store-commit") => opened.values.foreach(_.commit()); committed = true
           case Array("commit") => opened.values.foreach(_.commit()); committed = true; transaction.commit()

@@ -36,7 +36,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Spar
 class Stores:
     """The stores of one application, as one process sees them."""
 
-    def __init__(self, spark: SparkSession, kafka: KafkaConfig, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, spark: SparkSession, kafka: KafkaConfig, names: tuple[str, ...], largest_batch: int | None = None
+    ) -> None:
         self._probe = spark._jvm.org.apache.spark.sql.execution.streaming.state.StoreProbe  # type: ignore[union-attr]
         self._spark = spark
         self._names = names
@@ -52,7 +54,10 @@ class Stores:
         self.topics = [
             f"{app}-s-{name}-changelog" if name != "default" else f"{app}-s-changelog" for name in names
         ]
-        Admin(kafka).create([TopicSpec(t, "s", 1, {"cleanup.policy": "compact"}, True) for t in self.topics])
+        config = {"cleanup.policy": "compact"}
+        if largest_batch is not None:
+            config["max.message.bytes"] = str(largest_batch)
+        Admin(kafka).create([TopicSpec(t, "s", 1, config, True) for t in self.topics])
         self.crash()
 
     def task(self, version: int, script: str) -> list[str]:
@@ -241,3 +246,42 @@ def test_a_base_that_cannot_be_opened_is_replaced_from_the_topic(
     rows = s.task(2, "dump")
     assert len(rows) == 500
     assert rows == s.rebuilt(2)
+
+
+# --- a commit must not overtake records -----------------------------------------------------------------------
+
+
+def test_kafka_s_producer_lets_a_commit_overtake_records(stores: Callable[..., Stores], spark: SparkSession) -> None:
+    """What the tests below are about. When this one fails, Kafka has mended it, and we need not wait any more."""
+    s = stores()
+    held = spark._jvm.org.apache.spark.sql.streamapp.HeldSender  # type: ignore[union-attr]
+    assert not held.arrivesWithoutFlush(s.settings, s.topics[0])
+
+
+def test_a_commit_of_state_waits_for_its_records(stores: Callable[..., Stores]) -> None:
+    s = stores()
+    s.task(0, "put:default:1:1 hold put:default:2:2 commit")
+    assert s.task(1, "dump") == s.rebuilt(1) == ["default/default/1=1", "default/default/2=2"]
+
+
+def test_a_commit_waits_for_the_parts_of_a_batch_that_was_too_large(kafka: KafkaConfig, spark: SparkSession) -> None:
+    """A batch is filled by what the records before have compressed to. Kafka's producer takes one that is too large
+    apart and sends the parts; its flush returns before (KAFKA-19479)."""
+    s = Stores(spark, kafka, ("default",), largest_batch=150_000)
+    held = spark._jvm.org.apache.spark.sql.streamapp.HeldSender  # type: ignore[union-attr]
+    many = " ".join(f"put:default:{k}:{k}" for k in range(1, 20_000))
+    # Nothing is sent meanwhile, so that batches become full, and as small as expected they are not.
+    s.task(0, f"put:default:0:0 hold expect:{s.topics[0]}:10 {many} commit")
+    assert held.expectedCompression(s.topics[0]) > 0.5, "no batch was too large"
+    assert s.task(1, "dump") == s.rebuilt(1) == sorted(f"default/default/{k}={k}" for k in range(20_000))
+
+
+def test_a_commit_of_the_driver_s_files_waits_for_them(
+    stores: Callable[..., Stores], spark: SparkSession, kafka: KafkaConfig
+) -> None:
+    s = stores()
+    topic = f"{s.settings[PREFIX + 'applicationId']}-metadata"
+    Admin(kafka).create([TopicSpec(topic, "metadata", 1, {"cleanup.policy": "compact"}, True)])
+    held = spark._jvm.org.apache.spark.sql.streamapp.HeldSender  # type: ignore[union-attr]
+    paths = ["/part/offsets/0", "/part/commits/0"]
+    assert list(held.putHeld(s.settings, paths)) == paths

@@ -37,9 +37,6 @@ object Failpoint {
       case other => throw new IllegalArgumentException(s"STREAMAPP_FAILPOINTS: cannot read '$other'")
     }
 
-  /** Whether any is set. Records are then flushed to the broker before a commit: a crash there is the interesting one. */
-  val Active: Boolean = armed.nonEmpty
-
   def hit(name: String, epoch: Long = -1, partition: Int = -1): Unit =
     if (armed.nonEmpty) armed.foreach(point => if (point.name == name) point.hit(epoch, partition))
 

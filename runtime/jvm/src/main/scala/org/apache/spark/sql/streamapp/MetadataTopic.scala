@@ -113,10 +113,8 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
       if (producer == null) reopen()
       producer.beginTransaction()
       val sent = changes.map { case (path, bytes) => producer.send(new ProducerRecord(topic, 0, path, bytes)) }
-      if (Failpoint.Active) {
-        producer.flush()
-        changes.foreach { case (path, _) => Failpoint.hitAt("metadata.before-commit", path) }
-      }
+      producer.flush() // a commit that is asked for before can overtake records (see TaskTransaction)
+      changes.foreach { case (path, _) => Failpoint.hitAt("metadata.before-commit", path) }
       producer.commitTransaction()
       // Behind our records lies the transaction's marker. Is there more, somebody else has written: it is still to be read.
       val last = sent.map(_.get().offset).max

@@ -128,19 +128,14 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     if (!done) {
       if (!open) openTransaction()
       Failpoint.hit("transaction.before-markers", epoch, partition)
-      if (!conf.exactlyOnce) producer.flush()
+      if (!conf.exactlyOnce) awaitArrival()
+      failure.sent += marks.size
       if (Mutation.MarkerOutside) sendMarkersOutside()
-      else producing(marks.values.foreach { mark =>
-        failure.sent += 1
-        producer.send(mark.record, mark)
-      })
-      // The commit would wait for them as well. It is done before, so that what has not arrived is noticed before.
-      producing(producer.flush())
-      requireAllArrived()
+      else producing(marks.values.foreach(mark => producer.send(mark.record, mark)))
+      awaitArrival()
       Failpoint.hit("transaction.before-commit", epoch, partition)
-      producing(if (conf.exactlyOnce) producer.commitTransaction() else producer.flush())
+      if (conf.exactlyOnce) producing(producer.commitTransaction())
       open = false
-      rethrowSendError()
       Failpoint.hit("transaction.after-commit", epoch, partition)
       marks.foreach { case (participant, mark) => participant.confirmed(mark.version, mark.nextOffset) }
     }
@@ -210,13 +205,25 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     val arrived = new AtomicLong
   }
 
-  // A record that is neither acknowledged nor refused must not be missed in a transaction that is committed.
-  private def requireAllArrived(): Unit = {
-    rethrowSendError()
-    if (failure.arrived.get < failure.sent) {
-      throw new IllegalStateException(
-        s"$id: of ${failure.sent} records for Kafka ${failure.arrived.get} have arrived; epoch $epoch is not committed")
+  /**
+   * Waits until Kafka has every record that was sent. The commit must not be asked for before: the producer's sender looks
+   * for records still to be sent, and only then whether a commit is asked for. Both can come in between, and the commit
+   * overtakes the records, which then are never part of it (all versions up to 4.1, at least).
+   *
+   * One flush can return before a batch that the broker found too large has arrived in its parts (KAFKA-19479).
+   */
+  private def awaitArrival(): Unit = producing {
+    producer.flush()
+    val flushed = System.nanoTime()
+    while (failure.get == null && failure.arrived.get < failure.sent) {
+      if (System.nanoTime() - flushed > ArrivalTimeoutNs) {
+        throw new IllegalStateException(s"$id: Kafka's producer has lost ${failure.sent - failure.arrived.get} of " +
+          s"${failure.sent} records, with no error told; epoch $epoch is not committed")
+      }
+      Thread.sleep(1)
+      producer.flush()
     }
+    rethrowSendError()
   }
 
   private class Sent(size: Int, failure: SendFailure) extends Callback {
@@ -259,6 +266,8 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
 
 object TaskTransaction {
   private val NoAttempt = -1L
+  // Longer than a producer tries to deliver a record: by then each has arrived or has failed (delivery.timeout.ms).
+  private val ArrivalTimeoutNs = 150L * 1000 * 1000 * 1000
   // One producer per partition and sub-topology: small, so that many fit; also the largest record we can send.
   private[streamapp] val MaxRequestBytes = 8 << 20
 
