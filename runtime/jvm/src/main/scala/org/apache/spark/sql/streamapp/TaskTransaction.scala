@@ -41,7 +41,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private var open = false
   private var fencedBy = NoAttempt
   // One per producer: a discarded producer still reports the records it dropped, and that must not hit its successor.
-  private var failure = new SendFailure
+  private var deliveries = new Deliveries
   private val marks = mutable.LinkedHashMap[TransactionParticipant, Mark]()
 
   @volatile private var owner = NoAttempt
@@ -101,15 +101,15 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     val size = (if (record.key == null) 0 else record.key.length) + (if (record.value == null) 0 else record.value.length)
     sent += 1
     sentBytes += size
-    failure.sent += 1
-    producing(producer.send(record, new Sent(size, failure)))
+    deliveries.sent += 1
+    producing(producer.send(record, new Sent(size, deliveries)))
   }
 
   /** The participant has sent all changes of the epoch; its marker record goes out with the commit. */
   def mark(participant: TransactionParticipant, version: Long, marker: ProducerRecord[Array[Byte], Array[Byte]]): Unit =
     synchronized {
       checkOwner()
-      marks.put(participant, new Mark(version, marker, failure))
+      marks.put(participant, new Mark(version, marker, deliveries))
     }
 
   def markedVersions: Iterable[Long] = marks.values.map(_.version)
@@ -129,7 +129,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       if (!open) openTransaction()
       Failpoint.hit("transaction.before-markers", epoch, partition)
       if (!conf.exactlyOnce) awaitArrival()
-      failure.sent += marks.size
+      deliveries.sent += marks.size
       if (Mutation.MarkerOutside) sendMarkersOutside()
       else producing(marks.values.foreach(mark => producer.send(mark.record, mark)))
       awaitArrival()
@@ -175,7 +175,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private def discard(): Unit = {
     open = false
     fencedBy = NoAttempt
-    failure = new SendFailure
+    deliveries = new Deliveries
     if (producer != null) {
       try producer.close(Duration.ZERO) catch { case _: Exception => }
       producer = null
@@ -191,7 +191,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   }
 
   private def rethrowSendError(): Unit = {
-    val error = failure.get
+    val error = deliveries.firstError.get
     if (error != null) throw error.inFull(conf)
   }
 
@@ -199,10 +199,11 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private def producing[Result](call: => Result): Result =
     try call catch { case error: KafkaException => rethrowSendError(); throw error }
 
-  /** What one producer was given, and what came of it: the first error, if there is one. */
-  private final class SendFailure extends AtomicReference[SendError] {
+  /** What one producer was given, and what came of it. */
+  private final class Deliveries {
     var sent = 0L
     val arrived = new AtomicLong
+    val firstError = new AtomicReference[SendError]
   }
 
   /**
@@ -215,10 +216,10 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private def awaitArrival(): Unit = producing {
     producer.flush()
     val flushed = System.nanoTime()
-    while (failure.get == null && failure.arrived.get < failure.sent) {
+    while (deliveries.firstError.get == null && deliveries.arrived.get < deliveries.sent) {
       if (System.nanoTime() - flushed > ArrivalTimeoutNs) {
-        throw new IllegalStateException(s"$id: Kafka's producer has lost ${failure.sent - failure.arrived.get} of " +
-          s"${failure.sent} records, with no error told; epoch $epoch is not committed")
+        throw new IllegalStateException(s"$id: Kafka's producer has lost ${deliveries.sent - deliveries.arrived.get} of " +
+          s"${deliveries.sent} records, with no error told; epoch $epoch is not committed")
       }
       Thread.sleep(1)
       producer.flush()
@@ -226,14 +227,14 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     rethrowSendError()
   }
 
-  private class Sent(size: Int, failure: SendFailure) extends Callback {
+  private class Sent(size: Int, deliveries: Deliveries) extends Callback {
     override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
-      if (error == null) failure.arrived.incrementAndGet()
-      else failure.compareAndSet(null, new SendError(error, metadata.topic, size))
+      if (error == null) deliveries.arrived.incrementAndGet()
+      else deliveries.firstError.compareAndSet(null, new SendError(error, metadata.topic, size))
   }
 
   private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]],
-      failure: SendFailure) extends Sent(record.value.length, failure) {
+      deliveries: Deliveries) extends Sent(record.value.length, deliveries) {
     @volatile var nextOffset: Long = -1L
     override def onCompletion(metadata: RecordMetadata, error: Exception): Unit = {
       super.onCompletion(metadata, error)
