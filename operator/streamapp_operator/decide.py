@@ -133,6 +133,7 @@ def decide(
         live=seen.status,
         silence=seen.silence,
         executors=_running(seen),
+        remaining=len(seen.executors),
         scaling=wanted.scaling,
         run=last_run(seen.jobs, seen.drivers) if body["spec"].get("run") == UNTIL_CAUGHT_UP else None,
         next_run=next_run,

@@ -55,6 +55,8 @@ class Facts:
     """Why it says nothing."""
     executors: int
     """That run."""
+    remaining: int
+    """Of their pods, those that are still there, also such as are about to end."""
     scaling: Decision | None = None
     """What autoscaling says; None where there is none."""
     rollout: Rollout = field(default_factory=lambda: Rollout(None))
@@ -124,7 +126,7 @@ class Facts:
         if self.app is None and self.is_stopped:
             return "Invalid"
         if self.suspended:
-            return "Suspended" if self.is_stopped and self.executors == 0 else "Suspending"
+            return "Suspended" if self.is_stopped and self.remaining == 0 else "Suspending"
         if self.halted:
             return "Failed"
         if self.rest is not None:

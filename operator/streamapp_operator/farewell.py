@@ -120,6 +120,7 @@ def _say(kube: Kube, seen: Observation, now: datetime) -> None:
         live=None,
         silence="",
         executors=len(seen.executors),
+        remaining=len(seen.executors),
         deleting=True,
     )
     metadata = body["metadata"]

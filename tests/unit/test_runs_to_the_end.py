@@ -177,6 +177,7 @@ def facts(run: Run | None, pod: Object | None = None, **more: Any) -> Facts:
         live=None,
         silence="",
         executors=0,
+        remaining=more.pop("remaining", 0),
         run=run,
         **more,
     )
@@ -200,6 +201,7 @@ BROKEN = Run("j", "Failed", "2024-03-13T10:00:01Z", "2024-03-13T10:05:00Z", erro
         (facts(BROKEN, next_run=NOW), "Failed", "DriverFailed"),
         (facts(DONE, suspended=True), "Suspended", "Suspended"),
         (facts(BROKEN, pod("j", "Failed", "boom", 1), suspended=True), "Suspended", "Suspended"),
+        (facts(DONE, suspended=True, remaining=1), "Suspending", "Suspended"),
         (facts(DONE, app=None), "Invalid", "TopologyInvalid"),
         (facts(None, pod("j", "Running"), deleting=True), "Deleting", "Deleting"),
     ],

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An hour of records waits: they are worked off in epochs of the size that fits the time, in the memory there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark import SparkContext
+
+from lib.app import Bench
+from lib.faults import jvm
+from lib.verify import committed
+from lib.wait import until
+from streamapp.kafka.config import KafkaConfig
+from streamapp.spark.jvm import end_jvm, start_jvm
+from streamapp.spark.session import runtime_class_path
+
+pytestmark = pytest.mark.kafka
+
+RECORDS = 1_800_000
+"""An hour's, at 500 a second."""
+VALUE = b"x" * 400
+HEAP_MB = 512
+BESIDE_HEAP_MB = 600
+"""Classes, code, threads, buffers and RocksDB: what a JVM needs that counts a few keys."""
+KEYS = [f"key-{number}".encode() for number in range(1000)]
+TOPOLOGY = """
+  - {name: lines, stream: {topic: $T-numbers, value: text}}
+  - {name: totals, groupBy: [key], aggregate: {count: count(*), characters: sum(length(value))}}
+  - {name: totals-out, to: {topic: $T-totals}}
+"""
+
+
+def _fill(kafka: KafkaConfig, topic: str) -> None:
+    batches = {"linger.ms": 20, "batch.size": 1 << 20, "compression.type": "lz4", "enable.idempotence": True}
+    producer = Producer({**kafka.for_librdkafka(), **batches, "queue.buffering.max.messages": 500_000})
+    for number in range(RECORDS):
+        key = KEYS[number % len(KEYS)]
+        try:
+            producer.produce(topic, VALUE, key)
+        except BufferError:
+            producer.poll(1)
+            producer.produce(topic, VALUE, key)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+
+
+@pytest.mark.timeout(600)
+def test_a_backlog_larger_than_memory_is_worked_off(kafka: KafkaConfig, tmp_path: Path) -> None:
+    assert RECORDS * len(VALUE) > (HEAP_MB + BESIDE_HEAP_MB // 4) * 1_000_000, "all of it would fit"
+    with Bench(kafka, tmp_path, "backlog", TOPOLOGY) as bench:
+        _fill(kafka, bench.topics["numbers"])
+        app = bench.start(arguments=("--heap", f"{HEAP_MB}m"))
+
+        def caught_up() -> list[int]:
+            app.require_alive()
+            parts = app.status().get("subTopologies", {}).values()
+            return [part["epochs"] for part in parts if part["recordsIn"] == RECORDS]
+
+        (epochs,) = until(caught_up, 300, "all records are read", every=0.2)
+        memory = dict(line.split(":", 1) for line in Path(f"/proc/{jvm(app).pid}/status").read_text().splitlines())
+        app.stop()
+        assert epochs >= 4, "the lag has decided how large an epoch is"
+        peak = int(memory["VmHWM"].split()[0]) / 1000
+        assert peak < HEAP_MB + BESIDE_HEAP_MB, f"{peak:.0f} MB were resident"
+        results = committed(kafka, bench.topics["totals"])
+        totals = {message.key(): json.loads(message.value() or b"") for message in results}
+        each = RECORDS // len(KEYS)
+        assert totals == {key: {"count": each, "characters": each * len(VALUE)} for key in KEYS}
+        print(f"{epochs} epochs, {peak:.0f} MB")
+
+
+# --- the rule itself ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pacer() -> Iterator[Any]:
+    end_jvm()
+    start_jvm({"spark.driver.extraClassPath": runtime_class_path()})
+    yield SparkContext._jvm.org.apache.spark.sql.streamapp.EpochPacer()  # type: ignore[union-attr]
+    end_jvm()
+
+
+def test_epochs_grow_and_shrink_to_the_time_aimed_at(pacer: Any) -> None:
+    first = pacer.limit()
+    pacer.observe(first, 60_000)
+    assert pacer.limit() == first, "the first epoch is slow because everything is new"
+    pacer.observe(first, 1_000)
+    assert pacer.limit() == 2 * first
+    pacer.observe(10, 20_000)
+    assert pacer.limit() == 2 * first, "a small epoch says nothing about how large ones run"
+    pacer.observe(2 * first, 3_000)
+    assert pacer.limit() == 2 * first, "it is just right"
+    pacer.observe(2 * first, 12_000)
+    assert pacer.limit() == first // 2
+    for _ in range(50):
+        pacer.observe(pacer.limit(), 600_000)
+    assert pacer.limit() == 1000, "an epoch never gets so small that it only costs"
+    pacer.drain()
+    assert pacer.limit() == 0, "an app that stops takes no more"
