@@ -94,10 +94,10 @@ class Bench:
 
     def memory(self) -> str:
         keys = self._options.keys or (300_000 if self._quick else 10_000_000)
-        self._options.rounds = 1
         found = self._rounds(
             "memory", systems.SYSTEMS,
             lambda name, start, run: memory.measure(self._kafka, name, start, keys, run, self._scratch),
+            rounds=1,
         )  # fmt: skip
         rows = [
             (name, f"{rounds[0].peak_mb:,.0f}", f"{keys / rounds[0].seconds:,.0f}") for name, rounds in found.items()
@@ -141,10 +141,12 @@ class Bench:
     def _numbers(self) -> tuple[str, ...]:
         return tuple(f"round {number + 1}" for number in range(self._options.rounds))
 
-    def _rounds(self, what: str, starters: dict[str, Starter], measure: Measure[Result]) -> dict[str, list[Result]]:
+    def _rounds(
+        self, what: str, starters: dict[str, Starter], measure: Measure[Result], rounds: int = 0
+    ) -> dict[str, list[Result]]:
         wanted = {name: start for name, start in starters.items() if self._options.only.lower() in name.lower()}
         found: dict[str, list[Result]] = {name: [] for name in wanted}
-        for number in range(1, self._options.rounds + 1):
+        for number in range(1, (rounds or self._options.rounds) + 1):
             for name, start in wanted.items():
                 result = measure(name, start, f"{what}-{number}")
                 print(f"  {what}, round {number}, {name}: {result}", flush=True)

@@ -70,6 +70,7 @@ def demo() -> None:
         step("2. streamapp run examples/word-count.yaml, and kill -9 in the middle of it")
         with Run(kafka) as first:
             first.wait(lambda status: lines_in(status) >= FIRST, "count the first lines")
+            show_top(read_counts(kafka))
             say(f"the first {FIRST:,} lines are counted; sending the rest")
             send(kafka, lines[FIRST:])
             status = first.wait(

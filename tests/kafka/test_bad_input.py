@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from lib.faults import alter
 from lib.inprocess import App
 from streamapp.cli.main import main
 from streamapp.errors import InputError, ManifestError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.ports import free_ports
+from streamapp.kafka.topics import TopicError
 
 pytestmark = pytest.mark.kafka
 
@@ -123,6 +125,19 @@ def test_all_type_errors_are_told_at_once(app: Make, capfd: pytest.CaptureFixtur
     assert {"behind", "out", "out-2", "out-3", "out-4", "out-6"} <= set(raised.value.unchecked)
     assert "a condition is true or false, and this is bigint" in str(raised.value)
     assert "AnalysisException" not in capfd.readouterr().err
+
+
+def test_an_internal_topic_of_other_settings_is_told(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: counts, groupBy: [key], aggregate: {count: count(*)}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", ("a", "1"))
+    a.run()
+    alter(a.kafka, a.topic("counts-changelog"), cleanup_policy="delete")
+    with pytest.raises(TopicError, match=r"has cleanup\.policy=delete and needs cleanup\.policy=compact; set it"):
+        a.run()
 
 
 def test_partitions_raised_under_way_are_picked_up(app: Make) -> None:

@@ -4,6 +4,7 @@ what was committed, whatever the operations were, and nothing else."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,6 +192,21 @@ def test_a_surviving_store_catches_up_from_its_local_base(
     read = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.restores()  # type: ignore[union-attr]
     assert '"total":0' in read  # the last restore had nothing left to read
     assert "default/default/1=3" in s.rebuilt(2)
+
+
+def test_a_base_taken_from_a_live_store_is_gone_on_from(stores: Callable[..., Stores], spark: SparkSession) -> None:
+    s = stores()
+    s.settings[PREFIX + "localBaseRecords"] = "10"
+    s.task(0, " ".join(f"put:default:{k}:{k}" for k in range(20)) + " commit")
+    s.task(1, "put:default:1:100 remove:default:2 commit")  # which begins with taking the base, at version 1
+    with pytest.raises(Exception, match="the script says fail"):
+        s.task(2, "put:default:3:300 fail")
+    s.task(2, "put:default:4:400 commit")
+    read = json.loads(spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.restores())  # type: ignore[union-attr]
+    behind = ("the commit of epoch 0", "a row", "a removal", "the marker of epoch 1", "its commit")
+    assert [part["total"] for part in read["partitions"]] == [len(behind)]
+    rows = {k: k for k in range(20) if k != 2} | {1: 100, 4: 400}
+    assert s.task(3, "dump") == s.rebuilt(3) == sorted(f"default/default/{k}={n}" for k, n in rows.items())
 
 
 def test_stores_of_a_former_run_leave_the_transaction_of_the_next_alone(stores: Callable[..., Stores]) -> None:

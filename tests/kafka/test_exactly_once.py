@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from confluent_kafka import Producer
 
 from lib.app import ECHO, TOTALS, Bench
 from lib.faults import await_halt, await_hit, failpoints, stopped
-from lib.verify import Proof
+from lib.verify import Proof, committed
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
 
@@ -45,6 +46,72 @@ def test_a_position_behind_somebody_elses_open_transaction(kafka: KafkaConfig, t
         until(lambda: time.monotonic() > held_back, 30, "the replay, which must send nothing")
         proof.require_sound()
         sibling.abort_transaction(30)
+        proof.finish(app)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("step", ["transaction.before-markers", "transaction.before-commit", "epoch.tasks-committed"])
+def test_at_least_once_loses_nothing_and_has_no_transactions(kafka: KafkaConfig, tmp_path: Path, step: str) -> None:
+    spec = "guarantee: at-least-once"
+    with Bench(kafka, tmp_path, "at-least", TOTALS + ECHO, spec=spec) as bench:
+        load = bench.load(seed=801, keys=50)
+        load.send(500)
+        await_halt(bench.start(env=failpoints(f"{step}=halt")), step)
+        load.send(500)
+        app = bench.start()
+        numbers = load.history.numbers
+        sent = {(key, n) for key, all_of in numbers.items() for n in range(len(all_of))}
+
+        def results(topic: str) -> list[tuple[str, dict[str, int]]]:
+            app.require_alive()
+            found = committed(kafka, bench.topics[topic])
+            return [((message.key() or b"").decode(), json.loads(message.value() or b"")) for message in found]
+
+        def missing() -> set[tuple[str, int]]:
+            return sent - {(key, value["seq"]) for key, value in results("echo")}
+
+        def behind() -> list[str]:
+            counts = {key: value["count"] for key, value in results("totals")}
+            return [key for key, all_of in numbers.items() if counts.get(key, 0) < len(all_of)]
+
+        until(lambda: not missing(), 120, "each record's echo", every=1)
+        until(lambda: not behind(), 120, "totals of at least what was sent", every=1)
+        assert app.stop() == 0
+        # A transaction's end is a record too, which no reader gets.
+        for topic in (*bench.topics.values(), f"{bench.prefix}-totals-changelog"):
+            assert sum(bench.admin.end_offsets(topic).values()) == len(committed(kafka, topic)), topic
+
+
+@pytest.mark.timeout(600)
+def test_told_to_stop_it_ends_the_epoch_under_way(kafka: KafkaConfig, tmp_path: Path) -> None:
+    with (
+        Bench(kafka, tmp_path, "drained", TOTALS, interval="0s") as bench,
+        Proof(bench, load := bench.load(seed=802)) as proof,
+    ):
+        load.send(500)
+        app = bench.start(env=failpoints("epoch.planned@1=pause:3000"))
+        proof.await_caught_up(app)
+        load.send(500)
+        await_hit(app, "epoch.planned")
+        assert app.stop() == 0
+        files = [(message.key() or b"").decode() for message in committed(kafka, f"{bench.prefix}-metadata")]
+        assert [path for path in files if path.endswith("/commits/1")], files
+        proof.require_sound()
+
+
+@pytest.mark.timeout(600)
+def test_told_to_stop_it_does_not_wait_for_ever(kafka: KafkaConfig, tmp_path: Path) -> None:
+    with (
+        Bench(kafka, tmp_path, "stuck", TOTALS) as bench,
+        Proof(bench, load := bench.load(seed=803)) as proof,
+    ):
+        load.send(500)
+        app = bench.start(env=failpoints("transaction.before-commit@1=pause:600000"))
+        proof.await_caught_up(app)
+        load.send(500)
+        await_hit(app, "transaction.before-commit")
+        assert app.stop() == 0
+        app = bench.start()
         proof.finish(app)
 
 

@@ -242,6 +242,7 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
     ("form", "raw", "shown"),
     [
         ("text", b"t\xc3\xa9xt", "t\u00e9xt"),
+        ("bytes", b"\x00\xff", "AP8="),
         ("integer", b"-7", -7),
         ("long", b"9000000000", 9_000_000_000),
         ("double", b"2.5", 2.5),
@@ -276,6 +277,31 @@ def test_a_bad_record_fails_and_is_named(app: Make, bad: str) -> None:
     with pytest.raises(InputError, match=r"node 'in': topic .*-in, partition 0, offset 1: .*json") as failure:
         a.run()
     assert bad in str(failure.value)
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+@pytest.mark.parametrize(
+    ("form", "bad"),
+    [
+        ("integer", b"seven"),
+        ("integer", b"9000000000"),
+        ("long", b"7.5"),
+        ("double", b"2,5"),
+        ("bigendian-integer", b"abc"),
+        ("bigendian-long", b"abcd"),
+        ("bigendian-double", b""),
+    ],
+)
+def test_a_number_that_is_none_fails_and_is_named(app: Make, part: str, form: str, bad: bytes) -> None:
+    formats = {"key": "text", "value": "text"} | {part: form}
+    a = app(f"""
+  - {{name: in, stream: {{topic: $T-in, key: {{format: {formats["key"]}}}, value: {{format: {formats["value"]}}}}}}}
+  - {{name: out, to: {{topic: $T-out}}}}
+""")
+    a.send("in", (bad, b"x") if part == "key" else ("x", bad))
+    with pytest.raises(InputError, match=rf"node 'in': topic .*-in, partition 0, offset 0: .*{part}.*{form}"):
+        a.run()
+    assert a.received("out") == []
 
 
 def test_bad_records_are_dropped_and_counted(app: Make) -> None:
@@ -327,6 +353,21 @@ def test_an_expression_that_meets_impossible_data_names_the_error(app: Make) -> 
     a.send("in", ("a", "5"), ("a", "0"))
     with pytest.raises(StreamAppError, match="DIVIDE_BY_ZERO"):
         a.run()
+
+
+def test_a_list_of_topics_is_one_stream(app: Make) -> None:
+    a = app(
+        """
+  - {name: in, stream: {topics: [$T-one, $T-two], value: text}}
+  - {name: out, to: {topic: $T-out, value: text}}
+""",
+        inputs=("one", "two", "three"),
+    )
+    a.send("one", ("a", "1"))
+    a.send("two", ("b", "2"))
+    a.send("three", ("c", "3"))
+    a.run()
+    assert a.raw("out") == [(b"a", b"1"), (b"b", b"2")] or a.raw("out") == [(b"b", b"2"), (b"a", b"1")]
 
 
 def test_topics_by_pattern(app: Make) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.app import ECHO, TOTALS, WINDOWS, Bench
+from lib.app import ECHO, HOP, TOTALS, WINDOWS, Bench
 from lib.faults import (
     FAILPOINTS,
     await_halt,
@@ -100,8 +100,8 @@ DRIVER_STEPS = (
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("topology", "steps"),
-    [(TOTALS, FAILPOINTS), (ECHO, STATELESS_STEPS), (WINDOWS, COMMITTED_STEPS)],
-    ids=["state", "no-state", "windows"],
+    [(TOTALS, FAILPOINTS), (ECHO, STATELESS_STEPS), (WINDOWS, COMMITTED_STEPS), (HOP, COMMITTED_STEPS)],
+    ids=["state", "no-state", "windows", "hop"],
 )
 def test_driver_halted_at_every_step(kafka: KafkaConfig, tmp_path: Path, topology: str, steps: tuple[str, ...]) -> None:
     """R3. One application all along: each start finds what the step before has left, and dies at the next."""

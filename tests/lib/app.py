@@ -39,6 +39,14 @@ TOTALS = """
 """
 """A keyed aggregate: state."""
 
+HOP = """
+  - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}
+  - {name: noisy, with: {noise: rand()}}
+  - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
+  - {name: totals-out, to: {topic: $T-totals}}
+"""
+"""The same over an internal topic: work that cannot be repeated comes before."""
+
 ECHO = """
   - {name: raw, stream: {topic: $T-numbers, value: text}}
   - {name: echo-out, from: raw, to: {topic: $T-echo, value: text}}

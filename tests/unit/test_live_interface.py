@@ -71,6 +71,25 @@ def test_without_a_token_nobody_is_let_in(url: str, token_file: Path) -> None:
     assert answer(url + "/status", "Bearer swordfish") == 401
 
 
+@pytest.mark.parametrize(
+    ("phase", "healthy", "ready"),
+    [
+        ("Starting", 200, 503),
+        ("Restoring", 200, 503),
+        ("Running", 200, 200),
+        ("Restarting", 200, 503),
+        ("Failed", 503, 503),
+    ],
+)
+def test_probes_follow_the_phase(phase: str, healthy: int, ready: int) -> None:
+    server = StatusServer(lambda: {"phase": phase}, CollectorRegistry())
+    server.start()
+    try:
+        assert (answer(server.url + "/healthz"), answer(server.url + "/readyz")) == (healthy, ready)
+    finally:
+        server.stop()
+
+
 # --- /stores ------------------------------------------------------------------------------------------------
 
 

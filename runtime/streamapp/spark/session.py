@@ -53,7 +53,7 @@ FIXED_SETTINGS: dict[str, str] = {
     "spark.scheduler.mode": "FAIR",
     "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.stopTimeout": "10s",
+    "spark.sql.streaming.stopTimeout": "1s",
     # Aggregation maps of many short tasks: the default page would be tens of megabytes for each.
     "spark.buffer.pageSize": "4m",
     "spark.ui.enabled": "false",
