@@ -151,7 +151,7 @@ def _progressing(facts: Facts) -> Verdict:
     if facts.rest is not None:
         return FALSE, "Settled", "nothing is under way"
     if facts.suspended:
-        if facts.is_stopped and facts.executors == 0:
+        if facts.is_gone:
             return FALSE, "Settled", "nothing is under way"
         return TRUE, "Stopping", "the driver stops"
     if facts.halted:

@@ -85,6 +85,11 @@ class Facts:
         return self.driver.state in (ABSENT, ENDED) or (self.driver.state == FAILED and self._run_is_over)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether nothing of it runs any more, or is about to end."""
+        return self.is_stopped and self.remaining == 0
+
+    @property
     def rest(self) -> str | None:
         """The phase of an app between two runs, or behind the last one: Completed, Scheduled or Failed; None where
         something runs or should run."""
@@ -126,7 +131,7 @@ class Facts:
         if self.app is None and self.is_stopped:
             return "Invalid"
         if self.suspended:
-            return "Suspended" if self.is_stopped and self.remaining == 0 else "Suspending"
+            return "Suspended" if self.is_gone else "Suspending"
         if self.halted:
             return "Failed"
         if self.rest is not None:

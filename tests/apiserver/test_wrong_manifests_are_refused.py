@@ -18,6 +18,7 @@ from streamapp_operator.app import read_app
 pytestmark = pytest.mark.cluster
 
 LINES = {"name": "lines", "stream": {"topic": "t"}}
+KAFKA = {"bootstrapServers": "kafka:9092"}
 OUT = {"name": "out", "from": "lines", "to": {"topic": "o"}}
 
 
@@ -127,6 +128,27 @@ WRONG = {
             **nodes({"name": "w", "from": "lines", "groupBy": ["value"], "aggregate": {"n": "count(*)"}, "grace": "5s"})
         ),
         "node 'w': `grace` is there without a `window`; add e.g. window: {tumbling: 5 minutes}",
+    ),
+    "TLS files of a laptop": (
+        manifest(kafka={**KAFKA, "tls": {"caFile": "ca.pem"}}),
+        "`kafka.tls`: files are for a laptop; on a cluster, add secretRef: {name: SECRET}",
+    ),
+    "SASL without a Secret": (
+        manifest(kafka={**KAFKA, "sasl": {"mechanism": "SCRAM-SHA-512"}}),
+        "`kafka.sasl`: `secretRef` is missing; on a cluster, add secretRef: {name: SECRET}",
+    ),
+    "no token endpoint": (
+        manifest(kafka={**KAFKA, "sasl": {"mechanism": "OAUTHBEARER", "secretRef": {"name": "s"}}}),
+        "`tokenEndpoint` is missing; add tokenEndpoint: https://HOST/PATH, where tokens are asked for",
+    ),
+    "a token endpoint for nothing": (
+        manifest(
+            kafka={
+                **KAFKA,
+                "sasl": {"mechanism": "PLAIN", "secretRef": {"name": "s"}, "tokenEndpoint": "https://h/t"},
+            }
+        ),
+        "`tokenEndpoint` and `scope` are for OAUTHBEARER; remove them, or set mechanism: OAUTHBEARER",
     ),
     "two windows": (
         manifest(

@@ -15,7 +15,11 @@ import yaml
 from cluster.binaries import KUBERNETES
 from lib.apiserver import ApiServer
 from lib.chart import CHART, VALUES, Helm, Object, Render
+from lib.operator import WORD_COUNT
 from streamapp_operator.__main__ import settings_of
+from streamapp_operator.app import read_app
+from streamapp_operator.render import Credentials
+from streamapp_operator.render import render as render_app
 from streamapp_operator.settings import Settings
 
 pytestmark = pytest.mark.cluster  # needs no node, but the programs of the test cluster
@@ -176,3 +180,39 @@ def described(text: str) -> Iterator[str]:
 def test_every_value_of_the_schema_stands_in_the_file_and_is_described() -> None:
     known = set(names(json.loads((CHART / "values.schema.json").read_text())))
     assert known - set(described((CHART / "values.yaml").read_text())) == {"global"}
+
+
+def test_drivers_are_found_by_what_they_have(render: Render) -> None:
+    """Whom the operator may call, and whom Prometheus is told to ask."""
+    body = yaml.safe_load(WORD_COUNT)
+    body["metadata"] |= {"namespace": "shop", "uid": "app-uid", "generation": 1}
+    objects = render_app(read_app(body), Settings(image="streamapp/runtime:0.1.0"), Credentials("token", "secret"))
+    (driver,) = [item for item in objects if item["kind"] == "StatefulSet"]
+    template = driver["spec"]["template"]
+    ports = {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0]["ports"]}
+    chart = render("--set", "networkPolicy.enabled=true,podMonitor.enabled=true")
+    (policy,) = [item for item in chart if item["kind"] == "NetworkPolicy"]
+    (to_drivers,) = [rule for rule in policy["spec"]["egress"] if "to" in rule]
+    (monitor,) = [
+        item for item in chart if item["kind"] == "PodMonitor" and item["metadata"]["name"].endswith("-apps")
+    ]
+    (peer,), (endpoint,) = to_drivers["to"], monitor["spec"]["podMetricsEndpoints"]
+    for labels in (peer["podSelector"]["matchLabels"], monitor["spec"]["selector"]["matchLabels"]):
+        assert labels.items() <= template["metadata"]["labels"].items()
+    assert to_drivers["ports"] == [{"protocol": "TCP", "port": ports[endpoint["port"]]}]
+
+
+def test_the_operator_is_found_by_what_it_has(render: Render) -> None:
+    chart = render("--set", "networkPolicy.enabled=true,podMonitor.enabled=true")
+    (deployment,) = [item for item in chart if item["kind"] == "Deployment"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    ports = {port["name"]: port["containerPort"] for port in operator_of(chart)["ports"]}
+    (policy,) = [item for item in chart if item["kind"] == "NetworkPolicy"]
+    (monitor,) = [
+        item for item in chart if item["kind"] == "PodMonitor" and not item["metadata"]["name"].endswith("-apps")
+    ]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (ingress,) = policy["spec"]["ingress"]
+    assert [port["port"] for port in ingress["ports"]] == [ports[endpoint["port"]]]

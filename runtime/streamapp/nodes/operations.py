@@ -28,7 +28,7 @@ class Node:
     def inputs(self) -> tuple[str, ...]:
         """Names of the nodes whose output this one reads, in order."""
         one = getattr(self, "input", None)
-        return (one,) if one else ()
+        return () if one is None else (one,)
 
     @property
     def stateful(self) -> bool:
