@@ -50,7 +50,7 @@ def test_a_position_behind_somebody_elses_open_transaction(kafka: KafkaConfig, t
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("step", ["transaction.before-markers", "transaction.before-commit", "epoch.tasks-committed"])
+@pytest.mark.parametrize("step", ["transaction.before-markers", "epoch.tasks-committed"])
 def test_at_least_once_loses_nothing_and_has_no_transactions(kafka: KafkaConfig, tmp_path: Path, step: str) -> None:
     spec = "guarantee: at-least-once"
     with Bench(kafka, tmp_path, "at-least", TOTALS + ECHO, spec=spec) as bench:

@@ -52,6 +52,9 @@ def test_driver_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
             proof.require_sound()
         app = bench.start()
         app.await_work()
+        restored = app.status()["restore"]["totals"]
+        assert restored["restoring"] == 0
+        assert restored["done"] == restored["total"] > 0
         proof.finish(app, twin=True)
 
 

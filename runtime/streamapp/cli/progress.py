@@ -44,6 +44,9 @@ def summary(status: Mapping[str, Any]) -> str:
     >>> summary({"phase": "Running", "totalLag": 1200, "stores": {"s": {"rowsEstimate": 7, "bytes": 2048}},
     ...          "subTopologies": {"0": {"recordsPerSecond": 1500.4, "epoch": 3}}})
     'Running | 1,500 records/s | epoch 3 | lag 1,200 | state ~7 rows, 2.0 kB'
+    >>> restore = {"restoring": 1, "done": 3000, "total": 9000, "recordsPerSecond": 2500, "etaSeconds": 2.4}
+    >>> summary({"phase": "Restoring", "restore": {"s": restore, "whole": {"restoring": 0}}})
+    'Restoring | restoring s: 3,000 of 9,000, 2,500/s, 2 s left'
     """
     parts = [str(status.get("phase", "Starting"))]
     running = status.get("subTopologies", {}).values()

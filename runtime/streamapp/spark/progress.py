@@ -162,7 +162,14 @@ def _offsets(text: Any) -> dict[str, dict[str, int]] | None:
 
 
 def _restore(partitions: list[dict[str, Any]]) -> dict[str, Any]:
-    """Done, total, rate (changelog offsets per second) and the seconds still needed, per store."""
+    """Done, total, rate (changelog offsets per second) and the seconds still needed, per store.
+
+    >>> whole = {"store": "s", "finished": True, "done": 600, "total": 600, "startedMs": 1000, "millis": 500}
+    >>> half = {"store": "s", "finished": False, "done": 400, "total": 900, "startedMs": 1200, "millis": 800}
+    >>> _restore([whole, half])["s"] == {"partitions": 2, "restoring": 1, "done": 1000, "total": 1500, "millis": 1000,
+    ...                                  "recordsPerSecond": 1000, "etaSeconds": 0.5}
+    True
+    """
     stores: dict[str, Any] = {}
     ends: dict[str, list[tuple[int, int]]] = {}
     for part in partitions:
