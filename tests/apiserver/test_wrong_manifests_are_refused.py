@@ -131,11 +131,11 @@ WRONG = {
     ),
     "TLS files of a laptop": (
         manifest(kafka={**KAFKA, "tls": {"caFile": "ca.pem"}}),
-        "`kafka.tls`: files are for a laptop; on a cluster, add secretRef: {name: SECRET}",
+        "files are for a laptop; on a cluster, add secretRef: {name: SECRET}",
     ),
     "SASL without a Secret": (
         manifest(kafka={**KAFKA, "sasl": {"mechanism": "SCRAM-SHA-512"}}),
-        "`kafka.sasl`: `secretRef` is missing; on a cluster, add secretRef: {name: SECRET}",
+        "`secretRef` is missing; on a cluster, add secretRef: {name: SECRET}",
     ),
     "no token endpoint": (
         manifest(kafka={**KAFKA, "sasl": {"mechanism": "OAUTHBEARER", "secretRef": {"name": "s"}}}),
