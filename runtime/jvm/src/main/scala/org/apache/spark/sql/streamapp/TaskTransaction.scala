@@ -209,7 +209,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   /**
    * Waits until Kafka has every record that was sent. The commit must not be asked for before: the producer's sender looks
    * for records still to be sent, and only then whether a commit is asked for. Both can come in between, and the commit
-   * overtakes the records, which then are never part of it (all versions up to 4.1, at least).
+   * overtakes the records, which then are never part of it (Kafka 4.1.0).
    *
    * One flush can return before a batch that the broker found too large has arrived in its parts (KAFKA-19479).
    */
