@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from lib.app import ECHO, TOTALS, Bench
+from lib.app import ECHO, TOTALS, Bench, Load
 from lib.faults import await_halt, await_hit, failpoints, stopped
 from lib.verify import Proof, committed
 from lib.wait import until
@@ -82,18 +82,23 @@ def test_at_least_once_loses_nothing_and_has_no_transactions(kafka: KafkaConfig,
             assert sum(bench.admin.end_offsets(topic).values()) == len(committed(kafka, topic)), topic
 
 
+def _tell_to_stop_at(bench: Bench, proof: Proof, load: Load, failpoint: str, pause_ms: int) -> None:
+    """In its second epoch, which pauses there meanwhile."""
+    load.send(500)
+    app = bench.start(env=failpoints(f"{failpoint}@1=pause:{pause_ms}"))
+    proof.await_caught_up(app)
+    load.send(500)
+    await_hit(app, failpoint)
+    assert app.stop() == 0
+
+
 @pytest.mark.timeout(600)
 def test_told_to_stop_it_ends_the_epoch_under_way(kafka: KafkaConfig, tmp_path: Path) -> None:
     with (
         Bench(kafka, tmp_path, "drained", TOTALS, interval="0s") as bench,
         Proof(bench, load := bench.load(seed=802)) as proof,
     ):
-        load.send(500)
-        app = bench.start(env=failpoints("epoch.planned@1=pause:3000"))
-        proof.await_caught_up(app)
-        load.send(500)
-        await_hit(app, "epoch.planned")
-        assert app.stop() == 0
+        _tell_to_stop_at(bench, proof, load, "epoch.planned", 3_000)
         files = [(message.key() or b"").decode() for message in committed(kafka, f"{bench.prefix}-metadata")]
         assert [path for path in files if path.endswith("/commits/1")], files
         proof.require_sound()
@@ -105,14 +110,8 @@ def test_told_to_stop_it_does_not_wait_for_ever(kafka: KafkaConfig, tmp_path: Pa
         Bench(kafka, tmp_path, "stuck", TOTALS) as bench,
         Proof(bench, load := bench.load(seed=803)) as proof,
     ):
-        load.send(500)
-        app = bench.start(env=failpoints("transaction.before-commit@1=pause:600000"))
-        proof.await_caught_up(app)
-        load.send(500)
-        await_hit(app, "transaction.before-commit")
-        assert app.stop() == 0
-        app = bench.start()
-        proof.finish(app)
+        _tell_to_stop_at(bench, proof, load, "transaction.before-commit", 600_000)
+        proof.finish(bench.start())
 
 
 # --- would the checks notice? -------------------------------------------------------------------------------

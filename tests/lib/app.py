@@ -32,19 +32,17 @@ TICK_MS = 250
 """Event time between two records of the windowed input."""
 WINDOW_MS = 10_000
 
-TOTALS = """
-  - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}
+_NUMBERS = """
+  - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}"""
+_SUMMED = """
   - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
   - {name: totals-out, to: {topic: $T-totals}}
 """
+
+TOTALS = _NUMBERS + _SUMMED
 """A keyed aggregate: state."""
 
-HOP = """
-  - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}
-  - {name: noisy, with: {noise: rand()}}
-  - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
-  - {name: totals-out, to: {topic: $T-totals}}
-"""
+HOP = f"{_NUMBERS}\n  - {{name: noisy, with: {{noise: rand()}}}}{_SUMMED}"
 """The same over an internal topic: work that cannot be repeated comes before."""
 
 ECHO = """
