@@ -98,6 +98,8 @@ def _field(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
     elif old != new:
         if old is None:
             words = f"{path}: {shorten(str(new))} is new"
+        elif "\n" in f"{old}{new}":
+            words = f"{path}: the text changes"
         elif new is None:
             words = f"{path}: {shorten(str(old))} goes"
         else:

@@ -21,6 +21,7 @@ from streamapp_operator.diff import differences
 from streamapp_operator.facts import Facts
 from streamapp_operator.failures import Failures, count_failures
 from streamapp_operator.login import Login, UnusableSecret, login_of, open_secrets
+from streamapp_operator.modules import with_modules
 from streamapp_operator.names import secret_name
 from streamapp_operator.observe import LISTED, Observation
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
@@ -159,7 +160,12 @@ class _Wanted:
 
 
 def _wanted(seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History) -> _Wanted:
-    rollout = rollout_of(seen.body, seen.children, settings)
+    try:
+        body = with_modules(seen.body, seen.code)
+    except ManifestError as error:
+        rollout = without(seen.body, seen.children, error)
+    else:
+        rollout = rollout_of(body, seen.children, settings)
     try:
         return _rendered(rollout, seen, settings, fresh, now, history)
     except ManifestError as error:

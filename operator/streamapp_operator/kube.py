@@ -15,6 +15,7 @@ from typing import Any
 import urllib3
 from kubernetes import client, config
 
+from streamapp_operator.modules import CODE_KIND
 from streamapp_operator.render.meta import MANAGER, Object
 
 SECONDS = 10.0
@@ -28,6 +29,7 @@ PEOPLE = "kubectl-streamapp"
 _CORE = "/api/v1"
 _KINDS: dict[str, tuple[str, str]] = {
     "ConfigMap": (_CORE, "configmaps"),
+    CODE_KIND: (_CORE, "configmaps"),
     "Event": (_CORE, "events"),
     "Pod": (_CORE, "pods"),
     "Secret": (_CORE, "secrets"),

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from streamapp_operator import live
 from streamapp_operator.lag import Lags, Position
 from streamapp_operator.login import named_secrets
+from streamapp_operator.modules import CODE_KIND, named_config_map
 from streamapp_operator.names import base_name, secret_name
 from streamapp_operator.pods import has_ended, newest
 from streamapp_operator.render.config import credentials_of
@@ -75,6 +76,8 @@ class Observation:
     """Why it is not known."""
     secrets: Mapping[str, Object | None] = field(default_factory=dict, repr=False)
     """Those that the app's `kafka` names; None for one that is not there."""
+    code: Object | None = None
+    """The ConfigMap that the app's `code` names; None when it names none, or there is none."""
     token: str = field(default="", repr=False)
     """By which its live interface knows the operator."""
 
@@ -117,6 +120,7 @@ def observe(
         executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR),
         silence="there is no driver",
         secrets={name: objects.get("Secret", namespace, name) for name in named_secrets(body)},
+        code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,
         token=known.token if known else "",
     )
     return _asked(seen, lags, earlier)

@@ -157,6 +157,11 @@ def _read(body: Mapping[str, Any], spec: Spec, live: Spec) -> App | None:
 
 def _taken_back(rejected: Version, healthy: Version, name: str) -> str:
     assert rejected.verdict is not None
+    if rejected.number == healthy.number:  # the manifest is the same, and what its ConfigMap holds is not
+        return (
+            f"the new code was taken back: {rejected.verdict.reason}. The code before it runs. Change the ConfigMap; "
+            f"to try the same once more, type: kubectl streamapp restart {name}"
+        )
     return (
         f"generation {rejected.number} was taken back: {rejected.verdict.reason}. Generation {healthy.number} runs. "
         f"Change the manifest; to try the same once more, type: kubectl streamapp restart {name}"

@@ -102,6 +102,10 @@ class Flow:
         """One record for each element of an array, as a column."""
         return self._then(name, flatMap={**(columns or {}), **more})
 
+    def python(self, name: str, function: str, *, schema: str, mode: str | None = None) -> Flow:
+        """What a function of yours, `module:name`, makes of each record or batch; it replaces the columns."""
+        return self._then(name, python=_given(function=function, mode=mode, schema=schema))
+
     def key_by(self, name: str, *columns: str) -> Flow:
         """Makes columns the key."""
         return self._then(name, keyBy=list(columns))

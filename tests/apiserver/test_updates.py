@@ -9,48 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from lib.operator import RUNNING, WORD_COUNT, Apps, Crash, Object
+from lib.operator import WORD_COUNT, Apps, Crash, Object
+from lib.rollouts import STUCK, WELL, prove, renew, versions
 from lib.wait import until
 from streamapp.cli.main import main
 from streamapp_operator.reconcile import Memory
 
 pytestmark = pytest.mark.cluster
-
-WELL: Object = {
-    **RUNNING,
-    "lag": {"text-lines/0": 0},
-    "totalLag": 0,
-    "subTopologies": {"counts": {"epoch": 12, "epochs": 3, "watermark": None}},
-}
-STUCK: Object = {
-    **WELL,
-    "lag": {"text-lines/0": 5},
-    "subTopologies": {"counts": {"epoch": 12, "epochs": 0, "watermark": None}},
-}
-
-
-def versions(apps: Apps) -> dict[str, Object]:
-    return {name: item for (kind, name), item in apps.children().items() if kind == "ControllerRevision"}
-
-
-def prove(apps: Apps, folder: Path) -> str:
-    """Lets the version that runs prove itself; returns its name."""
-    with apps.driver_says(WELL, folder):
-        if not [pod for pod in apps.kube.list("Pod", apps.namespace) if "-exec-" in pod["metadata"]["name"]]:
-            apps.add_executor()
-        apps.pass_time(20)
-    name: str = apps.status()["version"]
-    assert apps.status()["healthyVersion"] == name
-    return name
-
-
-def renew(apps: Apps, driver: Object) -> Object:
-    """The driver's pod ends, and the next one is there."""
-    found = apps.await_driver(other_than=driver["metadata"]["uid"])
-    apps.settle()
-    return found
-
-
 
 @pytest.fixture
 def proven(apps: Apps, tmp_path: Path) -> str:

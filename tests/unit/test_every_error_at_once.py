@@ -30,7 +30,7 @@ PAIR = (
         pytest.param(
             "- {name: x}",
             "node 'x': has no operation; add one of: stream, filter, select, with, flatMap, keyBy, merge, branch, "
-            "groupBy, join, to",
+            "groupBy, join, python, to",
             id="no operation",
         ),
         pytest.param(
@@ -508,7 +508,7 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
 @pytest.mark.parametrize(
     "node",
     ["table: {topic: u}", "globalTable: {topic: u}", "cogroup: []", "deduplicate: {by: [user], within: 5s}",
-     "toStream: {}", "toTable: {}", "suppress: {untilTimeLimit: 5s}", "sql: select 1", "python: {function: 'm:f'}",
+     "toStream: {}", "toTable: {}", "suppress: {untilTimeLimit: 5s}", "sql: select 1",
      "process: {class: 'm:C'}", "groupBy: [user], reduce: {n: acc.n + n}", "join: {with: lines, asOf: true}",
      "groupBy: [user], aggregate: {n: count(*)}, window: {session: 5s}",
      "groupBy: [user], aggregate: {n: count(*)}, window: {sliding: 5s}",

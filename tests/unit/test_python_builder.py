@@ -89,7 +89,23 @@ def page_views() -> StreamBuilder:
     return b
 
 
-@pytest.mark.parametrize("make", [word_count, orders_payments, log_router, page_views])
+def payment_risk() -> StreamBuilder:
+    b = StreamBuilder("payment-risk", code={"path": "payment_risk", "configMapRef": {"name": "payment-risk"}})
+    schema = "card STRING, country STRING, amount DOUBLE"
+    payments = b.stream("payments", topic="payments", value=Format("json", schema))
+    scored = payments.python("scored", "risk:score", schema="card STRING, risk DOUBLE, reasons ARRAY<STRING>")
+    scored.to("scores-out", topic="payment-scores")
+    (
+        scored.group_by("per-card", "card")
+        .window(tumbling="1 minute")
+        .aggregate(risk="sum(risk)", payments="count(*)")
+        .filter("risky", "risk >= 1")
+        .to("alarms-out", topic="payment-alarms")
+    )
+    return b
+
+
+@pytest.mark.parametrize("make", [word_count, orders_payments, log_router, page_views, payment_risk])
 def test_the_examples_in_python_are_the_examples_in_yaml(make: object) -> None:
     assert callable(make)
     built: Manifest = make().build()
@@ -97,7 +113,7 @@ def test_the_examples_in_python_are_the_examples_in_yaml(make: object) -> None:
     assert compile_manifest(built) == compile_manifest(written)
 
 
-@pytest.mark.parametrize("make", [word_count, orders_payments, log_router, page_views])
+@pytest.mark.parametrize("make", [word_count, orders_payments, log_router, page_views, payment_risk])
 def test_the_yaml_it_writes_is_read_back(make: object) -> None:
     assert callable(make)
     built: Manifest = make().build()

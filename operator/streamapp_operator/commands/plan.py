@@ -46,24 +46,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _of_files(options: argparse.Namespace) -> tuple[App | None, App, str]:
-    from streamapp.manifest import parse_manifest
+    from streamapp.local import load_manifest
     from streamapp_operator.app import read_app
-    from streamapp_operator.commands.render import manifest_text
 
-    before, after = (
-        read_app(parse_manifest(manifest_text(file), str(file)).to_object()) for file in (options.old, options.file)
-    )
+    before, after = (read_app(load_manifest(file).to_object()) for file in (options.old, options.file))
     return before, after, ""
 
 
 def _of_cluster(options: argparse.Namespace) -> tuple[App | None, App, str]:
     """How the app is, how it would be, and what is known where it is not."""
     from streamapp.errors import ManifestError
-    from streamapp.manifest import parse_manifest
+    from streamapp.local import read_manifest
     from streamapp_operator.app import read_app
-    from streamapp_operator.commands.render import manifest_text
 
-    wanted = parse_manifest(manifest_text(options.file), str(options.file)).to_object()
+    wanted = read_manifest(options.file).to_object()
     name = wanted["metadata"]["name"]
     with target_of(options) as target:
         namespace = wanted["metadata"].setdefault("namespace", options.namespace or target.namespace)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 HELP = "print the Kubernetes objects that the operator would make"
@@ -25,14 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     import yaml
 
-    from streamapp.manifest import parse_manifest
+    from streamapp.local import load_manifest, require_modules
     from streamapp_operator.app import read_app
     from streamapp_operator.render import Credentials, render
     from streamapp_operator.render.revision import control_revision
     from streamapp_operator.settings import Settings
     from streamapp_operator.versions import Version
 
-    body = parse_manifest(manifest_text(options.file), str(options.file)).to_object()
+    manifest = load_manifest(options.file)
+    require_modules(manifest, options.file)
+    body = manifest.to_object()
     if options.namespace:
         body["metadata"].setdefault("namespace", options.namespace)
     body["metadata"].setdefault("uid", NOT_KNOWN)
@@ -42,17 +43,3 @@ def run(options: argparse.Namespace) -> int:
     objects = (control_revision(app, version), *render(app, settings, Credentials(NOT_KNOWN, NOT_KNOWN)))
     print(yaml.safe_dump_all(objects, sort_keys=False, width=120), end="")
     return 0
-
-
-def manifest_text(file: Path) -> str:
-    """What the file holds; `-` is standard input.
-
-    Raises:
-        InputError: when it cannot be read.
-    """
-    from streamapp.errors import InputError
-
-    try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from None

@@ -14,7 +14,10 @@ _DRIVER_HEAP = 0.5
 """The rest is for Python, and for what Java keeps outside of its heap."""
 _EXECUTOR_HEAP = 0.55
 """The rest is for RocksDB, whose memory is not Java's, and for buffers and threads."""
+_EXECUTOR_HEAP_BESIDE_FUNCTIONS = 0.45
+"""The same where the user's functions run beside it, in Python processes: about 80 MiB together and 35 each."""
 _LEAST_MIB = 768
+_LEAST_BESIDE_FUNCTIONS_MIB = 1024
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,28 @@ def driver_size(given: Mapping[str, Any] | None, default: Mapping[str, Any]) -> 
     return _size("driver", given, default, _DRIVER_HEAP)
 
 
-def executor_size(given: Mapping[str, Any] | None, default: Mapping[str, Any]) -> Size:
+def executor_size(given: Mapping[str, Any] | None, default: Mapping[str, Any], functions: bool) -> Size:
     """
+    Args:
+        given: of the manifest.
+        default: of the operator.
+        functions: whether the user's own run beside it.
+
     Raises:
         ManifestError: when they cannot be read, or are too small to work.
     """
+    if functions:
+        return _size("executor", given, default, _EXECUTOR_HEAP_BESIDE_FUNCTIONS, _LEAST_BESIDE_FUNCTIONS_MIB)
     return _size("executor", given, default, _EXECUTOR_HEAP)
 
 
-def _size(role: str, given: Mapping[str, Any] | None, default: Mapping[str, Any], heap_share: float) -> Size:
+def _size(
+    role: str,
+    given: Mapping[str, Any] | None,
+    default: Mapping[str, Any],
+    heap_share: float,
+    least: int = _LEAST_MIB,
+) -> Size:
     field = f"{role}.resources"
     try:
         requests, limits = dict((given or {}).get("requests") or {}), dict((given or {}).get("limits") or {})
@@ -57,9 +73,10 @@ def _size(role: str, given: Mapping[str, Any] | None, default: Mapping[str, Any]
         total = mebibytes(memory)
     except (ValueError, TypeError, AttributeError) as error:
         raise ManifestError([Problem(None, field, None, str(error), None)]) from None
-    if total < _LEAST_MIB:
+    if total < least:
+        why = "" if least == _LEAST_MIB else " beside python functions"
         raise ManifestError(
-            [Problem(None, field, str(memory), f"memory of {memory} is too little", f"at least {_LEAST_MIB}Mi")]
+            [Problem(None, field, str(memory), f"memory of {memory} is too little{why}", f"at least {least}Mi")]
         )
     # A request below the limit would let the node run out of memory, and the pod be the one that is ended for it.
     resources = {

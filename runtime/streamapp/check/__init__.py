@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from streamapp.check.code import check_code
 from streamapp.check.names import check_names
 from streamapp.check.operations import check_nodes
 from streamapp.errors import Problem
@@ -11,6 +14,18 @@ from streamapp.nodes import Topology
 __all__ = ["check_topology"]
 
 
-def check_topology(topology: Topology, application_id: str) -> tuple[Problem, ...]:
-    """Everything that is wrong; empty when the topology can be run."""
-    return (*check_names(topology, application_id), *check_nodes(topology))
+def check_topology(
+    topology: Topology, application_id: str, modules: Mapping[str, str] | None = None
+) -> tuple[Problem, ...]:
+    """Everything that is wrong; empty when the topology can be run.
+
+    Args:
+        topology: as the user wrote it.
+        application_id: prefix of its topics.
+        modules: the user's code, file name to text; None: it is not known here.
+    """
+    return (
+        *check_names(topology, application_id),
+        *check_nodes(topology),
+        *(check_code(topology, modules) if modules is not None else ()),
+    )

@@ -10,6 +10,7 @@ from streamapp.check.scope import check_expression, check_joined_expression, req
 from streamapp.errors import Problem, near_miss
 from streamapp.expressions import normalise, quote, read_expression
 from streamapp.formats import Format
+from streamapp.formats.ddl import fields_of
 from streamapp.nodes import (
     TABLE,
     Aggregate,
@@ -22,6 +23,7 @@ from streamapp.nodes import (
     KeyBy,
     Merge,
     Node,
+    Python,
     Select,
     Sink,
     Stream,
@@ -83,6 +85,20 @@ def _check_flat_map(node: FlatMap, topology: Topology) -> Iterator[Problem]:
     yield from _check_names(node.name, "flatMap", ((node.column, node.array),))
     yield from check_expression(node.name, f"flatMap.{node.column}", node.array, columns)
     yield from _check_key_kept(node.name, f"flatMap.{node.column}", node.column, node.array, columns)
+
+
+def _check_python(node: Python, topology: Topology) -> Iterator[Problem]:
+    columns = topology.columns(node.input)
+    keys = {key.lower() for key in columns.key if columns.key != ("key",)}
+    for name, _ in fields_of(node.schema):
+        if name.lower() in keys:
+            yield Problem(
+                node.name,
+                "python.schema",
+                node.schema,
+                f"column `{name}` is part of the key, which stays as it is here",
+                "leave it out, or use another name and keyBy after it",
+            )
 
 
 def _check_key_by(node: KeyBy, topology: Topology) -> Iterator[Problem]:
@@ -357,6 +373,7 @@ _CHECKERS: dict[type[Node], Callable[[Any, Topology], Iterator[Problem]]] = {
     Select: _check_mapping,
     With: _check_mapping,
     FlatMap: _check_flat_map,
+    Python: _check_python,
     KeyBy: _check_key_by,
     Merge: _check_merge,
     Aggregate: _check_aggregate,

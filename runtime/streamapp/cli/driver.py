@@ -64,9 +64,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from streamapp.cli.manifests import read_text
     from streamapp.kafka.access import make_ready
     from streamapp.kafka.config import KafkaConfig
+    from streamapp.local import read_text
     from streamapp.plan import Plan
     from streamapp.spark.app import Options, run_app
     from streamapp.spark.jvm import end_jvm

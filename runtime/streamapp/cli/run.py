@@ -53,10 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp.cli.manifests import load_manifest, plan_of
+    from streamapp.cli.manifests import plan_of
     from streamapp.kafka.access import make_ready
+    from streamapp.local import load_manifest, require_modules
 
     manifest = load_manifest(options.file)
+    require_modules(manifest, options.file)
     plan = plan_of(manifest, options.file)
     state_dir: Path = options.state_dir or default_state_dir(plan.name)
 

@@ -43,7 +43,8 @@ def compile_manifest(manifest: Manifest) -> Plan:
         ManifestError: with every problem of the topology.
     """
     logical = build_topology(manifest)
-    problems = check_topology(logical, manifest.application_id)
+    code = manifest.spec.code
+    problems = check_topology(logical, manifest.application_id, code.files if code is not None else None)
     if problems:
         raise ManifestError(problems)
     context = Context.of(manifest)

@@ -11,9 +11,9 @@ It covers what the state's keys and values ARE:
 - a join's columns on both sides, which the rows it keeps are made of.
 
 It leaves out what only decides which records come or where results go: filters, the computing of aggregated
-values, topics, node and store names, grace, `emit`, everything downstream, comments, spelling, and the order
-of maps. A changed filter or a corrected `with` expression thus goes on with the old sums, which is what a
-correction under way means.
+values, what stands in a `python` function of that name, topics, node and store names, grace, `emit`,
+everything downstream, comments, spelling, and the order of maps. A changed filter or a corrected `with`
+expression thus goes on with the old sums, which is what a correction under way means.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from streamapp.nodes import (
     Join,
     Merge,
     Node,
+    Python,
     Select,
     Stream,
     Topology,
@@ -120,6 +121,11 @@ def _origins(
         columns = topology.columns(node.input)
         kept = {name.lower(): source[name.lower()] for name in (*columns.key, *columns.meta)}
         return {**kept, **{name.lower(): _computed(text, source) for name, text in node.columns}}
+    if isinstance(node, Python):
+        columns = topology.columns(node.input)
+        kept = {name.lower(): source[name.lower()] for name in (*columns.key, *columns.meta)}
+        returned = fields_of(node.schema)
+        return {**kept, **{name.lower(): _digest(["python", node.function, name, kind]) for name, kind in returned}}
     if isinstance(node, FlatMap):
         return {**source, node.column.lower(): _digest(["element", _expression(node.array, source)])}
     if isinstance(node, Aggregate):

@@ -7,8 +7,9 @@ RepartitionSink on the near side and a RepartitionSource on the far side, where
 - a stateful node reads what another stateful node gave (there would be two shuffles),
 - a merge brings together records from behind a stateful node with any others (they leave the shuffle at
   another time),
-- a stateful node reads what was computed by something that is not deterministic: when an epoch runs again, a
-  record must come out of the same partition as before, so what it is is written down first.
+- a stateful node reads what was computed by something that is not deterministic, or by a function of the
+  user's, of which nobody knows: when an epoch runs again, a record must come out of the same partition as
+  before, so what it is is written down first.
 
 The topic is named after the reader, of a stateful one after its store, so that nodes put in before it later do not lose
 what is in the topic, and it goes on with the state.
@@ -29,6 +30,7 @@ from streamapp.nodes import (
     Join,
     Merge,
     Node,
+    Python,
     RepartitionSink,
     RepartitionSource,
     Select,
@@ -90,7 +92,7 @@ def _origin(node: Node, origins: dict[str, _Origin]) -> _Origin:
 
 
 def _repeatable(node: Node) -> bool:
-    return all(read_expression(text).deterministic for text in expressions_of(node))
+    return not isinstance(node, Python) and all(read_expression(text).deterministic for text in expressions_of(node))
 
 
 def expressions_of(node: Node) -> tuple[str, ...]:

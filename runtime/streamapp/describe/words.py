@@ -6,6 +6,7 @@ from __future__ import annotations
 from streamapp.durations import format_duration
 from streamapp.errors import shorten
 from streamapp.formats import Format
+from streamapp.formats.ddl import fields_of
 from streamapp.nodes import (
     Aggregate,
     Arm,
@@ -17,6 +18,7 @@ from streamapp.nodes import (
     KeyBy,
     Merge,
     Node,
+    Python,
     RepartitionSink,
     RepartitionSource,
     Select,
@@ -39,6 +41,7 @@ _OPERATIONS: dict[type[Node], str] = {
     Arm: "when",
     Aggregate: "groupBy",
     Join: "join",
+    Python: "python",
     Sink: "to",
     RepartitionSource: "hop in",
     RepartitionSink: "hop out",
@@ -61,6 +64,8 @@ def details(node: Node, topology: Topology) -> str:
         return _pairs(node.columns)
     if isinstance(node, FlatMap):
         return f"{node.column} = each of {node.array}"
+    if isinstance(node, Python):
+        return f"{', '.join(name for name, _ in fields_of(node.schema))} = {node.function}, by {node.mode}"
     if isinstance(node, KeyBy):
         return ", ".join(node.columns)
     if isinstance(node, Merge):

@@ -22,6 +22,7 @@ from streamapp.nodes import (
     KeyBy,
     Merge,
     Node,
+    Python,
     Select,
     Sink,
     Stream,
@@ -151,6 +152,8 @@ class _Builder:
             return FlatMap(name, source, column, array)
         if spec.key_by is not None:
             return KeyBy(name, source, tuple(spec.key_by))
+        if spec.python is not None:
+            return Python(name, source, spec.python.function, spec.python.mode, spec.python.schema_)
         if spec.to is not None:
             return Sink(
                 name,

@@ -111,6 +111,36 @@ class SecretRef(Model):
     name: Annotated[str, Field(description="Name of the Secret.")]
 
 
+class ConfigMapRef(Model):
+    """A ConfigMap of the app's namespace."""
+
+    name: Annotated[str, AfterValidator(_object_name), Field(description="Its name.")]
+
+
+class CodeSpec(Model):
+    """Where the modules of the user's own functions are. One place, or one for a laptop and one for a cluster."""
+
+    files: Annotated[
+        dict[str, str] | None, Field(min_length=1, description="Here: file name, e.g. scoring.py, to its text.")
+    ] = None
+    path: Annotated[
+        str | None,
+        Field(min_length=1, description="On a laptop: a module, or a folder of them, beside the manifest."),
+    ] = None
+    config_map_ref: Annotated[
+        ConfigMapRef | None, Field(description="On a cluster: ConfigMap whose keys are file names of modules.")
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> CodeSpec:
+        if self.files is None and self.path is None and self.config_map_ref is None:
+            refuse("`code` says no place", "add files: {scoring.py: …}, path or configMapRef")
+        if self.files is not None and (self.path is not None or self.config_map_ref is not None):
+            other = "path" if self.path is not None else "configMapRef"
+            refuse(f"there are `files` and `{other}`", "keep one of them")
+        return self
+
+
 class TlsSpec(Model):
     """Encryption; certificates are PEM."""
 
@@ -268,6 +298,9 @@ class Spec(Model):
         KafkaSpec | None, Field(description="Where Kafka is. Default on a laptop: an embedded broker.")
     ] = None
     topology: Annotated[list[NodeSpec], Field(min_length=1, description="The nodes.")]
+    code: Annotated[
+        CodeSpec | None, Field(description="Python modules of `python` nodes. Default: those in the image.")
+    ] = None
     guarantee: Annotated[
         str,
         _word("exactly-once", "at-least-once"),

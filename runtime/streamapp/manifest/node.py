@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from streamapp.formats.ddl import fields_of
 from streamapp.manifest.fields import (
     Duration,
     Expressions,
@@ -19,6 +20,7 @@ from streamapp.manifest.fields import (
     one_of,
     refuse,
 )
+from streamapp.modules import split_function
 
 OPERATIONS = (
     "stream",
@@ -31,6 +33,7 @@ OPERATIONS = (
     "branch",
     "groupBy",
     "join",
+    "python",
     "to",
 )
 """Exactly one of these makes a node."""
@@ -47,19 +50,37 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "toTable",
         "suppress",
         "sql",
-        "python",
         "process",
     ),
     "stream": ("connector", "options"),
     "to": ("connector", "options"),
     "window": ("session", "sliding"),
     "join": ("asOf",),
-    "spec": ("code",),
     "kafka": ("schemaRegistry",),
 }
 """Fields of the manifest's language that this version has not got, by the object they would be in."""
 
 NOT_YET_OPERATIONS = tuple(name for name in NOT_YET["node"] if name not in ("reduce", "late"))
+
+
+MODES = ("row", "pandas", "arrow")
+"""What a function of the user's may be given."""
+
+
+def _function(text: str) -> str:
+    try:
+        split_function(text)
+    except ValueError as error:
+        refuse(*str(error).split("; ", 1))
+    return text
+
+
+def _schema(text: str) -> str:
+    try:
+        fields_of(text)
+    except ValueError as error:
+        refuse(*f"schema '{text}': {error}".split("; ", 1))
+    return text
 
 
 class StreamSpec(Model):
@@ -139,6 +160,31 @@ class JoinSpec(Model):
         Expressions | None,
         Field(description="The result's columns. In the expressions a column is NODE.column."),
     ] = None
+
+
+class PythonSpec(Model):
+    """A function of the user's."""
+
+    function: Annotated[
+        str,
+        AfterValidator(_function),
+        Field(description="MODULE:FUNCTION, of a module in spec.code, or without that of one in the image."),
+    ]
+    mode: Annotated[
+        str,
+        BeforeValidator(lambda value: one_of(value, MODES)),
+        Field(
+            description="What the function is given and returns. `row`: a dict, for a dict, a list of them, or None. "
+            "`pandas`: a DataFrame, for one whose index says of which row each came. `arrow`: a RecordBatch, for one "
+            "of as many rows.",
+            json_schema_extra={"enum": list(MODES)},
+        ),
+    ] = "row"
+    schema_: Annotated[
+        str,
+        AfterValidator(_schema),
+        Field(alias="schema", description="The columns it returns as Spark DDL, e.g. `user STRING, score DOUBLE`."),
+    ]
 
 
 class SinkSpec(Model):
@@ -233,6 +279,7 @@ class NodeSpec(Model):
         None
     )
     join: Annotated[JoinSpec | None, Field(description="Joins another stream.")] = None
+    python: Annotated[PythonSpec | None, Field(description="Replaces the columns by what a function returns.")] = None
     to: Annotated[SinkSpec | None, Field(description="Writes a topic.")] = None
 
     @property

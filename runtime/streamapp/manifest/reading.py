@@ -108,7 +108,7 @@ def _meaning(
     unsure = frozenset(name for name, found in in_part.items() if not found.columns_known)
     lines = [document.line(("spec", "topology", i)) for i in range(len(nodes))]
     topology, problems = build_partial(specs, [_arm_names(node) for node in nodes], unsure, lines)
-    problems += check_topology(topology, _application_id(data, manifest))
+    problems += check_topology(topology, _application_id(data, manifest), _modules(spec))
     told = [p for p in problems if p.node not in in_part or not in_part[p.node].is_about_left_out(p.field)]
     places = {shape.label(node, i): i for i, node in reversed(list(enumerate(nodes)))}
     return told, tuple(sorted(topology.half_checked, key=lambda name: places.get(name, len(places))))
@@ -121,6 +121,15 @@ def _arm_names(node: Any) -> tuple[str, ...]:
     if not isinstance(arms, list):
         return ()
     return tuple(arm["name"] for arm in arms if isinstance(arm, dict) and isinstance(arm.get("name"), str))
+
+
+def _modules(spec: Any) -> dict[str, str] | None:
+    """The modules that the manifest itself has, as far as they can be read."""
+    code = spec.get("code") if isinstance(spec, dict) else None
+    files = code.get("files") if isinstance(code, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(text, str) for item in files.items() for text in item):
+        return None
+    return files
 
 
 def _application_id(data: dict[str, Any], manifest: Manifest | None) -> str:

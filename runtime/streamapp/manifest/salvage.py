@@ -34,6 +34,7 @@ _WITHOUT_COLUMNS: tuple[Path, ...] = (
     ("join", "type"),
     ("join", "within"),
     ("join", "grace"),
+    ("python", "mode"),
 )
 """Whatever is wrong here, the node's columns are as they would be without."""
 
@@ -129,6 +130,10 @@ def _stand_in(data: dict[str, Any], path: Path, name: str) -> bool:
     elif path == ("stream", "value") and isinstance(holder[last], dict):
         schema = ddl.with_readable_types(str(holder[last].get("schema")))
         meant = {"format": "json", "schema": schema} if schema is not None else None
+    elif path == ("python", "schema"):
+        meant = ddl.with_readable_types(str(holder[last]))
+    elif path == ("python", "function"):
+        meant = "unknown:unknown"
     if meant is None or holder.get(last) == meant:
         return False
     holder[last] = meant

@@ -93,6 +93,22 @@ class FlatMap(Node):
 
 
 @dataclass(frozen=True)
+class Python(Node):
+    """What a function of the user's makes of each record, or of each batch of them: it replaces the value's columns.
+
+    On a stream a record may become none or several; on a table one that becomes none is deleted.
+    """
+
+    input: str
+    function: str
+    """`module:name`."""
+    mode: str
+    """`row`, `pandas` or `arrow`: what the function is given, and what it returns."""
+    schema: str
+    """The columns that it returns, as Spark's DDL."""
+
+
+@dataclass(frozen=True)
 class KeyBy(Node):
     """Makes columns of the value, or the record's own, the key."""
 

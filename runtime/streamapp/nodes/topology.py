@@ -18,6 +18,7 @@ from streamapp.nodes.operations import (
     KeyBy,
     Merge,
     Node,
+    Python,
     RepartitionSource,
     Select,
     Stream,
@@ -183,6 +184,8 @@ def _columns_of(node: Node, inputs: list[Columns]) -> Columns:
         return Columns(known=False)
     if isinstance(node, Select):
         return inputs[0].with_values(tuple(name for name, _ in node.columns))
+    if isinstance(node, Python):
+        return inputs[0].with_values(tuple(name for name, _ in fields_of(node.schema)))
     if isinstance(node, With):
         return inputs[0].with_added(tuple(name for name, _ in node.columns))
     if isinstance(node, FlatMap):

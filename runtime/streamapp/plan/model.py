@@ -7,10 +7,10 @@ import json
 from dataclasses import dataclass
 
 from streamapp.errors import InputError
-from streamapp.nodes import Node, Topology
+from streamapp.nodes import Node, Python, Topology
 from streamapp.plan import codec
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,13 @@ class Plan:
     source_patterns: tuple[str, ...] = ()
     sink_topics: tuple[str, ...] = ()
     kafka: KafkaSettings = KafkaSettings()
+    code: tuple[tuple[str, str], ...] = ()
+    """The user's own modules: file name and text, in the names' order."""
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether Python functions of the user's take part."""
+        return any(isinstance(node, Python) for part in self.subtopologies for node in part.nodes)
 
     def to_json(self) -> str:
         """The plan as text, equal for equal plans; `from_json` reads it back."""

@@ -25,6 +25,7 @@ from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark import metrics
+from streamapp.spark.code import ship_code
 from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.housekeeping import Housekeeping
 from streamapp.spark.jvm import jvm_is_gone, jvm_missed
@@ -85,6 +86,8 @@ def run_app(
     with jvm_missed(log=str(place.work_dir / "spark.log")):
         spark = open_session(plan.name, place, plan.max_parallelism, _settings(plan, kafka, options))
         try:
+            if plan.code:
+                ship_code(spark, plan.code, place.work_dir)
             _open_metadata(spark, plan, kafka, options)
             failpoint.hit("driver.metadata-open")
             return _App(spark, plan, kafka, options, place.executors, on_progress).run(on_started, on_caught_up)

@@ -24,6 +24,7 @@ _REFUSED = re.compile(
     r"Exception: (.*)"
 )
 _BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] BAD_RECORD (node .*?)(?: SQLSTATE|\n|$)", re.DOTALL)
+_USER_FUNCTION = re.compile(r"UserCodeError: (node '.*)")
 _DATA_LOSS = re.compile(
     r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)"
 )
@@ -75,6 +76,9 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
         return Failure(
             DataError(f"{line}; send it elsewhere with onBadRecord: {{deadLetter: TOPIC}}, or Drop"), False
         )
+    function = _USER_FUNCTION.search(trace)
+    if function:
+        return Failure(CodeError(function[1].strip()), False)
     taken_over = _TAKEN_OVER.search(trace)
     if taken_over:
         return Failure(RunError(taken_over[0]), False)

@@ -62,11 +62,17 @@ class Flow:
 
     def scope(self) -> DataFrame:
         """The frame with the record fields and the key's columns under the names that user expressions use."""
+        renamed = {name: column(physical) for name, physical in self.visible() if name != physical}
+        return self.frame.withColumns(renamed) if renamed else self.frame
+
+    def visible(self) -> tuple[tuple[str, str], ...]:
+        """What the user sees: names, and the physical columns behind them."""
         shadowed = {name.lower() for name in self.columns}
-        visible = {field: column(hidden(field)) for field in self.fields}
-        visible |= {name: column(physical) for name, physical in self.key}
-        visible = {name: c for name, c in visible.items() if name.lower() not in shadowed}
-        return self.frame.withColumns(visible) if visible else self.frame
+        of_record = {field: hidden(field) for field in self.fields} | dict(self.key)
+        return (
+            *((name, name) for name in self.columns),
+            *((name, physical) for name, physical in of_record.items() if name.lower() not in shadowed),
+        )
 
     def mine(self, condition: Column) -> Column:
         """The condition for this node's rows; other branches' rows always pass."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ FIXED_SETTINGS: dict[str, str] = {
     "spark.executor.decommission.forceKillTimeout": "60s",
     # Sub-topologies share the executors fairly.
     "spark.scheduler.mode": "FAIR",
+    "spark.python.daemon.module": "streamapp.spark.daemon",
     "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stopTimeout": "1s",
@@ -154,6 +156,7 @@ def open_session(
         class_path: instead of `runtime_class_path()`, which it must contain.
     """
     start_engine(place, class_path)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of the user's functions: it has our packages
     builder = SparkSession.builder.appName(name)
     options = _settings_of(place, class_path) | settings | {"spark.sql.shuffle.partitions": str(partitions)}
     for key, value in options.items():

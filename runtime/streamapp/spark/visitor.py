@@ -10,7 +10,8 @@ from functools import reduce
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from streamapp import nodes as n
 from streamapp.errors import ManifestError, Problem
@@ -18,6 +19,7 @@ from streamapp.formats import Format
 from streamapp.spark import formats
 from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, column, hidden, quoted
+from streamapp.spark.usercode import MINE, UserFunction
 
 SOURCE_FIELDS = ("key", "timestamp", "topic", "partition", "offset", "headers")
 RECORD_COLUMNS = ("topic", "key", "value", "timestamp", "headers")
@@ -201,6 +203,29 @@ class Visitor:
         names = [name for name in exploded.physical() if name != node.column]
         frame = listed.frame.select(*(column(name) for name in names), F.explode(elements).alias(node.column))
         return exploded.tidy(frame)
+
+    def visit_python(self, node: n.Python, flow: Flow) -> Flow:
+        schema = _parse_datatype_string(node.schema)
+        assert isinstance(schema, StructType)
+        after = replace(flow, columns=tuple(schema.names))
+        kept = tuple(name for name in after.physical() if name not in (*after.columns, DELETED))
+        seen = dict(flow.visible())
+        function = UserFunction(
+            node=node.name,
+            function=node.function,
+            mode=node.mode,
+            sees=tuple(seen.items()),
+            kept=kept,
+            returns=to_arrow_schema(schema, timezone="UTC"),
+            table=flow.table,
+        )
+        mine = F.lit(True) if flow.guard is None else flow.guard
+        given = flow.frame.select(
+            mine.alias(MINE), *(column(name) for name in dict.fromkeys((DELETED, *kept, *seen.values())))
+        )
+        types = {f.name: f.dataType for f in given.schema}
+        returned = StructType([*(StructField(name, types[name]) for name in (*kept, DELETED)), *schema])
+        return after.tidy(given.mapInArrow(function, returned))
 
     def visit_keyby(self, node: n.KeyBy, flow: Flow) -> Flow:
         key = tuple((name, f"__key_{i}") for i, name in enumerate(node.columns))

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Versions of an app on a real API server: what their drivers say, and how they prove themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lib.operator import RUNNING, Apps, Object
+
+WELL: Object = {
+    **RUNNING,
+    "lag": {"text-lines/0": 0},
+    "totalLag": 0,
+    "subTopologies": {"counts": {"epoch": 12, "epochs": 3, "watermark": None}},
+}
+STUCK: Object = {
+    **WELL,
+    "lag": {"text-lines/0": 5},
+    "subTopologies": {"counts": {"epoch": 12, "epochs": 0, "watermark": None}},
+}
+
+
+def versions(apps: Apps) -> dict[str, Object]:
+    return {name: item for (kind, name), item in apps.children().items() if kind == "ControllerRevision"}
+
+
+def prove(apps: Apps, folder: Path, says: Object = WELL) -> str:
+    """Lets the version that runs prove itself; returns its name."""
+    with apps.driver_says(says, folder):
+        if not [pod for pod in apps.kube.list("Pod", apps.namespace) if "-exec-" in pod["metadata"]["name"]]:
+            apps.add_executor()
+        apps.pass_time(20)
+    name: str = apps.status()["version"]
+    assert apps.status()["healthyVersion"] == name
+    return name
+
+
+def renew(apps: Apps, driver: Object) -> Object:
+    """The driver's pod ends, and the next one is there."""
+    found = apps.await_driver(other_than=driver["metadata"]["uid"])
+    apps.settle()
+    return found
