@@ -4,6 +4,8 @@ and results are exact all along."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
@@ -24,7 +26,26 @@ def await_healthy(words: WordCount, *, other_than: str = "") -> str:
     return str(words.status()["healthyVersion"])
 
 
+SPLIT = """
+def words(row):
+    return [{"word": word} for word in row["value"].lower().split(" ")]
+"""
+
+
+def put_code(words: WordCount, text: str) -> None:
+    """Makes the ConfigMap that the app's `code` names, or changes it."""
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "splitting"}, "data": {"splitting.py": text}}
+    words.namespace.apply(json.dumps(made))
+
+
 def test_only_what_must_is_started_anew(words: WordCount) -> None:
+    """On the way, a function of the user's out of a ConfigMap, whose change is an update like any other."""
+    put_code(words, SPLIT)
+    words.manifest["spec"]["code"] = {"configMapRef": {"name": "splitting"}}
+    words.manifest["spec"]["topology"][1] = {
+        "name": "words",
+        "python": {"function": "splitting:words", "schema": "word STRING"},
+    }
     words.apply(yaml.safe_dump(words.manifest))
     words.say(*LINES)
     words.await_ready()
@@ -37,12 +58,14 @@ def test_only_what_must_is_started_anew(words: WordCount) -> None:
     assert (plan["class"], plan["restarts"], plan["outcome"]) == ("Live", "Nothing", "Applied")
     assert words.driver()["metadata"]["uid"] == driver
 
-    words.patch(epochInterval="200ms")
+    words.await_counts(LINES)
+
+    put_code(words, SPLIT.replace("]\n", " if word != 'hush']\n"))
     words.await_ready(other_than=driver)
     plan = words.status()["plan"]
     assert (plan["class"], plan["restarts"], plan["outcome"]) == ("RestartQuery", "Driver", "Applied")
-    assert [change["field"] for change in plan["changes"]] == ["epochInterval"]
-    words.say(*LINES)
+    assert [change["field"] for change in plan["changes"]] == ["code.files.splitting.py"]
+    words.say("hush", *LINES)
     words.await_counts(2 * LINES)
     await_healthy(words, other_than=first)
 
