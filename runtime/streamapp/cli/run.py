@@ -30,6 +30,11 @@ EXAMPLE = """  streamapp run word-count.yaml
   streamapp run word-count.yaml --bootstrap-servers localhost:9092 --until-caught-up"""
 
 
+_BROKER_SECONDS = 3.0
+"""For an orderly end of the embedded broker, within the ten that a stop may take; after a hard one it reads more of its
+log at the next start."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a manifest; - for stdin")
     parser.add_argument(
@@ -133,7 +138,7 @@ def _kafka(
             _say(f"embedded Kafka broker at {broker.bootstrap_servers}, data in {broker.data_dir}")
             yield KafkaConfig(broker.bootstrap_servers), True
         finally:
-            broker.stop()
+            broker.stop(_BROKER_SECONDS)
 
 
 def _credentials(kafka: KafkaConfig, state_dir: Path) -> Path | None:

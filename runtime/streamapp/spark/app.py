@@ -28,7 +28,7 @@ from streamapp.spark import metrics
 from streamapp.spark.code import ship_code
 from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.housekeeping import Housekeeping
-from streamapp.spark.jvm import jvm_is_gone, jvm_missed
+from streamapp.spark.jvm import jvm_is_gone, jvm_missed, kill_jvm
 from streamapp.spark.predecessors import read_known, require_positions_kept
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
@@ -36,8 +36,10 @@ from streamapp.spark.replicas import Replicas
 from streamapp.spark.session import PREFIX, Place, executor_processes, fresh_work_dir, open_session, this_process
 from streamapp.spark.stores import Stores
 
-# A stop lets the epoch under way end: together with the rest it must stay below ten seconds.
-DRAIN_SECONDS = 6.0
+# A stop lets the epoch under way end. Together with the rest it stays below ten seconds, whatever hangs.
+DRAIN_SECONDS = 5.0
+ENGINE_SECONDS = 7.0
+"""From the signal on; what the engine is still at then loses nothing by being ended."""
 COLLECT_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0
 
@@ -206,7 +208,11 @@ class _App:
         return {**self._progress.snapshot(), "replicas": replicas}
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._stop.set()
+        if not self._stop.is_set():
+            self._stop.set()
+            impatient = threading.Timer(ENGINE_SECONDS, kill_jvm)
+            impatient.daemon = True
+            impatient.start()
 
     def _run_to_end(self, part: SubTopology) -> bool:
         """Each part reads what the one before has written, so they run one after the other. False: stopped before."""

@@ -68,6 +68,13 @@ def end_jvm(seconds: float = 10.0) -> None:
     gateway.listener.join(seconds)  # its last words
 
 
+def kill_jvm() -> None:
+    """At once, whatever it is at. Calls that wait for it fail then. Nothing happens when it is gone."""
+    process = _process()
+    if process is not None and process.poll() is None:
+        process.kill()
+
+
 @contextmanager
 def jvm_missed(log: str) -> Iterator[None]:
     """Within this, its death is told in plain words, whatever call has met it. `log` is where to look.
