@@ -183,11 +183,14 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=0, help="of restore and memory")
     parser.add_argument("--apps", type=int, default=0, help="of operator")
     parser.add_argument("--only", default="", help="systems whose name has this in it")
+    parser.add_argument("--profile", action="store_true", help="of word-count and restore: where the time goes")
     options = parser.parse_args()
+    systems.PROFILING = options.profile
     for what in options.what:
         if what not in BENCHMARKS:
             parser.error(f"no benchmark {what!r}; there are {', '.join(BENCHMARKS)}")
-    full = not (options.quick or options.rounds or options.lines or options.keys or options.apps or options.only)
+    sized = options.rounds or options.lines or options.keys or options.apps
+    full = not (sized or options.quick or options.only or options.profile)
     options.rounds = options.rounds or (1 if options.quick else 3)
     wanted = options.what or list(BENCHMARKS)
     about = report.machine()

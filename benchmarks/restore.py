@@ -40,7 +40,8 @@ def measure(kafka: Kafka, name: str, start: Starter, keys: int, run: str, scratc
         Gate(kafka, job.input, [b"w0"]).open()
         started = time.monotonic()
         running = start(job)
-        seconds, records = running.await_line("restored ", 300).split()[1:]
+        with running.profiled():
+            seconds, records = running.await_line("restored ", 300).split()[1:]
         done = watch.await_total(keys + 1, 300, running.check, quiet=0.1)
         if watch.counts[b"w0"] != 2:
             raise AssertionError(f"{name}: after the restore w0 has {watch.counts[b'w0']} instead of 2")

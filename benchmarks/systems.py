@@ -10,12 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import psutil
+
+from benchmarks.profile import Profile
 
 HERE = Path(__file__).resolve().parent
 HARNESS = HERE / "kafka-streams"
@@ -25,6 +28,8 @@ HEAP = "2g"
 # Stock Spark has no measure of its own for an epoch's size; this is about the three seconds that ours aims at.
 SPARK_EPOCH = 300_000
 SPARK_MASTER = "local[2]"
+PROFILING = False
+"""Set by `--profile`. It costs a few percent of what is measured."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,25 @@ class Running:
             except psutil.Error:
                 pass
             time.sleep(0.25)
+
+    @contextmanager
+    def profiled(self) -> Iterator[None]:
+        """Prints what the JVM's processor time went into meanwhile, where `--profile` asks for it."""
+        if not PROFILING:
+            yield
+            return
+        with Profile(self._java().pid) as profile:
+            yield
+        print("\n".join(f"    {line}" for line in profile.lines()), flush=True)
+
+    def _java(self) -> psutil.Process:
+        """The JVM, as soon as there is one."""
+        for _ in range(600):
+            me = psutil.Process(self.process.pid)
+            if found := [p for p in (me, *me.children(recursive=True)) if p.name() == "java"]:
+                return found[0]
+            time.sleep(0.05)
+        raise AssertionError("no JVM was started")
 
     def cpu_seconds(self) -> float:
         """What the system has used of the processors so far: other work on the machine disturbs it less than time."""

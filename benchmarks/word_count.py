@@ -65,8 +65,9 @@ def measure(kafka: Kafka, name: str, start: Starter, load: Load, run: str, scrat
             gate.open()
             watch.await_total((index + 1) * load.warm_up_lines * PER_LINE, 120, running.check, quiet=0.3)
         used = running.cpu_seconds()
-        opened = gates[-1].open()
-        done = watch.await_total(int(expected.sum()), 600, running.check)
+        with running.profiled():
+            opened = gates[-1].open()
+            done = watch.await_total(int(expected.sum()), 600, running.check)
         used = running.cpu_seconds() - used
         watch.verify(expected, name)
         if watch.backwards and name != STOCK_SPARK:
