@@ -217,7 +217,10 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
       with: payments-by-id
       within: 10 minutes
       grace: 1 minute
-      select: {id: "`by-id`.id", open: "`by-id`.amount - `payments-by-id`.paid"}
+      select:
+        id: "`by-id`.id"
+        open: "`by-id`.amount - `payments-by-id`.paid"
+        after: "unix_millis(`payments-by-id`.timestamp) - unix_millis(`by-id`.timestamp)"
   - {name: out, to: {topic: $T-out}}
   - {name: totals, from: paid, groupBy: [id], aggregate: {n: count(*), open: sum(open)}}
   - {name: totals-out, to: {topic: $T-totals}}
@@ -232,8 +235,8 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
         (None, {"id": "o1", "paid": 1}, NOON - 60_000),
     )
     a.run()
-    got = sorted((r.key, r.value["open"], r.timestamp) for r in a.received("out"))
-    assert got == [("o1", 3, NOON + 5 * 60_000), ("o1", 9, NOON)]
+    got = sorted((r.key, r.value["open"], r.value["after"], r.timestamp) for r in a.received("out"))
+    assert got == [("o1", 3, 5 * 60_000, NOON + 5 * 60_000), ("o1", 9, -60_000, NOON)]
     assert a.latest("totals") == {"o1": {"n": 2, "open": 12}}
     assert len(a.plan.subtopologies) == 2
 
