@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.app import ECHO, HOP, TOTALS, WINDOWS, Bench
+from lib.app import DEAD_LETTERS, ECHO, HOP, JOIN, TOTALS, WINDOWS, Bench
 from lib.faults import (
     FAILPOINTS,
     await_halt,
@@ -28,7 +28,7 @@ from lib.faults import (
     require_work,
     wipe,
 )
-from lib.verify import Proof
+from lib.verify import Proof, folded, rows_of
 from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
@@ -121,6 +121,35 @@ def test_driver_halted_at_every_step(kafka: KafkaConfig, tmp_path: Path, topolog
             require_work(bench, load)
             proof.require_sound()
         app = bench.start()
+        proof.finish(app)
+
+
+@pytest.mark.timeout(900)
+def test_pairs_and_bad_records_come_once(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R2 and R3 with a join and dead letters: killed anywhere, and where one partition of the join has committed and
+    the other one has not. What can have no partner any more is no state in the end."""
+    with (
+        Bench(kafka, tmp_path, "pairs", JOIN, spec=DEAD_LETTERS) as bench,
+        Proof(bench, load := bench.load(seed=202)) as proof,
+    ):
+        load.start()
+        app = bench.start()
+        app.await_work()
+        require_work(bench, load)
+        kill(app)
+        step = "transaction.after-commit#1"  # the inputs have no partition 1
+        app = bench.start(env=failpoints(f"{step}=halt"))
+        await_halt(app, "transaction.after-commit")
+        require_work(bench, load)
+        proof.require_sound()
+        app = bench.start()
+        app.await_work()
+        load.stop()
+        load.close_windows()
+        proof.await_caught_up(app)
+        assert len(load.history.pairs) > 100 < 10 * len(load.history.bad)
+        state = f"{bench.prefix}-pairs-changelog"
+        until(lambda: len(rows_of(folded(kafka, state))) == 4, 60, "a row and an index of each side", every=0.5)
         proof.finish(app)
 
 
