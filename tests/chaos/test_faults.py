@@ -15,15 +15,17 @@ from lib.app import ECHO, TOTALS, WINDOWS, AppProcess, Bench, Load
 from lib.faults import (
     FAILPOINTS,
     await_halt,
+    base_files,
     bounce,
     compact,
+    delete_some,
     failpoints,
+    fence,
     kill,
     kill_executor,
     kill_python_only,
     require_work,
     stopped,
-    wipe,
 )
 from lib.verify import Proof
 from lib.wait import until
@@ -95,7 +97,7 @@ def test_a_random_mix(own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_pa
         Bench(own_kafka, tmp_path, "mix", TOTALS + ECHO + WINDOWS, spec="transactionTimeout: 15s") as bench,
         Proof(bench, load := bench.load(chosen, rate=200)) as proof,
     ):
-        mix = Mix(own_broker, own_kafka, bench, load, tmp_path, chooser)
+        mix = Mix(own_broker, own_kafka, bench, load, chooser)
         load.start()
         for _ in range(ROUNDS):
             fault = chooser.choice(mix.faults)
@@ -116,16 +118,15 @@ class Mix:
         kafka: KafkaConfig,
         bench: Bench,
         load: Load,
-        folder: Path,
         chooser: random.Random,
     ) -> None:
         self._broker, self._kafka, self._bench, self._load = broker, kafka, bench, load
-        self._folder, self._chooser = folder, chooser
+        self._chooser = chooser
         self._app: AppProcess | None = None
         self.faults: list[Callable[[], None]] = [
             self.nothing,
             self.kill,
-            self.kill_and_wipe,
+            self.damage,
             self.halt,
             self.sleep,
             self.bounce,
@@ -148,9 +149,13 @@ class Mix:
         require_work(self._bench, self._load)
         kill(self.alive())
 
-    def kill_and_wipe(self) -> None:
-        self.kill()
-        wipe(self._folder / "state")
+    def damage(self) -> None:
+        """Of what the stores are rebuilt from, which they are then."""
+        app = self.alive()
+        app.await_work()
+        delete_some(base_files(app.state_dir), self._chooser, share=self._chooser.random())
+        fence(self._bench, "totals/0", "totals/1", "windows/0", "windows/1")
+        app.await_epochs_beyond(app.epochs())
 
     def halt(self) -> None:
         if self._app is not None:

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
-import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -209,6 +209,16 @@ def await_hit(app: AppProcess, name: str, seconds: float = 90.0) -> str:
     return until(line, seconds, f"failpoint {name}; the app said:\n{app.tail()}")
 
 
+# --- transactions -------------------------------------------------------------------------------------------
+
+
+def fence(bench: Bench, *ids: str) -> None:
+    """Somebody else takes these transactional ids: the tasks that work under them fail, and rebuild their stores."""
+    for name in ids:
+        settings = {"transactional.id": f"{bench.prefix}/{name}"}
+        Producer({**bench.kafka.for_librdkafka(), **settings}).init_transactions(30)
+
+
 # --- brokers ------------------------------------------------------------------------------------------------
 
 
@@ -289,22 +299,13 @@ def _aborted(kafka: KafkaConfig, topic: str, partitions: int) -> None:
 # --- local files --------------------------------------------------------------------------------------------
 
 
-def local_files(state: Path) -> list[Path]:
-    """What the engine keeps of stores on this disk."""
-    return sorted(path for path in (state / "work").rglob("*") if path.is_file())
+def base_files(state: Path) -> list[Path]:
+    """What a running app rebuilds a store from, where it can. (A start uses nothing of what is on this disk.)"""
+    return sorted((state / "work").rglob("base/*"))
 
 
-def wipe(state: Path) -> int:
-    """Every local file of the engine is gone; returns how many there were."""
-    count = len(local_files(state))
-    assert count > 0, "there was nothing to wipe"
-    shutil.rmtree(state / "work")
-    return count
-
-
-def delete_half(state: Path, chooser: random.Random) -> int:
-    files = local_files(state)
-    victims = chooser.sample(files, (len(files) + 1) // 2)
+def delete_some(files: list[Path], chooser: random.Random, share: float) -> int:
+    victims = chooser.sample(files, math.ceil(len(files) * share))
     assert victims, "there was nothing to delete"
     for path in victims:
         path.unlink()
