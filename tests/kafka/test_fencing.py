@@ -7,28 +7,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from lib.app import ECHO, TOTALS, Bench, manifest_text
 from lib.broker import group_offsets, unique_name
-from lib.faults import await_hit, failpoints, stopped
+from lib.faults import await_hit, failpoints, open_transactions, stopped
 from lib.verify import Proof
 from lib.wait import until
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
-from streamapp.kafka.group import GroupPosition
+from streamapp.kafka.group import REFRESH_SECONDS, GroupPosition
 
 pytestmark = pytest.mark.kafka
 
 TAKEN_OVER = "another runtime of application '{}' has taken over: this one stops"
-
-
-def open_transactions(bench: Bench) -> list[str]:
-    """Topics in which a read_committed reader cannot read up to the end."""
-    return [
-        topic
-        for topic in bench.all_topics()
-        if bench.admin.end_offsets(topic) != bench.admin.end_offsets(topic, committed_only=False)
-    ]
 
 
 @pytest.mark.timeout(600)
@@ -110,3 +102,17 @@ def test_the_shown_position_is_never_set_back(kafka: KafkaConfig) -> None:
         assert group_offsets(kafka, group, group) == {(group, 0): 20, (group, 1): 7}
         assert frozen.write({(group, 0): 30})
         assert group_offsets(kafka, group, group) == {(group, 0): 30, (group, 1): 7}
+
+
+def test_the_shown_position_is_shown_again_though_nothing_moves(kafka: KafkaConfig) -> None:
+    """Brokers forget silent groups."""
+    group = unique_name("forgotten")
+    Admin(kafka).create([TopicSpec(group, "test", 1)])
+    client = AdminClient({**kafka.for_librdkafka()})
+    with closing(GroupPosition(kafka, group)) as app:
+        assert app.write({(group, 0): 20}, now=1000)
+        client.delete_consumer_groups([group])[group].result(30)
+        assert app.write({(group, 0): 20}, now=1000 + REFRESH_SECONDS)
+        assert group_offsets(kafka, group, group) == {}, "written although it had not changed"
+        assert app.write({(group, 0): 20}, now=1001 + REFRESH_SECONDS)
+        assert group_offsets(kafka, group, group) == {(group, 0): 20}

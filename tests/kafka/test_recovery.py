@@ -3,16 +3,32 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from lib.app import DEAD_LETTERS, ECHO, HOP, JOIN, TOTALS, WINDOWS, Bench
+from lib.app import (
+    DEAD_LETTERS,
+    ECHO,
+    HOP,
+    JOIN,
+    START_SECONDS,
+    TOTALS,
+    WINDOWS,
+    AppProcess,
+    Bench,
+    Load,
+    manifest_text,
+)
 from lib.faults import (
+    DRIVER_FAILPOINTS,
     FAILPOINTS,
     await_halt,
+    await_usual_lag,
     base_files,
     bounce,
     compact,
@@ -28,7 +44,7 @@ from lib.faults import (
     last_epoch,
     require_work,
 )
-from lib.verify import Proof, folded, rows_of
+from lib.verify import LiveReader, Proof, checks_of, folded, rows_of
 from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
@@ -79,6 +95,7 @@ def test_executors_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None
             app.await_epochs_beyond(before)
             proof.require_sound()
         assert len(killed) == 2
+        await_usual_lag(app, load)
         proof.finish(app)
 
 
@@ -91,13 +108,6 @@ STATELESS_STEPS = (
 )
 COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epoch.tasks-committed")
 """Around the commit: what comes after it finds its work done."""
-DRIVER_STEPS = (
-    "driver.metadata-open",
-    "driver.queries-started",
-    "housekeeping.lag-measured",
-    "housekeeping.group-written",
-)
-"""Those of the driver's Python process."""
 
 
 @pytest.mark.timeout(1200)
@@ -218,7 +228,7 @@ def test_the_drivers_python_process_killed_at_every_step(kafka: KafkaConfig, tmp
         Bench(kafka, tmp_path, "driver", TOTALS + ECHO) as bench,
         Proof(bench, load := bench.load(seed=302, keys=50)) as proof,
     ):
-        for step in DRIVER_STEPS:
+        for step in DRIVER_FAILPOINTS:
             load.send(200)
             app = bench.start(env=failpoints("epoch.planned=pause:8000", f"{step}=halt"))
             await_halt(app, step)
@@ -245,6 +255,37 @@ def test_the_death_of_the_java_process_is_told(kafka: KafkaConfig, tmp_path: Pat
         app = bench.start()
         app.await_work()
         proof.finish(app)
+
+
+@pytest.mark.timeout(600)
+def test_an_app_and_its_own_broker_killed_under_load(tmp_path: Path) -> None:
+    """R2 and R8 as on a laptop: with no Kafka named, which is then a part of what is killed."""
+    manifest = tmp_path / "app.yaml"
+    manifest.write_text(manifest_text("own", TOTALS))
+    with ExitStack() as at_the_end:
+
+        def start(run: int) -> AppProcess:
+            app = AppProcess(manifest, tmp_path / "state", None, tmp_path / f"{run}.log")
+            at_the_end.callback(app.end)
+            until(app.status, START_SECONDS, f"run {run} is up", every=0.2)
+            return app
+
+        app = start(1)
+        kafka = KafkaConfig(json.loads((app.state_dir / "app.json").read_text())["bootstrapServers"])
+        load = Load(kafka, "own", 212, rate=300, ticks=False)
+        load.start()
+        at_the_end.callback(load.stop)
+        app.await_work(2)
+        kill(app)
+        assert load.running
+        app = start(2)  # and the load goes on: the broker keeps its address
+        app.await_work()
+        load.stop()
+        load.send_each_key()
+        reader = LiveReader(kafka, checks_of({"totals": "own-totals"}, load.history))
+        at_the_end.callback(reader.close)
+        until(lambda: reader.missing() is None, 120, f"all results; it said:\n{app.tail()}", every=0.2)
+        assert app.stop() == 0
 
 
 @pytest.mark.timeout(600)

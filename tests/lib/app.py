@@ -66,14 +66,14 @@ WINDOWS = """
 """Final results of windows. Its input has one partition and rising times, so that no record is ever late."""
 
 JOIN = """
-  - {name: ticks, stream: {topic: $T-ticks, value: {format: json, schema: "n BIGINT"}}}
-  - {name: tocks, stream: {topic: $T-tocks, value: {format: json, schema: "n BIGINT"}}}
+  - {name: left, stream: {topic: $T-ticks, value: {format: json, schema: "n BIGINT"}}}
+  - {name: right, stream: {topic: $T-tocks, value: {format: json, schema: "n BIGINT"}}}
   - name: pairs
-    from: ticks
+    from: left
     join:
-      with: tocks
+      with: right
       within: 2s
-      select: {tick: unix_millis(ticks.timestamp), tock: unix_millis(tocks.timestamp), total: ticks.n + tocks.n}
+      select: {tick: unix_millis(left.timestamp), tock: unix_millis(right.timestamp), total: left.n + right.n}
   - {name: pairs-out, to: {topic: $T-pairs}}
 """
 """Pairs of the same input and one more, of which the same holds."""
@@ -300,7 +300,7 @@ class Load:
         self._random = random.Random(seed)
         self._numbers, self._ticks, self._tocks = f"{prefix}-numbers", f"{prefix}-ticks", f"{prefix}-tocks"
         self._keys = [f"key-{i}" for i in range(keys)]
-        self._rate = rate
+        self.rate = rate
         self._with_numbers, self._with_ticks, self._with_tocks, self._with_bad = numbers, ticks, tocks, bad
         self._clock = self.START_MS
         self._stop = threading.Event()
@@ -359,7 +359,7 @@ class Load:
         assert self._error is None, f"a record was not delivered: {self._error}"
 
     def _run(self) -> None:
-        batch = max(1, self._rate // 20)
+        batch = max(1, self.rate // 20)
         while not self._stop.wait(0.05):
             for _ in range(batch):
                 if self._with_numbers:
