@@ -249,14 +249,16 @@ def fence(bench: Bench, *ids: str) -> None:
 # --- brokers ------------------------------------------------------------------------------------------------
 
 
-def quick_broker(folder: Path) -> EmbeddedBroker:
-    """A broker of one's own that compacts at once and ends abandoned transactions on time."""
+def quick_broker(folder: Path, **properties: str) -> EmbeddedBroker:
+    """A broker of one's own that compacts at once and ends abandoned transactions on time, with further settings
+    (`_` for `.`)."""
     return EmbeddedBroker(
         folder,
         properties={
             "log.cleaner.backoff.ms": "200",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-        },
+        }
+        | {name.replace("_", "."): value for name, value in properties.items()},
     )
 
 
