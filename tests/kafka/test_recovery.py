@@ -66,8 +66,10 @@ def test_driver_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
             require_work(bench, load)
             fault(app)
             proof.require_sound()
-        app = bench.start()
+        app = bench.start(env=failpoints("store.before-restore=pause:5000"))
+        until(lambda: app.status().get("phase") == "Restoring", START_SECONDS, "the status says that it restores")
         app.await_work()
+        until(lambda: app.status()["phase"] == "Running", 60, "and then that it runs")
         restored = app.status()["restore"]["totals"]
         assert restored["restoring"] == 0
         assert restored["done"] == restored["total"] > 0
