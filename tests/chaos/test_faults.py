@@ -4,6 +4,7 @@ and CHAOS_ROUNDS make it shorter or longer."""
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections.abc import Callable
@@ -11,19 +12,29 @@ from pathlib import Path
 
 import pytest
 
-from lib.app import ECHO, TOTALS, WINDOWS, AppProcess, Bench, Load
+from lib.app import ECHO, JOIN, TOTALS, WINDOWS, AppProcess, Bench, Load
 from lib.faults import (
+    DRIVER_FAILPOINTS,
     FAILPOINTS,
     await_halt,
+    await_hit,
+    await_usual_lag,
+    base_files,
     bounce,
     compact,
+    delete_some,
+    executors,
     failpoints,
+    fence,
+    flip_bits,
     kill,
     kill_executor,
     kill_python_only,
+    last_epoch,
+    open_transactions,
     require_work,
     stopped,
-    wipe,
+    stopped_executor,
 )
 from lib.verify import Proof
 from lib.wait import until
@@ -83,6 +94,143 @@ def test_executors_killed_again_and_again(own_kafka: KafkaConfig, tmp_path: Path
                 app.await_epochs_beyond(before)
             proof.require_sound()
         app.await_epochs_beyond(app.epochs())
+        await_usual_lag(app, load)
+        proof.finish(app, twin=True)
+
+
+@pytest.mark.parametrize("topology", [TOTALS + ECHO, JOIN], ids=["totals", "pairs"])
+def test_halted_at_every_step_again_and_again(own_kafka: KafkaConfig, tmp_path: Path, topology: str) -> None:
+    """R3. Each step of an epoch and of the driver, in another order each time."""
+    chooser = random.Random(chosen := seed())
+    with Bench(own_kafka, tmp_path, "steps", topology) as bench, Proof(bench, load := bench.load(chosen)) as proof:
+        for _ in range(math.ceil(ROUNDS / 4)):
+            for step in chooser.sample(steps := (*FAILPOINTS, *DRIVER_FAILPOINTS), len(steps)):
+                load.send(300)
+                # In the middle of an epoch, where it is the driver's.
+                held_up = ["epoch.planned=pause:8000"] if step in DRIVER_FAILPOINTS else []
+                app = bench.start(env=failpoints(*held_up, f"{step}=halt"))
+                print(await_halt(app, step))
+                require_work(bench, load)
+                proof.require_sound()
+        app = bench.start()
+        proof.finish(app, twin=topology != JOIN)
+
+
+def test_asleep_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R4. The whole app, or one executor alone, at any moment and until the broker has given up what it had begun."""
+    chooser = random.Random(chosen := seed())
+    with (
+        Bench(own_kafka, tmp_path, "asleep", TOTALS, interval="0s", spec="transactionTimeout: 5s") as bench,
+        Proof(bench, load := bench.load(chosen, rate=1000)) as proof,
+    ):
+        load.start()
+        app = bench.start(arguments=["--replicas", "2"])
+        app.await_work()
+        given_up = 0
+        while given_up < ROUNDS:
+            app.await_epochs_beyond(app.epochs())
+            until(lambda: len(executors(app)) == 2, 60, "two executor processes")
+            alone = chooser.random() < 0.5
+            with stopped_executor(chooser.choice(executors(app))) if alone else stopped(app):
+                if not open_transactions(bench):
+                    continue
+                require_work(bench, load)
+                until(lambda: not open_transactions(bench), 60, "the broker gave the transaction up", every=0.5)
+                given_up += 1
+            proof.require_sound()
+        app.await_epochs_beyond(app.epochs())
+        proof.finish(app, twin=True)
+
+
+def test_zombies_at_every_step(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R5. One that was frozen anywhere goes on when its successor has long done the same work, and more."""
+    chooser = random.Random(chosen := seed())
+    with (
+        Bench(own_kafka, tmp_path, "zombies", TOTALS + ECHO) as bench,
+        Proof(bench, load := bench.load(chosen, rate=100)) as proof,
+    ):
+        load.start()
+        for _ in range(math.ceil(ROUNDS / 12)):
+            for step in chooser.sample(FAILPOINTS, len(FAILPOINTS)):
+                zombie = bench.start(f"zombie-{step}", env=failpoints(f"{step}=pause:3000"))
+                print(await_hit(zombie, step))
+                with stopped(zombie):
+                    require_work(bench, load)
+                    winner = bench.start("winner")
+                    winner.await_work()
+                    proof.await_more(winner)
+                assert zombie.await_exit(60) == 3, zombie.tail()
+                assert "another runtime of application" in zombie.said
+                proof.require_sound()
+                kill(winner)
+        app = bench.start()
+        app.await_work()
+        proof.finish(app, twin=True)
+
+
+@pytest.mark.parametrize(("topology", "store"), [(TOTALS, "totals"), (JOIN, "pairs")], ids=["totals", "pairs"])
+def test_compacted_again_and_again(own_kafka: KafkaConfig, tmp_path: Path, topology: str, store: str) -> None:
+    """R6. Every partition is ahead of the commit log, and of each key the last value alone is left."""
+    chooser = random.Random(chosen := seed())
+    with Bench(own_kafka, tmp_path, "compacted", topology) as bench, Proof(bench, load := bench.load(chosen)) as proof:
+        for round_ in range(ROUNDS):
+            load.send(chooser.randrange(100, 2000))
+            app = bench.start(env=failpoints(f"epoch.tasks-committed@{last_epoch(bench) + 1}=halt"))
+            await_halt(app, "epoch.tasks-committed")
+            require_work(bench, load)
+            before, now = compact(own_kafka, f"{bench.prefix}-{store}-changelog", partitions=2)
+            assert now < before or round_ == 0, "nothing was compacted"
+            compact(own_kafka, f"{bench.prefix}-metadata", partitions=1)
+            proof.require_sound()
+        app = bench.start()
+        proof.finish(app, twin=topology == TOTALS)
+
+
+def test_damaged_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R7. Local files of a running app are lost or changed, those that its stores are rebuilt from and those that they
+    work on; then the stores are rebuilt."""
+    chooser = random.Random(chosen := seed())
+    with (
+        Bench(own_kafka, tmp_path, "damaged", TOTALS + WINDOWS) as bench,
+        Proof(bench, load := bench.load(chosen, rate=300)) as proof,
+    ):
+        load.start()
+        app = bench.start()
+        app.await_work()
+        for _ in range(ROUNDS):
+            epochs = app.epochs()
+            app.await_epochs_beyond(epochs)
+            require_work(bench, load)
+            files = base_files(app.state_dir)
+            if chooser.random() < 0.5:
+                print("deleted", delete_some(files, chooser, share=chooser.choice((0.1, 0.5, 1))))
+            else:
+                print("changed", flip_bits(chooser.sample(files, math.ceil(len(files) / 3)), chooser))
+            fence(bench, "totals/0", "totals/1", "windows/0", "windows/1")
+            app.await_epochs_beyond(app.epochs())
+            proof.require_sound()
+        proof.finish(app, twin=True)
+
+
+def test_broker_bounced_again_and_again(
+    own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_path: Path
+) -> None:
+    """R8."""
+    chooser = random.Random(chosen := seed())
+    with (
+        Bench(own_kafka, tmp_path, "bounce", TOTALS + ECHO + WINDOWS) as bench,
+        Proof(bench, load := bench.load(chosen, rate=300)) as proof,
+    ):
+        app = bench.start()
+        app.await_work()
+        load.start()
+        for _ in range(ROUNDS):
+            if chooser.random() < 0.7:  # else while it still recovers
+                app.await_epochs_beyond(app.epochs())
+            require_work(bench, load)
+            bounce(own_broker, hard=chooser.random() < 0.5)
+            proof.require_sound()
+        app.await_epochs_beyond(app.epochs())
         proof.finish(app, twin=True)
 
 
@@ -95,7 +243,7 @@ def test_a_random_mix(own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_pa
         Bench(own_kafka, tmp_path, "mix", TOTALS + ECHO + WINDOWS, spec="transactionTimeout: 15s") as bench,
         Proof(bench, load := bench.load(chosen, rate=200)) as proof,
     ):
-        mix = Mix(own_broker, own_kafka, bench, load, tmp_path, chooser)
+        mix = Mix(own_broker, own_kafka, bench, load, chooser)
         load.start()
         for _ in range(ROUNDS):
             fault = chooser.choice(mix.faults)
@@ -116,16 +264,15 @@ class Mix:
         kafka: KafkaConfig,
         bench: Bench,
         load: Load,
-        folder: Path,
         chooser: random.Random,
     ) -> None:
         self._broker, self._kafka, self._bench, self._load = broker, kafka, bench, load
-        self._folder, self._chooser = folder, chooser
+        self._chooser = chooser
         self._app: AppProcess | None = None
         self.faults: list[Callable[[], None]] = [
             self.nothing,
             self.kill,
-            self.kill_and_wipe,
+            self.damage,
             self.halt,
             self.sleep,
             self.bounce,
@@ -148,9 +295,13 @@ class Mix:
         require_work(self._bench, self._load)
         kill(self.alive())
 
-    def kill_and_wipe(self) -> None:
-        self.kill()
-        wipe(self._folder / "state")
+    def damage(self) -> None:
+        """Of what the stores are rebuilt from, which they are then."""
+        app = self.alive()
+        app.await_work()
+        delete_some(base_files(app.state_dir), self._chooser, share=self._chooser.random())
+        fence(self._bench, "totals/0", "totals/1", "windows/0", "windows/1")
+        app.await_epochs_beyond(app.epochs())
 
     def halt(self) -> None:
         if self._app is not None:

@@ -20,6 +20,7 @@ import org.apache.spark.util.SerializableConfiguration
  *   put:STORE:KEY:N  merge:STORE:KEY:N  remove:STORE:KEY  range:STORE:FROM:TO  put-in:STORE:FAMILY:KEY:N
  *   get:STORE:KEY  scan:STORE (which read, and no more)   close-former (the stores of the run before, see `restart`)
  *   commit (stores, then the transaction)   store-commit (stores only)   fail (the task throws)
+ *   succeeded (another attempt has taken the task's transaction: the one that goes on here is a zombie)
  *   hold (the producer's sender stands still until the task waits for it, see HeldSender)
  *   expect:TOPIC:PERCENT (of their size that records are compressed to)
  */
@@ -92,6 +93,10 @@ object StoreProbe {
             opened(s).put(keyRow(k), valueRow(n.toLong), family)
           case Array("get", s, k) => opened(s).get(keyRow(k), StateStore.DEFAULT_COL_FAMILY_NAME)
           case Array("scan", s) => opened(s).iterator().foreach(_ => ())
+          case Array("succeeded") => asAnotherAttempt {
+            transaction.begin(version, (_: Long, _: Long) => ())
+            transaction.fence()
+          }
           case Array("hold") => HeldSender.hold(transaction)
           case Array("expect", topic, percent) => HeldSender.expectCompression(topic, percent.toInt / 100f)
           case Array("close-former") => former.values.foreach(_.close())
@@ -112,6 +117,12 @@ object StoreProbe {
       }
     })
     rows.toSeq.flatten.sorted.asJava
+  }
+
+  private def asAnotherAttempt(work: => Unit): Unit = {
+    val here = TaskContext.get()
+    TaskContext.setTaskContext(TaskContext.empty())
+    try work finally TaskContext.setTaskContext(here)
   }
 
   private def dump(stores: Map[String, StateStore]): Seq[String] = stores.toSeq.flatMap { case (name, store) =>

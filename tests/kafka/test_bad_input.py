@@ -127,6 +127,32 @@ def test_all_type_errors_are_told_at_once(app: Make, capfd: pytest.CaptureFixtur
     assert "AnalysisException" not in capfd.readouterr().err
 
 
+def test_validate_needs_no_kafka_to_tell_of_types(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def manifest(name: str, expression: str) -> str:
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(f"""
+apiVersion: streamapp.dev/v1alpha1
+kind: StreamApp
+metadata: {{name: {name}}}
+spec:
+  kafka: {{bootstrapServers: "127.0.0.1:{free_ports(1)[0]}"}}
+  topology:
+  - {{name: in, stream: {{topic: numbers, value: long}}}}
+  - {{name: more, select: {{v: {expression}, w: upper(value)}}}}
+  - {{name: out, to: {{topic: results}}}}
+""")
+        return str(file)
+
+    good, bad = manifest("good", "value + 1"), manifest("bad", "value + array(1)")
+    assert main(["validate", good]) == 0
+    assert main(["validate", good, bad]) == 1
+    said = capfd.readouterr()
+    assert said.out.splitlines() == [f"{good}: ok"] * 2
+    (error,) = [line for line in said.err.splitlines() if line.startswith("error: ")]
+    assert error.startswith(f"error: {bad}: node 'more': `select.v`: ")
+    assert "data type mismatch" in error
+
+
 def test_an_internal_topic_of_other_settings_is_told(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: text}}

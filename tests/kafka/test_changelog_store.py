@@ -133,6 +133,17 @@ def test_an_aborted_epoch_leaves_nothing(stores: Callable[..., Stores]) -> None:
     assert s.task(1, "dump") == s.rebuilt(1) == ["default/default/1=1"]
 
 
+@pytest.mark.parametrize("more", ["put:default:2:2", "remove:default:1", "commit"])
+def test_an_attempt_that_was_given_up_is_refused(stores: Callable[..., Stores], more: str) -> None:
+    """R5 within a process, where Kafka cannot tell the two apart: whatever it goes on with."""
+    s = stores()
+    s.task(0, "put:default:1:1 commit")
+    with pytest.raises(Exception, match=r"part/0: task attempt \d+ does not own the transaction \(owner: 0\)"):
+        s.task(1, f"put:default:1:9 succeeded {more}")
+    s.task(1, "put:default:1:2 commit")
+    assert s.task(2, "dump") == s.rebuilt(2) == ["default/default/1=2"]
+
+
 def test_a_committed_epoch_is_not_run_again(stores: Callable[..., Stores]) -> None:
     s = stores()
     s.task(0, "put:default:1:1 commit")

@@ -3,32 +3,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from lib.app import ECHO, TOTALS, Bench, manifest_text
 from lib.broker import group_offsets, unique_name
-from lib.faults import await_hit, failpoints, stopped
-from lib.verify import Proof
+from lib.faults import await_hit, failpoints, open_transactions, quick_broker, stopped
+from lib.verify import Proof, committed
 from lib.wait import until
 from streamapp.kafka.admin import Admin, TopicSpec
+from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
-from streamapp.kafka.group import GroupPosition
+from streamapp.kafka.group import REFRESH_SECONDS, GroupPosition
 
 pytestmark = pytest.mark.kafka
 
 TAKEN_OVER = "another runtime of application '{}' has taken over: this one stops"
 
 
-def open_transactions(bench: Bench) -> list[str]:
-    """Topics in which a read_committed reader cannot read up to the end."""
-    return [
-        topic
-        for topic in bench.all_topics()
-        if bench.admin.end_offsets(topic) != bench.admin.end_offsets(topic, committed_only=False)
-    ]
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """It forgets a transactional id that was not used for some seconds, as others do after a week."""
+    with quick_broker(
+        tmp_path_factory.mktemp("broker"),
+        transactional_id_expiration_ms="5000",
+        transaction_remove_expired_transaction_cleanup_interval_ms="500",
+    ) as running:
+        yield running
+
+
+def known_ids(kafka: KafkaConfig) -> set[str]:
+    """The transactional ids that the broker knows; in its records they come after a version and their length."""
+    state = {message.key(): message.value() for message in committed(kafka, "__transaction_state")}
+    return {key[4:].decode() for key, value in state.items() if key is not None and value is not None}
 
 
 @pytest.mark.timeout(600)
@@ -71,7 +82,8 @@ def test_a_zombie_commits_after_the_winner(kafka: KafkaConfig, tmp_path: Path, t
 @pytest.mark.parametrize("step", ["transaction.before-commit", "metadata.before-commit.offsets"])
 def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path: Path, step: str) -> None:
     """R4. The broker gives up a transaction whose owner stands still. When the owner goes on it must not believe that
-    it has committed, nor that another runtime has taken over; and it must do the work again by itself."""
+    it has committed, nor that another runtime has taken over; and it must do the work again by itself. So it must when
+    the broker has forgotten it altogether."""
     with (
         Bench(own_kafka, tmp_path, "asleep", spec="transactionTimeout: 5s") as bench,
         Proof(bench, load := bench.load(seed=401)) as proof,
@@ -84,6 +96,10 @@ def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path:
         with stopped(app):
             assert open_transactions(bench), "there was nothing under way"
             until(lambda: not open_transactions(bench), 60, "the broker gave the transaction up", every=0.5)
+        proof.await_caught_up(app)
+        ids = [f"{bench.prefix}/{name}" for name in ("metadata", "totals/0", "totals/1")]
+        until(lambda: not known_ids(own_kafka).intersection(ids), 60, "the broker has forgotten its ids", every=0.5)
+        load.send(500)
         proof.finish(app)
 
 
@@ -110,3 +126,17 @@ def test_the_shown_position_is_never_set_back(kafka: KafkaConfig) -> None:
         assert group_offsets(kafka, group, group) == {(group, 0): 20, (group, 1): 7}
         assert frozen.write({(group, 0): 30})
         assert group_offsets(kafka, group, group) == {(group, 0): 30, (group, 1): 7}
+
+
+def test_the_shown_position_is_shown_again_though_nothing_moves(kafka: KafkaConfig) -> None:
+    """Brokers forget silent groups."""
+    group = unique_name("forgotten")
+    Admin(kafka).create([TopicSpec(group, "test", 1)])
+    client = AdminClient({**kafka.for_librdkafka()})
+    with closing(GroupPosition(kafka, group)) as app:
+        assert app.write({(group, 0): 20}, now=1000)
+        client.delete_consumer_groups([group])[group].result(30)
+        assert app.write({(group, 0): 20}, now=1000 + REFRESH_SECONDS)
+        assert group_offsets(kafka, group, group) == {}, "written although it had not changed"
+        assert app.write({(group, 0): 20}, now=1001 + REFRESH_SECONDS)
+        assert group_offsets(kafka, group, group) == {(group, 0): 20}

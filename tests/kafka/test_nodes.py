@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import struct
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ def test_filter_with_and_select_keep_key_and_time(app: Make) -> None:
   - {name: taxed, with: {tax: amount * 0.5}}
   - {name: shown, select: {who: upper(user), total: amount + tax, offset: offset}}
   - {name: out, to: {topic: $T-out}}
+  - {name: again, stream: {topic: $T-in, value: text, timestamp: processing}}
+  - {name: again-out, to: {topic: $T-again, value: text}}
 """)
     a.send(
         "in",
@@ -48,11 +51,14 @@ def test_filter_with_and_select_keep_key_and_time(app: Make) -> None:
         ("k2", {"user": "bob", "amount": 5}, NOON),
         ("k3", {"user": None, "amount": 12}, NOON + 1),
     )
+    begun = int(time.time() * 1000)
     a.run()
     assert sorted((r.key, r.value, r.timestamp) for r in a.received("out")) == [
         ("k1", {"offset": 0, "total": 30.0, "who": "ADA"}, NOON),
         ("k3", {"offset": 2, "total": 18.0, "who": None}, NOON + 1),
     ]
+    (epoch,) = {r.timestamp for r in a.received("again")}  # `timestamp: processing` is the time of the epoch
+    assert begun <= epoch <= time.time() * 1000
 
 
 def test_branches_and_several_sinks_come_from_one_pass(app: Make) -> None:
@@ -217,7 +223,10 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
       with: payments-by-id
       within: 10 minutes
       grace: 1 minute
-      select: {id: "`by-id`.id", open: "`by-id`.amount - `payments-by-id`.paid"}
+      select:
+        id: "`by-id`.id"
+        open: "`by-id`.amount - `payments-by-id`.paid"
+        after: "unix_millis(`payments-by-id`.timestamp) - unix_millis(`by-id`.timestamp)"
   - {name: out, to: {topic: $T-out}}
   - {name: totals, from: paid, groupBy: [id], aggregate: {n: count(*), open: sum(open)}}
   - {name: totals-out, to: {topic: $T-totals}}
@@ -232,8 +241,8 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
         (None, {"id": "o1", "paid": 1}, NOON - 60_000),
     )
     a.run()
-    got = sorted((r.key, r.value["open"], r.timestamp) for r in a.received("out"))
-    assert got == [("o1", 3, NOON + 5 * 60_000), ("o1", 9, NOON)]
+    got = sorted((r.key, r.value["open"], r.value["after"], r.timestamp) for r in a.received("out"))
+    assert got == [("o1", 3, 5 * 60_000, NOON + 5 * 60_000), ("o1", 9, -60_000, NOON)]
     assert a.latest("totals") == {"o1": {"n": 2, "open": 12}}
     assert len(a.plan.subtopologies) == 2
 

@@ -3,32 +3,48 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from lib.app import ECHO, HOP, TOTALS, WINDOWS, Bench
+from lib.app import (
+    DEAD_LETTERS,
+    ECHO,
+    HOP,
+    JOIN,
+    START_SECONDS,
+    TOTALS,
+    WINDOWS,
+    AppProcess,
+    Bench,
+    Load,
+    manifest_text,
+)
 from lib.faults import (
+    DRIVER_FAILPOINTS,
     FAILPOINTS,
     await_halt,
+    await_usual_lag,
+    base_files,
     bounce,
     compact,
-    delete_half,
+    delete_some,
     executors,
     failpoints,
+    fence,
     flip_bits,
     kill,
     kill_executor,
     kill_jvm_only,
     kill_python_only,
     last_epoch,
-    local_files,
     require_work,
-    wipe,
 )
-from lib.verify import Proof
+from lib.verify import LiveReader, Proof, checks_of, folded, rows_of
 from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
@@ -50,8 +66,10 @@ def test_driver_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
             require_work(bench, load)
             fault(app)
             proof.require_sound()
-        app = bench.start()
+        app = bench.start(env=failpoints("store.before-restore=pause:5000"))
+        until(lambda: app.status().get("phase") == "Restoring", START_SECONDS, "the status says that it restores")
         app.await_work()
+        until(lambda: app.status()["phase"] == "Running", 60, "and then that it runs")
         restored = app.status()["restore"]["totals"]
         assert restored["restoring"] == 0
         assert restored["done"] == restored["total"] > 0
@@ -79,6 +97,7 @@ def test_executors_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None
             app.await_epochs_beyond(before)
             proof.require_sound()
         assert len(killed) == 2
+        await_usual_lag(app, load)
         proof.finish(app)
 
 
@@ -91,13 +110,6 @@ STATELESS_STEPS = (
 )
 COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epoch.tasks-committed")
 """Around the commit: what comes after it finds its work done."""
-DRIVER_STEPS = (
-    "driver.metadata-open",
-    "driver.queries-started",
-    "housekeeping.lag-measured",
-    "housekeeping.group-written",
-)
-"""Those of the driver's Python process."""
 
 
 @pytest.mark.timeout(1200)
@@ -125,25 +137,68 @@ def test_driver_halted_at_every_step(kafka: KafkaConfig, tmp_path: Path, topolog
 
 
 @pytest.mark.timeout(900)
+def test_pairs_and_bad_records_come_once(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R2 and R3 with a join and dead letters: killed anywhere, and where one partition of the join has committed and
+    the other one has not. What can have no partner any more is no state in the end."""
+    with (
+        Bench(kafka, tmp_path, "pairs", JOIN, spec=DEAD_LETTERS) as bench,
+        Proof(bench, load := bench.load(seed=202)) as proof,
+    ):
+        load.start()
+        app = bench.start()
+        app.await_work()
+        require_work(bench, load)
+        kill(app)
+        step = "transaction.after-commit#1"  # the inputs have no partition 1
+        app = bench.start(env=failpoints(f"{step}=halt"))
+        await_halt(app, "transaction.after-commit")
+        require_work(bench, load)
+        proof.require_sound()
+        app = bench.start()
+        app.await_work()
+        load.stop()
+        load.close_windows()
+        proof.await_caught_up(app)
+        assert len(load.history.pairs) > 100 < 10 * len(load.history.bad)
+        state = f"{bench.prefix}-pairs-changelog"
+        until(lambda: len(rows_of(folded(kafka, state))) == 4, 60, "a row and an index of each side", every=0.5)
+        proof.finish(app)
+
+
+@pytest.mark.timeout(900)
 def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R6 and R7: every partition is at N+1, the commit log is at N, what N was is gone from the changelog; and the
-    local files are wiped, half deleted, or changed."""
+    """R6: every partition is at N+1, the commit log is at N, and what N was is gone from the changelog. R7: then the
+    stores are rebuilt in a running app, whose local bases are wiped, half deleted, or changed."""
     chooser = random.Random(607)
+    damages: tuple[Callable[[list[Path]], int], ...] = (
+        lambda files: delete_some(files, chooser, share=1),
+        lambda files: delete_some(files, chooser, share=0.5),
+        lambda files: flip_bits(files, chooser),
+    )
     with Bench(own_kafka, tmp_path, "compacted", TOTALS) as bench, Proof(bench, load := bench.load(seed=601)) as proof:
-        damages: tuple[Callable[[Path], int], ...] = (
-            wipe,
-            lambda state: delete_half(state, chooser),
-            lambda state: flip_bits(local_files(state), chooser),
-        )
-        for round_, damage in enumerate(damages):
+        changelog = f"{bench.prefix}-totals-changelog"
+        for round_ in range(2):
             load.send(1000)
             app = bench.start(env=failpoints(f"epoch.tasks-committed@{round_}=halt"))
             await_halt(app, "epoch.tasks-committed")
-            before, now = compact(own_kafka, f"{bench.prefix}-totals-changelog", partitions=2)
+            require_work(bench, load)
+            before, now = compact(own_kafka, changelog, partitions=2)
             assert now < before or round_ == 0, "nothing was compacted"
             compact(own_kafka, f"{bench.prefix}-metadata", partitions=1)
-            damage(tmp_path / "state")
         app = bench.start()
+        app.await_work()
+
+        def restored() -> int:
+            app.require_alive()
+            return int(app.status()["restore"]["totals"]["total"])  # offsets, of what each partition has read last
+
+        for damage in damages:
+            proof.await_caught_up(app)
+            whole = sum(bench.admin.end_offsets(changelog).values())
+            damage(base_files(app.state_dir))
+            fence(bench, "totals/0", "totals/1")
+            load.send(1000)
+            until(lambda: restored() >= whole, 60, "both stores are read from the topic's beginning")  # noqa: B023
         proof.finish(app)
 
 
@@ -175,7 +230,7 @@ def test_the_drivers_python_process_killed_at_every_step(kafka: KafkaConfig, tmp
         Bench(kafka, tmp_path, "driver", TOTALS + ECHO) as bench,
         Proof(bench, load := bench.load(seed=302, keys=50)) as proof,
     ):
-        for step in DRIVER_STEPS:
+        for step in DRIVER_FAILPOINTS:
             load.send(200)
             app = bench.start(env=failpoints("epoch.planned=pause:8000", f"{step}=halt"))
             await_halt(app, step)
@@ -202,6 +257,37 @@ def test_the_death_of_the_java_process_is_told(kafka: KafkaConfig, tmp_path: Pat
         app = bench.start()
         app.await_work()
         proof.finish(app)
+
+
+@pytest.mark.timeout(600)
+def test_an_app_and_its_own_broker_killed_under_load(tmp_path: Path) -> None:
+    """R2 and R8 as on a laptop: with no Kafka named, which is then a part of what is killed."""
+    manifest = tmp_path / "app.yaml"
+    manifest.write_text(manifest_text("own", TOTALS))
+    with ExitStack() as at_the_end:
+
+        def start(run: int) -> AppProcess:
+            app = AppProcess(manifest, tmp_path / "state", None, tmp_path / f"{run}.log")
+            at_the_end.callback(app.end)
+            until(app.status, START_SECONDS, f"run {run} is up", every=0.2)
+            return app
+
+        app = start(1)
+        kafka = KafkaConfig(json.loads((app.state_dir / "app.json").read_text())["bootstrapServers"])
+        load = Load(kafka, "own", 212, rate=300, ticks=False)
+        load.start()
+        at_the_end.callback(load.stop)
+        app.await_work(2)
+        kill(app)
+        assert load.running
+        app = start(2)  # and the load goes on: the broker keeps its address
+        app.await_work()
+        load.stop()
+        load.send_each_key()
+        reader = LiveReader(kafka, checks_of({"totals": "own-totals"}, load.history))
+        at_the_end.callback(reader.close)
+        until(lambda: reader.missing() is None, 120, f"all results; it said:\n{app.tail()}", every=0.2)
+        assert app.stop() == 0
 
 
 @pytest.mark.timeout(600)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -13,7 +14,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +32,8 @@ STOP_SECONDS = 30.0
 TICK_MS = 250
 """Event time between two records of the windowed input."""
 WINDOW_MS = 10_000
+WITHIN_MS = 2_000
+"""How far apart a pair of the join may be."""
 
 _NUMBERS = """
   - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}"""
@@ -61,6 +64,22 @@ WINDOWS = """
   - {name: windows-out, to: {topic: $T-windows}}
 """
 """Final results of windows. Its input has one partition and rising times, so that no record is ever late."""
+
+JOIN = """
+  - {name: left, stream: {topic: $T-ticks, value: {format: json, schema: "n BIGINT"}}}
+  - {name: right, stream: {topic: $T-tocks, value: {format: json, schema: "n BIGINT"}}}
+  - name: pairs
+    from: left
+    join:
+      with: right
+      within: 2s
+      select: {tick: unix_millis(left.timestamp), tock: unix_millis(right.timestamp), total: left.n + right.n}
+  - {name: pairs-out, to: {topic: $T-pairs}}
+"""
+"""Pairs of the same input and one more, of which the same holds."""
+
+DEAD_LETTERS = "onBadRecord: {deadLetter: $T-dead}"
+"""A setting: bad records, of which there are some among the ticks then, go to a topic of their own."""
 
 
 def manifest_text(
@@ -224,6 +243,12 @@ class History:
         self.windows: dict[tuple[str, int], tuple[int, int]] = {}
         """(key, start in ms) → (count, total)."""
         self.last_tick = 0
+        self.pairs: dict[tuple[str, int, int], int] = {}
+        """(key, the tick's time, the tock's time) → total."""
+        self._ticks: dict[str, list[tuple[int, int]]] = {}
+        self._tocks: dict[str, list[tuple[int, int]]] = {}
+        self.bad: list[str] = []
+        """The keys of records that cannot be read, by number."""
 
     def add(self, key: str, n: int) -> int:
         """The record's number within its key."""
@@ -237,6 +262,12 @@ class History:
         count, total = self.windows.get(window, (0, 0))
         self.windows[window] = (count + 1, total + n)
         self.last_tick = at
+        self._ticks.setdefault(key, []).append((at, n))
+        self.pairs |= {(key, at, tock): n + m for tock, m in _near(self._tocks.get(key, []), at)}
+
+    def add_tock(self, key: str, n: int, at: int) -> None:
+        self._tocks.setdefault(key, []).append((at, n))
+        self.pairs |= {(key, tick, at): n + m for tick, m in _near(self._ticks.get(key, []), at)}
 
     @property
     def records(self) -> int:
@@ -245,6 +276,11 @@ class History:
     def closed_windows(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Windows whose end the event time has reached."""
         return {key: row for key, row in self.windows.items() if key[1] + WINDOW_MS <= self.last_tick}
+
+
+def _near(others: list[tuple[int, int]], at: int) -> Iterator[tuple[int, int]]:
+    """Those that are no longer ago than a pair may be apart, of some in the order of their times."""
+    return itertools.takewhile(lambda other: at - other[0] <= WITHIN_MS, reversed(others))
 
 
 class Load:
@@ -257,15 +293,15 @@ class Load:
 
     def __init__(
         self, kafka: KafkaConfig, prefix: str, seed: int, *, rate: int, keys: int = 200,
-        numbers: bool = True, ticks: bool = True,
+        numbers: bool = True, ticks: bool = True, tocks: bool = False, bad: bool = False,
     ) -> None:
         print(f"load: seed {seed}, {rate} records/s, {keys} keys")
         self.history = History()
         self._random = random.Random(seed)
-        self._numbers, self._ticks = f"{prefix}-numbers", f"{prefix}-ticks"
+        self._numbers, self._ticks, self._tocks = f"{prefix}-numbers", f"{prefix}-ticks", f"{prefix}-tocks"
         self._keys = [f"key-{i}" for i in range(keys)]
-        self._rate = rate
-        self._with_numbers, self._with_ticks = numbers, ticks
+        self.rate = rate
+        self._with_numbers, self._with_ticks, self._with_tocks, self._with_bad = numbers, ticks, tocks, bad
         self._clock = self.START_MS
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -309,11 +345,13 @@ class Load:
         self.flush()
 
     def close_windows(self) -> None:
-        """A last tick far ahead, so that the event time passes every window before it."""
+        """A last tick far ahead, and a tock, so that the event time passes every window and pair before it."""
         if not self._with_ticks:
             return
         self._clock += 100 * WINDOW_MS
         self._tick("last")
+        if self._with_tocks:
+            self._tock("last")
         self.flush()
 
     def flush(self) -> None:
@@ -321,20 +359,30 @@ class Load:
         assert self._error is None, f"a record was not delivered: {self._error}"
 
     def _run(self) -> None:
-        batch = max(1, self._rate // 20)
+        batch = max(1, self.rate // 20)
         while not self._stop.wait(0.05):
             for _ in range(batch):
                 if self._with_numbers:
                     self._one(self._random.choice(self._keys))
             if self._with_ticks:
-                self._tick(self._random.choice(("a", "b", "c")))
+                self._any_tick()
 
     def _any(self) -> None:
         """A number; a tick where there are no numbers."""
         if self._with_numbers:
             self._one(self._random.choice(self._keys))
         else:
-            self._tick(self._random.choice(("a", "b", "c")))
+            self._any_tick()
+
+    def _any_tick(self) -> None:
+        """With the tock that may belong to it, and sometimes with a bad record."""
+        self._tick(self._random.choice("abc"))
+        if self._with_tocks:
+            self._tock(self._random.choice("abc"))
+        if self._with_bad and self._random.random() < 0.1:
+            key, number = self._random.choice("abc"), len(self.history.bad)
+            self.history.bad.append(key)
+            self._produce(self._ticks, key, number, self._clock)
 
     def _one(self, key: str) -> None:
         n = self._random.randint(-1_000_000, 1_000_000)
@@ -347,7 +395,13 @@ class Load:
         self.history.add_tick(key, n, self._clock)
         self._produce(self._ticks, key, {"n": n}, self._clock)
 
-    def _produce(self, topic: str, key: str, value: dict[str, int], at: int) -> None:
+    def _tock(self, key: str) -> None:
+        """At the time of the last tick."""
+        n = self._random.randint(-1_000_000, 1_000_000)
+        self.history.add_tock(key, n, self._clock)
+        self._produce(self._tocks, key, {"n": n}, self._clock)
+
+    def _produce(self, topic: str, key: str, value: object, at: int) -> None:
         content = json.dumps(value).encode()
         while True:
             try:
@@ -389,10 +443,10 @@ class Bench:
         self.folder = folder
         self.prefix = unique_name(name.replace("_", "-").lower()[:40])
         self.admin = Admin(kafka)
-        inputs = {"numbers": partitions, "ticks": 1}
-        outputs = {"totals": 2, "echo": partitions, "windows": 2}
+        inputs = {"numbers": partitions, "ticks": 1, "tocks": 1}
+        outputs = {"totals": 2, "echo": partitions, "windows": 2, "pairs": 2, "dead": 2}
         made = inputs | outputs if beside is None else outputs
-        own = {name: f"{self.prefix}-{name}" for name in made if f"$T-{name}" in topology}
+        own = {name: f"{self.prefix}-{name}" for name in made if f"$T-{name}" in topology + spec}
         self.admin.create([TopicSpec(topic, "test", made[name]) for name, topic in own.items()])
         read = {} if beside is None else {name: beside.topics[name] for name in inputs if name in beside.topics}
         self.topics: dict[str, str] = read | own
@@ -430,13 +484,13 @@ class Bench:
         return Bench(self.kafka, self.folder, "twin", beside=self, **self._as_given)
 
     def load(self, seed: int, rate: int = 1000, keys: int = 200) -> Load:
-        numbers, ticks = ("numbers" in self.topics), ("ticks" in self.topics)
-        return Load(self.kafka, self.prefix, seed, rate=rate, keys=keys, numbers=numbers, ticks=ticks)
+        there = {name: name in self.topics for name in ("numbers", "ticks", "tocks")}
+        return Load(self.kafka, self.prefix, seed, rate=rate, keys=keys, bad="dead" in self.topics, **there)
 
     @property
     def inputs(self) -> list[str]:
         """The topics that it reads."""
-        return [topic for name, topic in self.topics.items() if name in ("numbers", "ticks")]
+        return [topic for name, topic in self.topics.items() if name in ("numbers", "ticks", "tocks")]
 
     def all_topics(self) -> list[str]:
         """The application's own and its inputs and outputs."""

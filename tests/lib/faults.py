@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
-import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -51,6 +51,15 @@ FAILPOINTS = (
     "metadata.after-write.commits",
 )
 """Every step of an epoch, in order."""
+DRIVER_FAILPOINTS = (
+    "driver.metadata-open",
+    "driver.queries-started",
+    "housekeeping.lag-measured",
+    "housekeeping.group-written",
+)
+"""Those of the driver's Python process."""
+RECOVERY_SECONDS = 60.0
+"""After the last fault: by then no more is waiting than before the first."""
 
 
 # --- what remained ------------------------------------------------------------------------------------------
@@ -80,6 +89,12 @@ def require_work(bench: Bench, load: Load) -> None:
     assert load.running or lag(bench) > 0, "there was no work left when the fault came"
 
 
+def await_usual_lag(app: AppProcess, load: Load, seconds: float = RECOVERY_SECONDS) -> None:
+    """Until no more is waiting than a busy app has at any time: a few seconds' worth."""
+    usual = 3 * load.rate
+    until(lambda: app.status().get("totalLag", usual + 1) <= usual, seconds, f"a lag of at most {usual}")
+
+
 # --- processes ----------------------------------------------------------------------------------------------
 
 
@@ -90,10 +105,13 @@ def family(app: AppProcess) -> list[psutil.Process]:
 
 
 def kill(app: AppProcess) -> None:
-    """SIGKILL to driver, JVM and executors at once."""
+    """SIGKILL to driver, JVM and executors at once, and to its broker, where it has one of its own."""
     victims = family(app)
     assert len(victims) > 1, "there is no JVM to kill"
     app.signal_group(signal.SIGKILL)
+    for outside in victims:
+        with suppress(psutil.NoSuchProcess):
+            outside.kill()
     assert app.await_exit(10) == -signal.SIGKILL
     _, alive = psutil.wait_procs(victims, timeout=10)
     assert not alive, f"still there after SIGKILL: {alive}"
@@ -140,17 +158,6 @@ def kill_executor(app: AppProcess, chooser: random.Random) -> int:
     return victim.pid
 
 
-def stop_signal(process: psutil.Process) -> None:
-    """SIGSTOP, and wait until it really stands still."""
-    process.suspend()
-    until(lambda: process.status() == psutil.STATUS_STOPPED, 10, f"process {process.pid} stopped")
-
-
-def continue_signal(process: psutil.Process) -> None:
-    process.resume()
-    until(lambda: process.status() != psutil.STATUS_STOPPED, 10, f"process {process.pid} continued")
-
-
 @contextmanager
 def stopped(app: AppProcess) -> Iterator[None]:
     """The whole app stands still, as on a laptop that sleeps or a machine that swaps."""
@@ -168,6 +175,17 @@ def stopped(app: AppProcess) -> Iterator[None]:
         app.signal_group(signal.SIGCONT)
 
 
+@contextmanager
+def stopped_executor(process: psutil.Process) -> Iterator[None]:
+    """One process alone stands still."""
+    process.suspend()
+    until(lambda: process.status() == psutil.STATUS_STOPPED, 10, f"process {process.pid} stopped")
+    try:
+        yield
+    finally:
+        process.resume()
+
+
 def _alive(process: psutil.Process) -> bool:
     return _status(process) not in (None, psutil.STATUS_ZOMBIE)
 
@@ -177,6 +195,15 @@ def _status(process: psutil.Process) -> str | None:
         return str(process.status())
     except psutil.NoSuchProcess:
         return None
+
+
+def open_transactions(bench: Bench) -> list[str]:
+    """Topics in which a read_committed reader cannot read up to the end."""
+    return [
+        topic
+        for topic in bench.all_topics()
+        if bench.admin.end_offsets(topic) != bench.admin.end_offsets(topic, committed_only=False)
+    ]
 
 
 # --- failpoints ---------------------------------------------------------------------------------------------
@@ -209,17 +236,29 @@ def await_hit(app: AppProcess, name: str, seconds: float = 90.0) -> str:
     return until(line, seconds, f"failpoint {name}; the app said:\n{app.tail()}")
 
 
+# --- transactions -------------------------------------------------------------------------------------------
+
+
+def fence(bench: Bench, *ids: str) -> None:
+    """Somebody else takes these transactional ids: the tasks that work under them fail, and rebuild their stores."""
+    for name in ids:
+        settings = {"transactional.id": f"{bench.prefix}/{name}"}
+        Producer({**bench.kafka.for_librdkafka(), **settings}).init_transactions(30)
+
+
 # --- brokers ------------------------------------------------------------------------------------------------
 
 
-def quick_broker(folder: Path) -> EmbeddedBroker:
-    """A broker of one's own that compacts at once and ends abandoned transactions on time."""
+def quick_broker(folder: Path, **properties: str) -> EmbeddedBroker:
+    """A broker of one's own that compacts at once and ends abandoned transactions on time, with further settings
+    (`_` for `.`)."""
     return EmbeddedBroker(
         folder,
         properties={
             "log.cleaner.backoff.ms": "200",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-        },
+        }
+        | {name.replace("_", "."): value for name, value in properties.items()},
     )
 
 
@@ -289,22 +328,13 @@ def _aborted(kafka: KafkaConfig, topic: str, partitions: int) -> None:
 # --- local files --------------------------------------------------------------------------------------------
 
 
-def local_files(state: Path) -> list[Path]:
-    """What the engine keeps of stores on this disk."""
-    return sorted(path for path in (state / "work").rglob("*") if path.is_file())
+def base_files(state: Path) -> list[Path]:
+    """What a running app rebuilds a store from, where it can. (A start uses nothing of what is on this disk.)"""
+    return sorted((state / "work").rglob("base/*"))
 
 
-def wipe(state: Path) -> int:
-    """Every local file of the engine is gone; returns how many there were."""
-    count = len(local_files(state))
-    assert count > 0, "there was nothing to wipe"
-    shutil.rmtree(state / "work")
-    return count
-
-
-def delete_half(state: Path, chooser: random.Random) -> int:
-    files = local_files(state)
-    victims = chooser.sample(files, (len(files) + 1) // 2)
+def delete_some(files: list[Path], chooser: random.Random, share: float) -> int:
+    victims = chooser.sample(files, math.ceil(len(files) * share))
     assert victims, "there was nothing to delete"
     for path in victims:
         path.unlink()

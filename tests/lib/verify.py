@@ -125,6 +125,43 @@ class WindowsCheck:
         return _some([f"window {window}" for window in self._history.closed_windows().keys() - self._seen])
 
 
+class PairsCheck:
+    """I1, I2, I3 of a join: each pair that is near enough, once."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._seen: set[tuple[str, int, int]] = set()
+
+    def see(self, key: str, value: Any) -> None:
+        pair = (key, value["tick"], value["tock"])
+        if pair in self._seen:
+            raise Violation("I2", f"pair {pair} came again")
+        if value["total"] != self._history.pairs.get(pair):
+            raise Violation("I3", f"pair {pair} is {value['total']}, not {self._history.pairs.get(pair)}")
+        self._seen.add(pair)
+
+    def missing(self) -> str | None:
+        return _some([f"pair {pair}" for pair in self._history.pairs.keys() - self._seen])
+
+
+class DeadLettersCheck:
+    """I1, I2, I3 of bad records: each one, once, as it came."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._seen: set[int] = set()
+
+    def see(self, key: str, value: Any) -> None:
+        if value in self._seen:
+            raise Violation("I2", f"bad record {value} came again")
+        if value not in range(len(self._history.bad)) or key != self._history.bad[value]:
+            raise Violation("I3", f"nobody has sent {value} with key {key}")
+        self._seen.add(value)
+
+    def missing(self) -> str | None:
+        return _some([f"bad record {number}" for number in range(len(self._history.bad)) if number not in self._seen])
+
+
 def _some(lines: list[str]) -> str | None:
     return f"{len(lines)} missing, e.g. {', '.join(lines[:3])}" if lines else None
 
@@ -135,6 +172,8 @@ def checks_of(topics: Mapping[str, str], history: History) -> dict[str, Check]:
         "echo": EchoCheck(history),
         "totals": TotalsCheck(history),
         "windows": WindowsCheck(history),
+        "pairs": PairsCheck(history),
+        "dead": DeadLettersCheck(history),
     }
     return {topics[name]: check for name, check in kinds.items() if name in topics}
 
@@ -443,25 +482,26 @@ class Proof:
         if "totals" in bench.topics:
             verify_changelog(bench.kafka, f"{bench.prefix}-totals-changelog", len(history.prefixes))
         verify_no_open_transactions(bench.admin, bench.all_topics())
-        ends = bench.admin.end_offsets(bench.topics["numbers"]) if "numbers" in bench.topics else {}
-        behind = {p: (self.offsets.seen.get((bench.topics["numbers"], p)), end) for p, end in ends.items()
-                  if self.offsets.seen.get((bench.topics["numbers"], p), 0) != end}  # fmt: skip
+        seen_of = self.offsets.seen
+        behind = {at: (seen_of.get(at), end) for at, end in self._ends().items() if seen_of.get(at, 0) != end}
         if behind:
             raise Violation("I7", f"the group's offsets are not at the end: {behind}")
         print(f"verified I1 to I7: {history.records} records in, {seen} out")
 
     def _await_offsets(self, app: RunningApp) -> None:
-        topic = self._bench.topics.get("numbers")
-        if topic is None:
-            return
-        ends = self._bench.admin.end_offsets(topic)
+        ends = self._ends()
 
         def there() -> bool:
             self.require_sound()
             app.require_alive()
-            return all(self.offsets.seen.get((topic, p), 0) >= end for p, end in ends.items())
+            return all(self.offsets.seen.get(at, 0) >= end for at, end in ends.items())
 
         until(there, 30, "the group's offsets at the end")
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        """How far all inputs go."""
+        admin = self._bench.admin
+        return {(topic, p): end for topic in self._bench.inputs for p, end in admin.end_offsets(topic).items()}
 
     def __enter__(self) -> Proof:
         return self

@@ -107,6 +107,7 @@ JOIN = (
     [
         ("within: 5s", "within: 5s, grace: 1s", True),
         ("within: 5s", "within: 5s, select: {p: r.paid}", True),
+        ("within: 5s", "within: 5s, select: {p: r.paid, at: r.timestamp}", False),  # which the state has then, too
         ("name: r,", "name: right, ", True),
         ("within: 5s", "within: 6s", False),
         ("paid DOUBLE", "paid INT", False),

@@ -44,6 +44,12 @@ def test_wrong_setting_names_the_command_that_puts_it_right() -> None:
     assert "--entity-name app-s-changelog --add-config cleanup.policy=compact" in line
 
 
+def test_a_setting_that_the_broker_does_not_tell_is_taken_as_it_is() -> None:
+    """Some services that speak Kafka's protocol keep settings to themselves: nobody could put that right."""
+    config = {CHANGELOG.name: {"retention.ms": "5"}}
+    assert compare([CHANGELOG], there(CHANGELOG.name, 8), config).wrong == ()
+
+
 def test_the_order_of_a_list_setting_does_not_matter() -> None:
     spec = TopicSpec("t", "n", 1, {"cleanup.policy": "compact,delete"}, internal=True)
     assert compare([spec], there("t", 1), {"t": {"cleanup.policy": "delete, compact"}}).wrong == ()

@@ -8,7 +8,8 @@ It covers what the state's keys and values ARE:
   because the same rows must find the same key again;
 - an aggregate's expressions, and for the columns they use the declared type where a column comes unchanged
   from a topic;
-- a join's columns on both sides, which the rows it keeps are made of.
+- a join's columns on both sides, and what its `select` uses of the records' own, which the rows it keeps are
+  made of.
 
 It leaves out what only decides which records come or where results go: filters, the computing of aggregated
 values, what stands in a `python` function of that name, topics, node and store names, grace, `emit`,
@@ -26,7 +27,9 @@ from typing import Any
 from streamapp.expressions import normalise, quote, read_expression
 from streamapp.formats.ddl import fields_of
 from streamapp.nodes import (
+    RECORD_COLUMNS,
     Aggregate,
+    Columns,
     FlatMap,
     Join,
     Merge,
@@ -98,7 +101,17 @@ def _join(topology: Topology, node: Join, origins: Mapping[str, Mapping[str, Ori
         ],
         "left": {name.lower(): _declared(origins[node.left][name.lower()]) for name in left.value},
         "right": {name.lower(): _declared(origins[node.right][name.lower()]) for name in right.value},
+        **({"fields": fields} if any(fields := _record_fields(node, left, right)) else {}),
     }
+
+
+def _record_fields(node: Join, left: Columns, right: Columns) -> list[list[str]]:
+    """What `select` uses of the records' own columns, for each side: a join keeps those, and no others."""
+    used = {".".join(parts[:2]).lower() for _, text in node.select or () for parts in read_expression(text).columns}
+    return [
+        [n for n in RECORD_COLUMNS if f"{alias}.{n}".lower() in used and columns.find(n) not in columns.value]
+        for alias, columns in zip(node.aliases, (left, right), strict=True)
+    ]
 
 
 def _origins(

@@ -294,8 +294,9 @@ class Visitor:
         sides = []
         for flow, name in ((left, left_alias), (right, right_alias)):
             fields = {f: column(hidden(f)) for f in flow.fields if f not in flow.columns}
-            frame = flow.frame.filter(~column(DELETED)).withWatermark(EVENT_TIME, delay)
-            sides.append(frame.withColumns(fields).alias(name))
+            # Behind the watermark, a copy of the event time would be a second event time to Spark.
+            frame = flow.frame.filter(~column(DELETED)).withColumns(fields).withWatermark(EVENT_TIME, delay)
+            sides.append(frame.alias(name))
         condition = F.lit(True)
         for (name, here), (other, there) in zip(left_keys, right.key, strict=True):
             mine, theirs = (

@@ -16,12 +16,13 @@ final case class RestoreState(store: String, partition: Int, executor: String, d
       s""""startedMs":$startedMs,"millis":$millis,"finished":$finished}"""
 }
 
-/** Tells the driver about a running restore, twice a second at most. */
+/** Tells the driver about a restore: when it begins, twice a second meanwhile, and when it has ended. */
 final class RestoreProgress private (store: String, partition: Int) {
   private val started = System.nanoTime()
   private val startedMs = System.currentTimeMillis()
-  private var toldAt = 0L
+  private var toldAt = started
   private var last = (0L, 0L)
+  tell(finished = false)
 
   val update: (Long, Long) => Unit = (done, total) => {
     last = (done, total)

@@ -77,14 +77,16 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
   /** The whole restore: a database at `version` in `localDir`, from the local base and the changelog topic. */
   override def loadCheckpointFromDfs(version: Long, localDir: File, fileMapping: RocksDBFileMapping,
       checkpointUniqueId: Option[String]): RocksDBCheckpointMetadata = {
-    Failpoint.hit("store.before-restore", version, partition)
-    confirmedVersion = -1L
-    restoredBy = -1L
-    fileMapping.clear()
-    // First the fence: it settles what a former holder left open, so that the committed end is final.
-    transaction.fence()
     val progress = RestoreProgress.start(runtime, changelog)
-    val marker = try base.catchUp(progress) finally progress.finish()
+    val marker = try {
+      Failpoint.hit("store.before-restore", version, partition)
+      confirmedVersion = -1L
+      restoredBy = -1L
+      fileMapping.clear()
+      // First the fence: it settles what a former holder left open, so that the committed end is final.
+      transaction.fence()
+      base.catchUp(progress)
+    } finally progress.finish()
     val held = marker.map(_.version).getOrElse(0L)
     marker.foreach(requireSameTopology)
     if (held == version) confirmedVersion = version
