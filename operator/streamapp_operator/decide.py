@@ -22,7 +22,7 @@ from streamapp_operator.facts import Facts
 from streamapp_operator.failures import Failures, count_failures
 from streamapp_operator.login import Login, UnusableSecret, login_of, open_secrets
 from streamapp_operator.names import secret_name
-from streamapp_operator.observe import LISTED, Observation
+from streamapp_operator.observation import LISTED, Observation
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.render import Credentials, render
 from streamapp_operator.render.config import credentials_of

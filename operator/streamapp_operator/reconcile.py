@@ -30,7 +30,8 @@ from streamapp_operator.events import events_between, to_object
 from streamapp_operator.farewell import hold, let_go
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lag import Lags
-from streamapp_operator.observe import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Objects, Observation, observe
+from streamapp_operator.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
+from streamapp_operator.observe import Objects, observe
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
 from streamapp_operator.settings import Settings

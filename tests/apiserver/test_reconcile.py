@@ -12,8 +12,9 @@ import pytest
 from lib.operator import CHILDREN, RUNNING, Apps, Crash, KubeError
 from lib.wait import until
 from streamapp_operator.crd.status import status_schema
-from streamapp_operator.lag import Lags, Position
+from streamapp_operator.lag import Lags
 from streamapp_operator.login import Secrets
+from streamapp_operator.observation import Position
 from streamapp_operator.reconcile import Memory
 
 pytestmark = pytest.mark.cluster

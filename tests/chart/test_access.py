@@ -20,7 +20,7 @@ from lib.chart import VALUES, Object, Render
 from lib.grants import Grant, argued_in, asked_for, granted_by, roles_of
 from lib.operator import WORD_COUNT
 from lib.wait import until
-from streamapp_operator.observe import LISTED
+from streamapp_operator.observation import LISTED
 from streamapp_operator.render.access import DRIVER_RULES
 
 pytestmark = pytest.mark.cluster

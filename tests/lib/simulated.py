@@ -16,7 +16,7 @@ from streamapp_operator.autoscale import History
 from streamapp_operator.decide import Apply, Decision, Delete, decide
 from streamapp_operator.events import Event, events_between
 from streamapp_operator.names import config_name, driver_name
-from streamapp_operator.observe import Observation
+from streamapp_operator.observation import Observation
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import VERSION_ANNOTATION
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
