@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.app import ECHO, START_SECONDS, TOTALS, AppProcess, Bench
+from lib.app import ECHO, START_SECONDS, TOTALS, WINDOWS, AppProcess, Bench
 from lib.faults import executors, kill_executor, require_work
 from lib.verify import Proof
 from lib.wait import until
@@ -42,7 +42,7 @@ def test_scaled_under_load_and_an_executor_killed(kafka: KafkaConfig, tmp_path: 
     """R11, and R1 in the middle of it."""
     chooser = random.Random(1101)
     with (
-        Bench(kafka, tmp_path, "scaled", TOTALS + ECHO, parallelism=PARALLELISM) as bench,
+        Bench(kafka, tmp_path, "scaled", TOTALS + ECHO + WINDOWS, parallelism=PARALLELISM) as bench,
         Proof(bench, load := bench.load(seed=1101, rate=200)) as proof,
     ):
         app = bench.start(arguments=["--replicas", "1"])
