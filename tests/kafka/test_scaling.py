@@ -29,9 +29,15 @@ def await_executors(app: AppProcess, count: int) -> None:
             return []
         return sorted(replicas["statePartitions"].values())
 
-    fair = [PARALLELISM // count + (i >= count - PARALLELISM % count) for i in range(count)]
+    # Of each of the two stores.
+    least, most = 2 * (PARALLELISM // count), 2 * -(-PARALLELISM // count)
+
+    def fair() -> bool:
+        found = shares()
+        return sum(found) == 2 * PARALLELISM and least <= found[0] <= found[-1] <= most
+
     try:
-        until(lambda: shares() == fair, START_SECONDS, f"{count} executors with {fair} partitions", every=0.2)
+        until(fair, START_SECONDS, f"{count} executors with {least} to {most} partitions", every=0.2)
     except AssertionError as error:
         there = f"{len(executors(app))} processes, {app.status().get('replicas')}"
         raise AssertionError(f"{error}; there are {there}\n{app.tail()}") from None
