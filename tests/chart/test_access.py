@@ -287,7 +287,9 @@ def test_what_is_allowed_and_what_is_not(api: ApiServer, installed: list[Object]
     assert [case for case in DENIED if may(api, USER, *case)] == []
 
 
-DRIVER_ALLOWED = [(verb, "pods", NAMESPACE) for rule in DRIVER_RULES for verb in rule["verbs"]]
+DRIVER_ALLOWED = [
+    (verb, "pods", NAMESPACE) for verb in ("get", "list", "watch", "create", "delete", "deletecollection")
+]
 DRIVER_DENIED = [
     ("patch", "pods", NAMESPACE),
     ("update", "pods", NAMESPACE),
@@ -331,7 +333,6 @@ def driver(api: ApiServer) -> str:
 
 
 def test_what_a_driver_may_do_and_what_not(api: ApiServer, driver: str) -> None:
-    assert len(DRIVER_ALLOWED) == 6
     assert [case for case in DRIVER_ALLOWED if not may(api, driver, *case)] == []
     assert [case for case in DRIVER_DENIED if may(api, driver, *case)] == []
 
