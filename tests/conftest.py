@@ -23,7 +23,7 @@ from lib.broker import new_topic
 from lib.chart import CHART, Helm, Object, Render
 from lib.faults import quick_broker
 from lib.java import JAVA_OPTIONS, SHORT_LIVED
-from lib.left_out import leave_out
+from lib.left_out import leave_out, or_left_out
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
@@ -133,10 +133,7 @@ def operator_image(cluster: Cluster) -> str:
 @pytest.fixture(scope="session")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Helm, without a cluster."""
-    try:
-        program = helm_program()
-    except Unavailable as error:
-        leave_out(error)
+    program = or_left_out(helm_program)
     home = tmp_path_factory.mktemp("helm")
     folders = {f"HELM_{part}_HOME": str(home / part.lower()) for part in ("CACHE", "CONFIG", "DATA")}
 

@@ -13,7 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from streamapp_operator.kube import Kube
-from streamapp_operator.observe import APP_KIND, Objects
+from streamapp_operator.observation import APP_KIND
+from streamapp_operator.observe import Objects
 from streamapp_operator.render.meta import APP_ANNOTATION, INSTANCE_LABEL, Object, labels_of
 
 Place = tuple[str, str, str]

@@ -66,7 +66,7 @@ class Cleaner:
 def _clean(admin: Admin, kafka: KafkaConfig, remains: Remains, ours: list[str]) -> Outcome:
     last = [topic for topic in ours if topic == remains.metadata_topic]
     if last:
-        owner = owner_of(kafka, remains.metadata_topic)
+        owner = owner_of(kafka, remains.application_id, remains.metadata_topic)
         if owner not in (None, remains.owner):
             app = remains.application_id
             return Outcome(why=f"applicationId '{app}' belongs to '{owner}': nothing of it is deleted")

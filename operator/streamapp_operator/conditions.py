@@ -23,6 +23,8 @@ Verdict = tuple[str, str, str]
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 LONGEST_MESSAGE = 4000
+EXECUTORS_SECONDS = 30.0
+"""Executors may take so long to come: one that is lost, or wanted in addition, is there within ten."""
 DELETING = "the driver stops, then the internal topics are deleted, as spec.deletionPolicy says"
 
 REASONS: dict[str, tuple[str, ...]] = {
@@ -73,16 +75,16 @@ def conditions(facts: Facts, previous: Iterable[Mapping[str, Any]], now: datetim
         previous: the conditions so far.
         now: the time.
     """
+    before = {condition["type"]: condition for condition in previous}
     verdicts = {
         "Ready": _ready(facts),
         "Progressing": _progressing(facts),
-        "Degraded": _degraded(facts),
+        "Degraded": _degraded(facts, _under_way(before.get("Progressing"), now)),
         "TopologyValid": _topology_valid(facts),
         "StateRestored": _state_restored(facts),
         "ScalingActive": _scaling_active(facts),
         "Paused": _paused(facts),
     }
-    before = {condition["type"]: condition for condition in previous}
     found = []
     for kind, (status, reason, message) in verdicts.items():
         old = before.get(kind)
@@ -123,9 +125,9 @@ def _ready(facts: Facts) -> Verdict:
     }
     if driver.state in waiting:
         return FALSE, waiting[driver.state], driver.message
+    if facts.is_silent:
+        return UNKNOWN, "DriverSilent", facts.silence
     if facts.live is None:
-        if driver.ready:
-            return UNKNOWN, "DriverSilent", facts.silence
         return FALSE, "DriverStarting", driver.message
     phases = {
         "Starting": ("DriverStarting", "the driver starts"),
@@ -160,7 +162,7 @@ def _progressing(facts: Facts) -> Verdict:
         return TRUE, "Starting", facts.driver.message
     if facts.driver.state == RUNNING and facts.live_phase == "Restoring":
         return TRUE, "Restoring", _restore_words(facts)
-    if facts.driver.state not in (ABSENT, FAILED) and facts.live_phase in ("", "Starting"):
+    if facts.driver.state not in (ABSENT, FAILED) and facts.live_phase in ("", "Starting") and not facts.is_silent:
         return TRUE, "Starting", "the driver starts"
     if facts.live_phase == "Running" and facts.executors != facts.wanted_executors and facts.app is not None:
         return TRUE, "Scaling", f"{facts.executors} executors run, {facts.wanted_executors} are wanted"
@@ -169,7 +171,8 @@ def _progressing(facts: Facts) -> Verdict:
     return FALSE, "Settled", "nothing is under way"
 
 
-def _degraded(facts: Facts) -> Verdict:
+def _degraded(facts: Facts, under_way: float) -> Verdict:
+    """`under_way`: for how many seconds the app has been Progressing."""
     if facts.suspended:
         return FALSE, "AsExpected", "spec.suspend is true"
     if facts.rest == "Failed":
@@ -180,7 +183,7 @@ def _degraded(facts: Facts) -> Verdict:
         return TRUE, "DriverFailed", _error_of(facts) or facts.driver.message
     if facts.live_phase == "Restarting":
         return TRUE, "QueryRestarting", _error_of(facts) or "a query failed and is tried again"
-    if facts.driver.ready and facts.live is None:
+    if facts.is_silent:
         return TRUE, "DriverSilent", facts.silence
     if facts.unusable_secret:
         return TRUE, "SecretUnusable", facts.unusable_secret
@@ -188,11 +191,18 @@ def _degraded(facts: Facts) -> Verdict:
         return TRUE, "Refused", facts.refusal
     if facts.live_phase in ("Running", "Restoring") and facts.live is not None and facts.live.get("error"):
         return TRUE, "KafkaTrouble", str(facts.live["error"])
-    if facts.live_phase == "Running" and facts.executors < facts.wanted_executors:
+    missing = facts.live_phase == "Running" and facts.executors < facts.wanted_executors
+    if missing and under_way > EXECUTORS_SECONDS:
         return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
     if facts.rollout.held == ROLLED_BACK:
         return TRUE, "RolledBack", facts.rollout.why
     return FALSE, "AsExpected", "nothing is amiss"
+
+
+def _under_way(progressing: Mapping[str, Any] | None, now: datetime) -> float:
+    if progressing is None or progressing["status"] != TRUE:
+        return 0.0
+    return (now - datetime.fromisoformat(progressing["lastTransitionTime"])).total_seconds()
 
 
 def _topology_valid(facts: Facts) -> Verdict:

@@ -13,7 +13,8 @@ from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import Lease, NotHolder
 from streamapp_operator.leaving import leave
 from streamapp_operator.metrics import Metrics
-from streamapp_operator.observe import APP_KIND, Objects
+from streamapp_operator.observation import APP_KIND
+from streamapp_operator.observe import Objects
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import Object

@@ -20,10 +20,11 @@ from streamapp_operator.deletion import FINALIZER, is_held, should_be_held
 from streamapp_operator.diff import differences
 from streamapp_operator.facts import Facts
 from streamapp_operator.failures import Failures, count_failures
+from streamapp_operator.hearing import Heard, Words, hear
 from streamapp_operator.login import Login, UnusableSecret, login_of, open_secrets
 from streamapp_operator.modules import with_modules
 from streamapp_operator.names import secret_name
-from streamapp_operator.observe import LISTED, Observation
+from streamapp_operator.observation import LISTED, Observation
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.render import Credentials, render
 from streamapp_operator.render.config import credentials_of
@@ -93,6 +94,8 @@ class Decision:
     """For the next decision."""
     trial: Trial | None = None
     """For the next decision, while a version has to prove itself."""
+    heard: Heard = field(default_factory=lambda: Heard(None, "", None))
+    """Of the driver; its words are for the next decision."""
 
 
 def decide(
@@ -102,6 +105,7 @@ def decide(
     now: datetime,
     history: History | None = None,
     trial: Trial | None = None,
+    words: Words | None = None,
 ) -> Decision:
     """
     Args:
@@ -111,6 +115,7 @@ def decide(
         now: the time.
         history: of the last decision; None: nothing is remembered, and an app is scaled a little later.
         trial: of the last decision; None: a version that has to prove itself gets its time anew.
+        words: of the last decision; None: the driver has not been heard yet.
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
@@ -122,6 +127,8 @@ def decide(
         actions = (*_hold(body), *useless_pods(seen, now), *changes)
     previous = (body.get("status") or {}).get("target", {})
     next_run = next_run_of(wanted.app, now)
+    driver = driver_state(seen.driver)
+    heard = hear(seen.status, seen.silence, driver, words, now)
     facts = Facts(
         generation=body["metadata"]["generation"],
         app=app,
@@ -130,9 +137,10 @@ def decide(
         suspended=app is not None and app.manifest.spec.suspend,
         paused=paused,
         changes=tuple(action.why for action in actions),
-        driver=driver_state(seen.driver),
-        live=seen.status,
-        silence=seen.silence,
+        driver=driver,
+        live=heard.live,
+        silence=heard.silence,
+        before=str((body.get("status") or {}).get("phase", "")),
         executors=_running(seen),
         remaining=len(seen.executors),
         scaling=wanted.scaling,
@@ -143,7 +151,7 @@ def decide(
         unusable_secret=wanted.unusable_secret,
     )
     target = _target(facts, objects) if actions else previous
-    return Decision(facts, target, actions, wanted.history, trial)
+    return Decision(facts, target, actions, wanted.history, trial, heard)
 
 
 @dataclass(frozen=True)

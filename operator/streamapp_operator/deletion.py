@@ -18,7 +18,7 @@ from streamapp.plan import KafkaSettings, Plan
 from streamapp_operator.app import read_app
 from streamapp_operator.login import Secrets
 from streamapp_operator.names import base_name, config_name
-from streamapp_operator.observe import Observation
+from streamapp_operator.observation import Observation
 from streamapp_operator.pods import has_ended
 from streamapp_operator.render import STARTERS
 from streamapp_operator.render.config import PLAN

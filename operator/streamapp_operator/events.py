@@ -23,6 +23,14 @@ REASONS = (
     "Healthy",
     "Refused",
     "SecretUnusable",
+    "DriverSilent",
+    "KafkaTrouble",
+    "ExecutorsMissing",
+    "Recovered",
+    "MetricsMissing",
+    "MetricsKnown",
+    "ReconciliationPaused",
+    "ReconciliationResumed",
     "Pending",
     "Starting",
     "Restoring",
@@ -39,8 +47,9 @@ REASONS = (
     "Deleted",
     "TopicsLeft",
 )
-_SELDOM = ("Refused", "SecretUnusable")
+_WITHOUT_PHASE = ("Refused", "SecretUnusable", "DriverSilent", "KafkaTrouble", "ExecutorsMissing")
 """Reasons of Degraded that no phase goes with."""
+_PAUSED = "ReconciliationPaused"
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")
 _LONGEST = 1000
 
@@ -67,8 +76,15 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
         yield Event(WARNING, "RolledBack", plan["why"])
     if (healthy := status.get("healthyVersion")) and healthy != previous.get("healthyVersion"):
         yield Event(NORMAL, "Healthy", f"{healthy} commits epochs and keeps up")
-    if degraded["reason"] in _SELDOM and degraded["reason"] != before.get("Degraded", {}).get("reason"):
-        yield Event(WARNING, degraded["reason"], degraded["message"])
+    amiss, was_amiss = degraded["reason"], before.get("Degraded", {}).get("reason")
+    paused, was_paused = after["Paused"], before.get("Paused", {}).get("reason") == _PAUSED
+    if amiss in _WITHOUT_PHASE and amiss != was_amiss:
+        yield Event(WARNING, amiss, degraded["message"])
+    elif was_amiss in _WITHOUT_PHASE and degraded["status"] == "False" and paused["reason"] != "Suspended":
+        yield Event(NORMAL, "Recovered", f"{degraded['message']}; it was {was_amiss}")
+    if (paused["reason"] == _PAUSED) is not was_paused:
+        yield Event(NORMAL, "ReconciliationResumed" if was_paused else _PAUSED, paused["message"])
+    yield from _known_or_not(before.get("ScalingActive", {}), after["ScalingActive"])
     scaling, replicas = after["ScalingActive"], status["desiredReplicas"]
     if scaling["status"] == "True" and replicas != previous.get("desiredReplicas", replicas):
         yield Event(NORMAL, "Scaling", f"{previous['desiredReplicas']} → {replicas} replicas: {scaling['message']}")
@@ -77,6 +93,16 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
         bad = phase in _BAD_PHASES
         message = degraded["message"] if bad and degraded["status"] == "True" else after["Ready"]["message"]
         yield Event(WARNING if bad else NORMAL, phase, message)
+
+
+def _known_or_not(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
+    """Whether the lag is known by which the app scales."""
+    if after["status"] == before.get("status"):
+        return
+    if after["status"] == "Unknown":
+        yield Event(WARNING, "MetricsMissing", after["message"])
+    elif before.get("status") == "Unknown" and after["reason"] not in ("AutoscalingOff", "Suspended"):
+        yield Event(NORMAL, "MetricsKnown", after["message"])
 
 
 def to_object(event: Event, about: Object, now: datetime) -> Object:

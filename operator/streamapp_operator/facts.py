@@ -34,6 +34,10 @@ PHASES = (
 )
 
 
+_AT_WORK = ("Restoring", "Running")
+"""Phases of a driver that has begun its work."""
+
+
 @dataclass(frozen=True)
 class Facts:
     """One look at one app."""
@@ -57,6 +61,8 @@ class Facts:
     """That run."""
     remaining: int
     """Of their pods, those that are still there, also such as are about to end."""
+    before: str = ""
+    """The phase so far."""
     scaling: Decision | None = None
     """What autoscaling says; None where there is none."""
     rollout: Rollout = field(default_factory=lambda: Rollout(None))
@@ -123,6 +129,11 @@ class Facts:
         return str(self.live["phase"]) if self.live is not None else ""
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the driver does not answer although it could: it is ready, or has been at work."""
+        return self.driver.state == RUNNING and self.live is None and (self.driver.ready or self.before in _AT_WORK)
+
+    @property
     def phase(self) -> str:
         """One word for people."""
         state = self.driver.state
@@ -140,4 +151,6 @@ class Facts:
             return "Pending"
         if state in (FAILED, STOPPING):
             return "Failed" if state == FAILED else "Restarting"
+        if self.is_silent and self.before in _AT_WORK:
+            return self.before
         return self.live_phase if state == RUNNING and self.live_phase in PHASES else "Starting"

@@ -21,7 +21,7 @@ from streamapp_operator.deletion import FINALIZER, Remains, is_held, is_late, re
 from streamapp_operator.events import NORMAL, WARNING, Event, to_object
 from streamapp_operator.facts import Facts
 from streamapp_operator.kube import Kube, KubeError
-from streamapp_operator.observe import Observation
+from streamapp_operator.observation import Observation
 from streamapp_operator.pods import driver_state
 from streamapp_operator.render.meta import Object
 from streamapp_operator.status import Status, status_of

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streamapp_operator.cache import Cache, place_of
 from streamapp_operator.kube import Kube, KubeError
-from streamapp_operator.observe import APP_KIND, LISTED
+from streamapp_operator.observation import APP_KIND, LISTED
 from streamapp_operator.render.meta import MANAGED, Object
 from streamapp_operator.workqueue import Key
 

@@ -16,23 +16,13 @@ from streamapp.kafka.group import GroupPosition
 from streamapp.plan import Plan
 from streamapp_operator.app import read_app
 from streamapp_operator.login import Secrets, config_of, open_secrets
+from streamapp_operator.observation import Position
 from streamapp_operator.silence import Silence
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 """Address and properties of a connection."""
 RETRY_SECONDS = 30.0
 """A Kafka that has not answered is left alone for so long."""
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where an app is in its input."""
-
-    produced: int
-    """The sum of the ends of all partitions."""
-    consumed: int
-    """The sum of the offsets up to which the app has committed."""
-    partitions: int
 
 
 @dataclass

@@ -1,44 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a decision about an app rests on."""
+"""A look at everything that a decision about an app rests on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 from streamapp_operator import live
-from streamapp_operator.lag import Lags, Position
+from streamapp_operator.lag import Lags
 from streamapp_operator.login import named_secrets
 from streamapp_operator.modules import CODE_KIND, named_config_map
 from streamapp_operator.names import base_name, secret_name
+from streamapp_operator.observation import LISTED, Observation
 from streamapp_operator.pods import has_ended, newest
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import Object, component_of, is_owned_by, selector_text
-
-LISTED = (
-    "ControllerRevision",
-    "ServiceAccount",
-    "Role",
-    "RoleBinding",
-    "ConfigMap",
-    "NetworkPolicy",
-    "PodDisruptionBudget",
-    "Service",
-    "StatefulSet",
-    "CronJob",
-    "Job",
-)
-"""Kinds of an app's objects. The Secret is none of them: it is read by its name, so that no other one is seen."""
-ALWAYS_FRESH = frozenset({"Secret"})
-APP_KIND = "StreamApp"
-EVERY_KIND = frozenset({APP_KIND, "Pod", "Secret", *LISTED})
-DECISIVE = frozenset({APP_KIND, "Pod", "Secret", "ControllerRevision", "CronJob", "Job"})
-"""What is to be done about an object of any kind may depend on these.
-
-One of another kind is held against what it should be, and nothing else follows from it."""
 
 
 class Objects(Protocol):
@@ -49,37 +27,6 @@ class Objects(Protocol):
 
     def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
         """The objects with these labels."""
-
-
-@dataclass(frozen=True)
-class Observation:
-    """An app's resource and all that belongs to it."""
-
-    body: Object
-    children: Mapping[tuple[str, str], Object] = field(default_factory=dict)
-    """By kind and name; only those that the resource owns."""
-    driver: Object | None = None
-    """The driver's pod; of several runs that of the last one."""
-    drivers: tuple[Object, ...] = ()
-    """All of them: an earlier one may still be on its way to its end."""
-    jobs: tuple[Object, ...] = ()
-    """The Jobs that are runs of the app: its own, and those that its CronJob has made."""
-    executors: tuple[Object, ...] = ()
-    """The executors' pods."""
-    status: Mapping[str, Any] | None = None
-    """What the driver says about itself; None when it does not answer."""
-    silence: str = ""
-    """Why it does not answer."""
-    position: Position | None = None
-    """Where the app is in its input; None when that is not asked for, or not known."""
-    unknown: str = ""
-    """Why it is not known."""
-    secrets: Mapping[str, Object | None] = field(default_factory=dict, repr=False)
-    """Those that the app's `kafka` names; None for one that is not there."""
-    code: Object | None = None
-    """The ConfigMap that the app's `code` names; None when it names none, or there is none."""
-    token: str = field(default="", repr=False)
-    """By which its live interface knows the operator."""
 
 
 def observe(

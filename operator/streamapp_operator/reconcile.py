@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator import live
@@ -28,14 +28,17 @@ from streamapp_operator.decide import Action, Apply, Decision, Delete, Hold, Sca
 from streamapp_operator.deletion import is_deleted
 from streamapp_operator.events import events_between, to_object
 from streamapp_operator.farewell import hold, let_go
+from streamapp_operator.hearing import Words
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lag import Lags
-from streamapp_operator.observe import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Objects, Observation, observe
+from streamapp_operator.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
+from streamapp_operator.observe import Objects, observe
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
 from streamapp_operator.settings import Settings
 from streamapp_operator.status import Status, only_numbers_moved, status_of
 from streamapp_operator.trial import Trial
+from streamapp_operator.workqueue import Key
 
 AFTER_ACTING_SECONDS = 1.0
 UNDER_WAY_SECONDS = 2.0
@@ -52,6 +55,7 @@ _SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Complete
 _REFUSALS = (400, 403, 404, 422)
 """Answers that trying again does not change by itself. A conflict is none: somebody else was quicker."""
 CONFLICT = 409
+T = TypeVar("T")
 log = logging.getLogger("streamapp.operator")
 
 
@@ -61,33 +65,41 @@ class Memory:
 
     lags: Lags = field(default_factory=Lags)
     cleaner: Cleaner = field(default_factory=Cleaner)
-    histories: MutableMapping[tuple[str, str], tuple[str, History]] = field(default_factory=dict)
+    histories: MutableMapping[Key, tuple[str, History]] = field(default_factory=dict)
     """By namespace and name: the uid of the resource that it is about, and what was measured."""
 
-    trials: MutableMapping[tuple[str, str], Trial] = field(default_factory=dict)
+    trials: MutableMapping[Key, Trial] = field(default_factory=dict)
     """By namespace and name: what was seen of a version that has to prove itself."""
+
+    words: MutableMapping[Key, Words] = field(default_factory=dict)
+    """By namespace and name: what the driver said last."""
 
     def history(self, body: Object) -> History | None:
         metadata = body["metadata"]
         uid, history = self.histories.get((metadata["namespace"], metadata["name"]), ("", None))
         return history if uid == metadata["uid"] else None
 
-    def keep(self, body: Object, history: History) -> None:
+    def keep(self, body: Object, decision: Decision) -> None:
+        """What a decision leaves for the next one."""
         metadata = body["metadata"]
-        self.histories[metadata["namespace"], metadata["name"]] = metadata["uid"], history
+        key = metadata["namespace"], metadata["name"]
+        self.histories[key] = metadata["uid"], decision.history
+        _note(self.trials, key, decision.trial)
+        _note(self.words, key, decision.heard.words)
 
     def forget(self, namespace: str, name: str) -> None:
         """There is no such app any more."""
         self.histories.pop((namespace, name), None)
         self.trials.pop((namespace, name), None)
+        self.words.pop((namespace, name), None)
         self.lags.forget(namespace, name)
 
-    def note_trial(self, body: Object, trial: Trial | None) -> None:
-        key = body["metadata"]["namespace"], body["metadata"]["name"]
-        if trial is None:
-            self.trials.pop(key, None)
-        else:
-            self.trials[key] = trial
+
+def _note(notes: MutableMapping[Key, T], key: Key, what: T | None) -> None:
+    if what is None:
+        notes.pop(key, None)
+    else:
+        notes[key] = what
 
 
 def reconcile(
@@ -157,14 +169,14 @@ def _round(
         if not fresh >= EVERY_KIND:
             raise _NotCertain(EVERY_KIND)
         return let_go(kube, seen, memory.cleaner, clock())
-    namespace, name = seen.body["metadata"]["namespace"], seen.body["metadata"]["name"]
-    decision = decide(seen, settings, new, clock(), memory.history(seen.body), memory.trials.get((namespace, name)))
+    _, name = key = seen.body["metadata"]["namespace"], seen.body["metadata"]["name"]
+    past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key)
+    decision = decide(seen, settings, new, clock(), *past)
     previous: Status = seen.body.get("status") or {}
     needed = DECISIVE | {_kind_of(action) for action in decision.actions}
     if not needed <= fresh and not _leaves_all_but_numbers(decision, previous, name, clock()):
         raise _NotCertain(needed)
-    memory.keep(seen.body, decision.history)
-    memory.note_trial(seen.body, decision.trial)
+    memory.keep(seen.body, decision)
     said, version = previous, seen.body["metadata"]["resourceVersion"]
 
     def say(status: Status) -> None:
@@ -191,7 +203,7 @@ def _round(
         raise KubeError(422, refusal)
     if decision.actions:
         return AFTER_ACTING_SECONDS
-    if facts.phase not in _SETTLED and not facts.halted:
+    if decision.heard.is_silent or (facts.phase not in _SETTLED and not facts.halted):
         return UNDER_WAY_SECONDS
     proves = decision.trial is not None and facts.phase == "Running"
     often = facts.scaling is not None or proves or facts.unusable_secret

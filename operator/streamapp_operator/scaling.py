@@ -23,7 +23,7 @@ from streamapp_operator.autoscale import (
     Policy,
     decide,
 )
-from streamapp_operator.lag import Position
+from streamapp_operator.observation import Position
 from streamapp_operator.render.sizes import executor_size
 from streamapp_operator.settings import Settings
 

@@ -20,7 +20,8 @@ from streamapp_operator.cache import Cache
 from streamapp_operator.handlers import watch
 from streamapp_operator.informer import SELECTORS, Informer
 from streamapp_operator.kube import Kube
-from streamapp_operator.observe import APP_KIND, Objects
+from streamapp_operator.observation import APP_KIND
+from streamapp_operator.observe import Objects
 from streamapp_operator.render.meta import Object, selector_text
 
 pytestmark = pytest.mark.cluster

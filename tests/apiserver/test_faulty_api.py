@@ -18,7 +18,7 @@ from kubernetes import client, config
 from lib.apiserver import ApiServer
 from lib.operator import CHILDREN, WORD_COUNT, Apps, KubeError
 from lib.operator_process import Operators
-from lib.proxy import WRITES, Fault, Forgetful, Gossip, Plan, Proxy, Sometimes, faults, gone
+from lib.proxy import WRITES, Fault, Forgetful, Gossip, Plan, Proxy, Sometimes, cut, faults, gone, silent
 from lib.wait import until
 from streamapp_operator.__main__ import LEASE
 from streamapp_operator.kube import Kube
@@ -179,6 +179,8 @@ def forgetful() -> Gossip:
 WATCHES: dict[str, Callable[[], Gossip]] = {
     "forgetful": forgetful,
     "gone": lambda: gone,
+    "silent": lambda: silent,
+    "cut": lambda: cut,
 }
 
 

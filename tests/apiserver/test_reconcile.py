@@ -12,9 +12,10 @@ import pytest
 from lib.operator import CHILDREN, RUNNING, Apps, Crash, KubeError
 from lib.wait import until
 from streamapp_operator.crd.status import status_schema
-from streamapp_operator.lag import Lags, Position
+from streamapp_operator.lag import Lags
 from streamapp_operator.login import Secrets
-from streamapp_operator.reconcile import Memory
+from streamapp_operator.observation import Position
+from streamapp_operator.reconcile import UNDER_WAY_SECONDS, Memory
 
 pytestmark = pytest.mark.cluster
 
@@ -177,6 +178,27 @@ def test_a_running_driver_is_told_another_number_of_replicas(apps: Apps, tmp_pat
         with apps.counting() as writes:
             apps.reconcile()
         assert writes == []
+
+
+def test_a_driver_that_does_not_answer_for_a_moment_is_what_it_was(apps: Apps, tmp_path: Path) -> None:
+    apps.create()
+    apps.settle()
+    with apps.driver_says(RUNNING, tmp_path):
+        apps.add_executor()
+        apps.pass_time(20)
+        driver = apps.await_driver()
+        address, told = driver["status"]["podIP"], apps.events()
+        apps.set_running(driver, "127.255.255.254")  # where nobody listens
+        with apps.counting() as writes:
+            assert apps.reconcile() == UNDER_WAY_SECONDS
+        assert writes == []
+        apps.pass_time(20)
+        assert apps.condition("Ready")["reason"] == "DriverSilent"
+        assert "(since " in apps.condition("Ready")["message"]
+        apps.set_running(driver, address)
+        apps.settle()
+        assert apps.condition("Ready")["reason"] == "Processing"
+    assert sorted(apps.events()) == sorted([*told, "DriverSilent", "Recovered"])
 
 
 def test_the_last_source_topic_goes_and_the_status_says_so(apps: Apps, tmp_path: Path) -> None:

@@ -20,8 +20,12 @@ from lib.chart import VALUES, Object, Render
 from lib.grants import Grant, argued_in, asked_for, granted_by, roles_of
 from lib.operator import WORD_COUNT
 from lib.wait import until
-from streamapp_operator.observe import LISTED
+from streamapp_operator.app import read_app
+from streamapp_operator.observation import LISTED
+from streamapp_operator.render import Credentials
+from streamapp_operator.render import render as render_app
 from streamapp_operator.render.access import DRIVER_RULES
+from streamapp_operator.settings import Settings
 
 pytestmark = pytest.mark.cluster
 
@@ -281,6 +285,56 @@ def may(api: ApiServer, user: str, verb: str, what: str, namespace: str) -> bool
 def test_what_is_allowed_and_what_is_not(api: ApiServer, installed: list[Object]) -> None:
     assert [case for case in ALLOWED if not may(api, USER, *case)] == []
     assert [case for case in DENIED if may(api, USER, *case)] == []
+
+
+DRIVER_ALLOWED = [
+    (verb, "pods", NAMESPACE) for verb in ("get", "list", "watch", "create", "delete", "deletecollection")
+]
+DRIVER_DENIED = [
+    ("patch", "pods", NAMESPACE),
+    ("update", "pods", NAMESPACE),
+    ("create", "pods/exec", NAMESPACE),
+    ("get", "pods/log", NAMESPACE),
+    ("create", "pods/ephemeralcontainers", NAMESPACE),
+    ("create", "serviceaccounts/token", NAMESPACE),
+    ("create", "events", NAMESPACE),
+    ("get", "nodes", ""),
+    ("get", "namespaces", ""),
+    ("get=streams", "namespaces", NAMESPACE),
+    *[(verb, what, NAMESPACE) for verb in ("get", "list", "watch", "create", "patch", "delete") for what in (
+        "configmaps",
+        "persistentvolumeclaims",
+        "secrets",
+        "services",
+        "serviceaccounts",
+        "statefulsets.apps",
+        "leases.coordination.k8s.io",
+        "roles.rbac.authorization.k8s.io",
+        "rolebindings.rbac.authorization.k8s.io",
+        "streamapps.streamapp.dev",
+        "streamapps.streamapp.dev/status",
+    )],
+    *[(verb, "pods", "default") for verb in ("get", "list", "create", "delete")],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def driver(api: ApiServer) -> str:
+    """The account of an app's driver, as the operator makes it."""
+    body = yaml.safe_load(WORD_COUNT)
+    body["metadata"] |= {"namespace": NAMESPACE, "uid": "1", "name": "judged"}
+    objects = render_app(read_app(body), Settings(), Credentials("token", "secret"))
+    ours = [item for item in objects if item["kind"] in ("ServiceAccount", "Role", "RoleBinding")]
+    for item in ours:
+        del item["metadata"]["ownerReferences"]  # there is no such app
+    api.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(ours))
+    (account,) = [item["metadata"]["name"] for item in ours if item["kind"] == "ServiceAccount"]
+    return f"system:serviceaccount:{NAMESPACE}:{account}"
+
+
+def test_what_a_driver_may_do_and_what_not(api: ApiServer, driver: str) -> None:
+    assert [case for case in DRIVER_ALLOWED if not may(api, driver, *case)] == []
+    assert [case for case in DRIVER_DENIED if may(api, driver, *case)] == []
 
 
 def test_people_get_what_their_role_says(api: ApiServer, render: Render) -> None:

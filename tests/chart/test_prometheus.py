@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,12 +15,11 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from cluster.errors import Unavailable
 from lib.apiserver import ApiServer
 from lib.app import ECHO, TOTALS, WINDOWS, Bench
 from lib.chart import RULES, alerts, queries
 from lib.faults import alter
-from lib.left_out import leave_out
+from lib.left_out import or_left_out
 from lib.operator import RUNNING, Apps
 from lib.prometheus import Prometheus, program
 from lib.wait import until
@@ -35,10 +35,7 @@ pytestmark = pytest.mark.cluster  # needs a program that is installed only there
 
 @pytest.fixture(scope="session")
 def promtool() -> str:
-    try:
-        return program("promtool")
-    except Unavailable as error:
-        leave_out(error)
+    return or_left_out(partial(program, "promtool"))
 
 
 def check(promtool: str, *arguments: str) -> None:

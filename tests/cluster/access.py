@@ -29,7 +29,7 @@ class Cluster:
         kubeconfig: the file to be exported as KUBECONFIG.
         kubectl_program, helm_program: commands that fit it.
         load_image: makes an image of cluster/images.py known to the nodes, building it first where that is needed.
-        host_address: this machine as pods see it; None where they cannot reach it.
+        host_address: this machine as pods see it; raises Unavailable where they cannot reach it.
     """
 
     what: str
@@ -37,7 +37,7 @@ class Cluster:
     kubectl_program: str
     helm_program: str
     load_image: Callable[[str], None]
-    host_address: str | None = None
+    host_address: Callable[[], str]
 
     def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 120) -> str:
         """What kubectl prints. Raises CommandFailed, or subprocess.TimeoutExpired after `seconds`."""

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from cluster.access import Cluster
-from cluster.errors import Unavailable
+from cluster.errors import Broken, Unavailable
+from cluster.host import towards
 from cluster.kind import is_there, kind_cluster
 from cluster.own import own_cluster, prepare_own_cluster
 from cluster.programs import helm_program, kubectl_program
@@ -40,7 +42,18 @@ def prepare(log: Path) -> None:
 
 @contextmanager
 def _given_cluster(kubeconfig: Path) -> Iterator[Cluster]:
-    """Somebody else's: it must have the images, or be able to pull them, under the names of cluster/images.py."""
+    """Somebody else's: it must have the images, or be able to pull them, under the names of cluster/images.py; its pods
+    must reach this machine, where the tests' broker is (see cluster/host.py)."""
     if not kubeconfig.is_file():
         raise Unavailable(f"KUBECONFIG is {kubeconfig}, and there is no such file")
-    yield Cluster(f"KUBECONFIG={kubeconfig}", kubeconfig, kubectl_program(), helm_program(), lambda name: None)
+    what, kubectl = f"KUBECONFIG={kubeconfig}", kubectl_program()
+    yield Cluster(what, kubeconfig, kubectl, helm_program(), lambda name: None, lambda: towards(_server(kubectl)))
+
+
+def _server(kubectl: str) -> str:
+    """The URL of the API server that KUBECONFIG leads to."""
+    path = "jsonpath={.clusters[0].cluster.server}"
+    done = subprocess.run([kubectl, "config", "view", "--minify", "-o", path], capture_output=True, text=True)
+    if not done.stdout:
+        raise Broken(f"KUBECONFIG has no current context: {done.stderr.strip()}")
+    return done.stdout

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from cluster.access import Cluster
 from cluster.errors import Broken
+from cluster.host import gateway_of
 from cluster.images import docker_build
 from cluster.programs import helm_program, kubectl_program
 
@@ -37,9 +39,16 @@ def kind_cluster() -> Iterator[Cluster]:
         kubeconfig = Path(folder) / "kubeconfig"
         _kind("create", "cluster", "--name", NAME, "--kubeconfig", str(kubeconfig), "--wait", READY)
         try:
-            yield Cluster(f"kind ({NAME})", kubeconfig, kubectl_program(), helm_program(), _load)
+            yield Cluster(
+                f"kind ({NAME})", kubeconfig, kubectl_program(), helm_program(), _load, lambda: gateway_of(_network())
+            )
         finally:
             _kind("delete", "cluster", "--name", NAME)
+
+
+def _network() -> str:
+    """That its containers are on."""
+    return os.environ.get("KIND_EXPERIMENTAL_DOCKER_NETWORK", "kind")
 
 
 def _load(name: str) -> None:

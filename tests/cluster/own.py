@@ -53,7 +53,7 @@ def own_cluster() -> Iterator[Cluster]:
             kubectl_program=str(machine.programs / "kubectl"),
             helm_program=str(machine.programs / "helm"),
             load_image=load,
-            host_address=machine.site.host_address,
+            host_address=lambda: machine.site.host_address,
         )
         for name, image in (("pause", PAUSE_IMAGE.removeprefix("docker.io/")), ("coredns", COREDNS_IMAGE)):
             _load(machine, buildah, buildah.build_program(binaries() / name, name), image)

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.app import App
 from cluster.namespace import Namespace
-from lib.app import ECHO, TOTALS, Bench
+from lib.app import ECHO, TOTALS, WINDOWS, Bench
 from lib.faults import require_work
 from lib.verify import Proof
 from lib.wait import until
@@ -35,7 +35,7 @@ def test_kubectl_scale_changes_a_running_query(
         "  executor: {resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}"
     )
     with (
-        Bench(pods_kafka, tmp_path, "scaled", TOTALS + ECHO, parallelism=4, spec=spec) as bench,
+        Bench(pods_kafka, tmp_path, "scaled", TOTALS + ECHO + WINDOWS, parallelism=4, spec=spec) as bench,
         Proof(bench, load := bench.load(seed=1101, rate=100)) as proof,
     ):
         app = App(operated, bench.prefix)

@@ -8,12 +8,17 @@ import json
 import pytest
 import yaml
 
+from cluster.pods import script
 from cluster.word_count import LINES, WordCount
 from lib.wait import until
 from streamapp.kafka.admin import Admin
+from streamapp_operator.render.pods import RPC_PORT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+TOKENS = "grep /run/secrets/kubernetes.io/serviceaccount /proc/mounts || true"
+UNKNOWN_STRANGER = "java.lang.IllegalArgumentException: Unknown challenge message."
+"""What Spark says where only its own encrypted handshake will do."""
 MAPPED = "grep -h classes.jsa /proc/[0-9]*/maps || true"
 
 
@@ -34,6 +39,7 @@ def test_apply_count_and_delete(words: WordCount) -> None:
     for pod in (words.driver()["metadata"]["name"], *words.executors()):
         mapped = words.namespace.kubectl("exec", pod, "--", "sh", "-c", MAPPED)
         assert mapped, f"Java in {pod} does without the archive of Spark's classes"
+    require_closed(words)
     until(lambda: words.status().get("lag", {}).get("total") == 0, 60, "the status says that nothing is behind")
     head, line = words.namespace.kubectl("get", "sapp").splitlines()
     assert head.split() == ["NAME", "PHASE", "READY", "REPLICAS", "DESIRED", "LAG", "RESTORE", "AGE"]
@@ -47,6 +53,17 @@ def test_apply_count_and_delete(words: WordCount) -> None:
     words.await_degraded(words.lines)
     words.namespace.kubectl("delete", f"sapp/{words.name}", "--timeout=60s")
     words.await_gone()
+
+
+def require_closed(words: WordCount) -> None:
+    """An executor has no token of the cluster's, as its driver has; a driver takes nothing from anybody but who begins
+    an encrypted connection with the app's secret."""
+    driver, (executor, *_) = words.driver(), words.executors()
+    for pod, mounted in ((driver["metadata"]["name"], True), (executor, False)):
+        assert bool(words.namespace.kubectl("exec", pod, "--", "sh", "-c", TOKENS)) is mounted
+    place = driver["status"]["podIP"], str(RPC_PORT)
+    said = words.namespace.kubectl("exec", executor, "--", *script("call_spark", *place))
+    assert said.strip() == UNKNOWN_STRANGER
 
 
 def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were(words: WordCount) -> None:

@@ -4,24 +4,31 @@ else, and each part of it that is missing is told by name."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AclBinding
+from confluent_kafka.admin import AclBinding, AclOperation
 
 from lib.app import AppProcess
 from lib.broker import group_offsets, unique_name
 from lib.guarded import AN_APP, NEEDED, make_users_topics, plan_of, without, write
 from lib.secured import CERTIFIED, SecuredBroker, bindings_of, secured_broker
 from lib.verify import committed
+from lib.wait import until
 from streamapp.cli.main import main
 from streamapp.kafka.acls import TOPIC, TRANSACTIONAL_ID
 from streamapp.kafka.admin import Admin
+from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.topics import ensure_topics, topics_of
+from streamapp.plan import Plan
+from streamapp_operator.cleanup import Cleaner
+from streamapp_operator.deletion import Remains
 
 pytestmark = pytest.mark.kafka
 
@@ -125,6 +132,47 @@ def test_transactional_ids_that_are_not_allowed_are_told(
     finally:
         app.end()
     assert f"Write on transactional-ids that begin with '{prefix}/'" in app.said
+
+
+@pytest.mark.timeout(120)
+def test_what_is_printed_lets_the_operator_delete_what_an_app_leaves(
+    guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prefix = unique_name("deleted")
+    manifest = write(guarded, tmp_path, prefix)
+    manifest.write_text(manifest.read_text().replace("spec:\n", "spec:\n  deletionPolicy: Delete\n"))
+    plan = plan_of(prefix)
+    ensure_topics(Admin(guarded.open), topics_of(plan), create_all=True)
+    group = GroupPosition(guarded.open, prefix)
+    assert group.write({(f"{prefix}-numbers", 0): 0})
+    group.close()
+    bindings = printed(manifest, capfd)
+    deletes = [binding for binding in bindings if binding.operation == AclOperation.DELETE]
+    assert {binding.name for binding in deletes} == {*(topic.name for topic in plan.topics), prefix}
+    guarded.allow(bindings)
+    for missing in deletes:
+        guarded.forbid(missing)
+    outcome = Cleaner().clean(remains(guarded, plan))
+    assert outcome.deleted == ()
+    assert set(outcome.left) == {topic.name for topic in plan.topics}
+    assert "authori" in outcome.why.lower(), outcome.why
+    guarded.allow(deletes)
+    outcome = Cleaner().clean(remains(guarded, plan))
+    assert (outcome.left, outcome.why) == ((), "")
+    assert set(outcome.deleted) == {topic.name for topic in plan.topics}
+    until(lambda: not set(outcome.deleted) & Admin(guarded.open).topics().keys(), 30, "the topics are gone")
+    assert f"{prefix}-numbers" in Admin(guarded.open).topics()
+    assert group_offsets(guarded.open, prefix, f"{prefix}-numbers") == {}
+
+
+def remains(guarded: SecuredBroker, plan: Plan) -> Remains:
+    """What the operator knows of an app that is deleted."""
+    names = {"ca.crt": "ca.pem", "tls.crt": "client.pem", "tls.key": "client.key"}
+    data = {key: base64.b64encode((guarded.folder / name).read_bytes()).decode() for key, name in names.items()}
+    *others, metadata = sorted((topic.name for topic in plan.topics), key=lambda name: name.endswith("-metadata"))
+    kafka = replace(plan.kafka, bootstrap_servers=guarded.certified, tls_secret="kafka-tls")
+    secrets = {"kafka-tls": {"data": data}}
+    return Remains(plan.application_id, "here/app/1", kafka, metadata, tuple(others), secrets)
 
 
 def test_every_kind_of_right_is_tried() -> None:

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lib.app import ECHO, TOTALS, Bench, Load
-from lib.faults import await_halt, await_hit, failpoints, jvm, stop_signal, stopped
+from lib.faults import await_halt, await_hit, failpoints, jvm, stopped
 from lib.verify import Proof, committed
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
@@ -113,7 +113,7 @@ def test_told_to_stop_it_does_not_wait_for_ever(kafka: KafkaConfig, tmp_path: Pa
         _tell_to_stop_at(bench, proof, load, "transaction.before-commit", 600_000)
         app = bench.start()
         app.await_work()
-        stop_signal(jvm(app))
+        jvm(app).suspend()
         assert app.stop() == 0, "the engine does not answer"
         proof.finish(bench.start())
 

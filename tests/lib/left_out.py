@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import os
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 import pytest
 
 from cluster.errors import Unavailable, not_run
+
+T = TypeVar("T")
 
 
 def leave_out(why: Unavailable) -> NoReturn:
@@ -16,3 +19,11 @@ def leave_out(why: Unavailable) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(not_run(why), pytrace=False)
     pytest.skip(not_run(why))
+
+
+def or_left_out(make: Callable[[], T]) -> T:
+    """What it makes; the test is left out where this machine cannot have it."""
+    try:
+        return make()
+    except Unavailable as error:
+        leave_out(error)

@@ -22,7 +22,8 @@ from streamapp_operator.__main__ import LEASE
 from streamapp_operator.controller import new_credentials
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.names import driver_pod_name, secret_name
-from streamapp_operator.observe import LISTED, Objects
+from streamapp_operator.observation import LISTED
+from streamapp_operator.observe import Objects
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import credentials_of

@@ -19,9 +19,10 @@ NAME = "streamapp-operator"
 _NOT_HERE = ("CustomResourceDefinition", "Deployment", "Pod")
 
 
-def grant(api: ApiServer, render: Render, namespace: str) -> str:
-    """What the chart gives to an operator of that namespace; returns the token to act by."""
-    objects = render("--set", f"fullnameOverride={NAME}", namespace=namespace)
+def grant(api: ApiServer, render: Render, namespace: str, *options: str) -> str:
+    """What the chart, with these further options, gives to an operator in that namespace; returns the token to act
+    by."""
+    objects = render("--set", f"fullnameOverride={NAME}", *options, namespace=namespace)
     ours = [item for item in objects if item["kind"] not in _NOT_HERE]
     api.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(ours))
     return api.token_of(namespace, NAME)
@@ -33,11 +34,16 @@ class OperatorProcess:
         kubeconfig: by which it reaches the API server.
         namespace: where its apps and its Lease are.
         log: a file for what it says.
+        cluster_wide: whether it looks after the apps of all namespaces.
     """
 
-    def __init__(self, kubeconfig: Path, namespace: str, log: Path) -> None:
+    def __init__(self, kubeconfig: Path, namespace: str, log: Path, cluster_wide: bool = False) -> None:
         self.log = log
-        environment = {"KUBECONFIG": str(kubeconfig), "STREAMAPP_NAMESPACE": namespace}
+        environment = {
+            "KUBECONFIG": str(kubeconfig),
+            "STREAMAPP_NAMESPACE": namespace,
+            "STREAMAPP_CLUSTER_WIDE": str(cluster_wide).lower(),
+        }
         with log.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "streamapp_operator"], stdout=out, stderr=out, env={**os.environ, **environment}
@@ -69,10 +75,18 @@ class Operators:
         """One for the apps of a namespace, which reaches the API server through the proxy if there is one."""
         if namespace not in self._tokens:
             self._tokens[namespace] = grant(self._api, self._render, namespace)
+        return self._start(proxy or self._api, namespace, self._tokens[namespace], cluster_wide=False)
+
+    def start_cluster_wide(self, namespace: str) -> OperatorProcess:
+        """One in that namespace, for the apps of all."""
+        token = grant(self._api, self._render, namespace, "--set", "watch.clusterWide=true")
+        return self._start(self._api, namespace, token, cluster_wide=True)
+
+    def _start(self, server: Proxy | ApiServer, namespace: str, token: str, cluster_wide: bool) -> OperatorProcess:
         folder = self._folder / f"operator-{len(self._started)}"
         folder.mkdir()
-        kubeconfig = (proxy or self._api).kubeconfig_of(folder, self._tokens[namespace])
-        self._started.append(OperatorProcess(kubeconfig, namespace, folder / "log"))
+        kubeconfig = server.kubeconfig_of(folder, token)
+        self._started.append(OperatorProcess(kubeconfig, namespace, folder / "log", cluster_wide))
         return self._started[-1]
 
     def end(self) -> None:

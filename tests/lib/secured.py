@@ -89,10 +89,10 @@ class SecuredBroker:
         return self._admin[0]
 
     def set_password(self, password: str) -> None:
-        """Of USER, for SCRAM; PLAIN keeps the first one."""
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        change = UserScramCredentialUpsertion(USER, info, password.encode())
-        self.admin.alter_user_scram_credentials([change])[USER].result(30)
+        """Of USER, for both kinds of SCRAM; PLAIN keeps the first one."""
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            change = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), password.encode())
+            self.admin.alter_user_scram_credentials([change])[USER].result(30)
 
     def allow(self, bindings: Iterable[AclBinding]) -> None:
         wanted = list(bindings)
@@ -191,7 +191,7 @@ def _alternative(host: str) -> str:
 def secured_broker(
     folder: Path, password: str, *, host: str = "localhost", guarded: bool = False, keys_url: str | None = None
 ) -> Iterator[SecuredBroker]:
-    """Lets in USER with that password, by PLAIN and SCRAM-SHA-512, on showing a certificate of the authority; at
+    """Lets in USER with that password, by PLAIN and SCRAM, on showing a certificate of the authority; at
     another port by the certificate alone.
 
     Args:
@@ -211,7 +211,7 @@ def secured_broker(
     bind = "127.0.0.1" if host == "localhost" else host
     escaped = password.replace("\\", "\\" * 4)  # once for JAAS, once for the properties file
     ports = {"SECURE": secure, "CERTIFIED": certified, "EXPIRED": expired}
-    mechanisms = "PLAIN,SCRAM-SHA-512" + (",OAUTHBEARER" if keys_url else "")
+    mechanisms = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" + (",OAUTHBEARER" if keys_url else "")
     properties = {
         "listeners": f"BROKER://{bind}:{plain},CONTROLLER://127.0.0.1:{controller},"
         + ",".join(f"{name}://{bind}:{port}" for name, port in ports.items()),
@@ -221,8 +221,9 @@ def secured_broker(
         "EXPIRED:SSL",
         f"{_SECURE}.sasl.enabled.mechanisms": mechanisms,
         f"{_SECURE}.plain.sasl.jaas.config": f'{_PACKAGE}.plain.PlainLoginModule required user_{USER}="{escaped}";',
-        f"{_SECURE}.scram-sha-512.sasl.jaas.config": f"{_PACKAGE}.scram.ScramLoginModule required;",
     }
+    for kind in ("256", "512"):
+        properties[f"{_SECURE}.scram-sha-{kind}.sasl.jaas.config"] = f"{_PACKAGE}.scram.ScramLoginModule required;"
     for name in ports:
         listener = f"listener.name.{name.lower()}"
         own = folder / ("expired-both.pem" if name == "EXPIRED" else "broker-both.pem")

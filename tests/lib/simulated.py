@@ -15,8 +15,9 @@ from streamapp_operator.app import RESTART_ANNOTATION
 from streamapp_operator.autoscale import History
 from streamapp_operator.decide import Apply, Decision, Delete, decide
 from streamapp_operator.events import Event, events_between
+from streamapp_operator.hearing import Words
 from streamapp_operator.names import config_name, driver_name
-from streamapp_operator.observe import Observation
+from streamapp_operator.observation import Observation, Position
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import VERSION_ANNOTATION
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
@@ -53,6 +54,7 @@ class Simulation:
     children: dict[tuple[str, str], Object] = field(default_factory=dict)
     now: datetime = START
     trial: Trial | None = None
+    words: Words | None = None
     settings: Settings = field(default_factory=Settings)
     driver: Object | None = None
     executors: list[Object] = field(default_factory=list)
@@ -62,6 +64,8 @@ class Simulation:
     events: list[Event] = field(default_factory=list)
     starts: Callable[[str], bool] = lambda template: True
     """Whether executors of that template come to run."""
+    position: Position | None = None
+    """In its input, as Kafka says."""
     ran: list[str] = field(default_factory=list)
     """Versions that drivers were started with, each once in a row."""
     _uids: Any = field(default_factory=lambda: itertools.count(1))
@@ -102,11 +106,12 @@ class Simulation:
             executors=tuple(copy.deepcopy(self.executors)),
             status=said.get("live"),
             silence="" if "live" in said else "it does not answer",
+            position=self.position,
         )
         decision = decide(
-            seen, self.settings, Credentials("token", "secret"), self.now, History(), self.trial
+            seen, self.settings, Credentials("token", "secret"), self.now, History(), self.trial, self.words
         )
-        self.trial = decision.trial
+        self.trial, self.words = decision.trial, decision.heard.words
         for action in decision.actions:
             if isinstance(action, Apply):
                 self.children[action.wanted["kind"], action.wanted["metadata"]["name"]] = copy.deepcopy(action.wanted)

@@ -15,7 +15,7 @@ from lib.manifests import broken
 from lib.operator import WORD_COUNT
 from streamapp_operator.decide import Decision, decide
 from streamapp_operator.events import events_between
-from streamapp_operator.observe import Observation
+from streamapp_operator.observation import Observation
 from streamapp_operator.pods import ABSENT
 from streamapp_operator.render import Credentials
 from streamapp_operator.settings import Settings

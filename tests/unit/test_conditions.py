@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -78,7 +78,11 @@ STEPS = {"word-counts": {"restoring": 2, "done": 50, "total": 200, "etaSeconds":
         ),
         (
             facts(READY),
-            "Unknown DriverSilent, True Starting, True DriverSilent, Unknown DriverNotRunning",
+            "Unknown DriverSilent, False Settled, True DriverSilent, Unknown DriverNotRunning",
+        ),
+        (
+            facts(DriverState(RUNNING), before="Running"),
+            "Unknown DriverSilent, False Settled, True DriverSilent, Unknown DriverNotRunning",
         ),
         (
             facts(READY, phase("Starting")),
@@ -110,11 +114,11 @@ STEPS = {"word-counts": {"restoring": 2, "done": 50, "total": 200, "etaSeconds":
         ),
         (
             facts(READY, phase("Running"), executors=0),
-            "False NoExecutors, True Scaling, True ExecutorsMissing, True Restored",
+            "False NoExecutors, True Scaling, False AsExpected, True Restored",
         ),
         (
             facts(READY, phase("Running"), spec={"replicas": 3}),
-            "True Processing, True Scaling, True ExecutorsMissing, True Restored",
+            "True Processing, True Scaling, False AsExpected, True Restored",
         ),
         (
             facts(READY, phase("Running", error="the group's offsets cannot be written")),
@@ -138,6 +142,14 @@ def test_ready_progressing_degraded_restored(seen: Facts, said: str) -> None:
     found = {c["type"]: f"{c['status']} {c['reason']}" for c in conditions(seen, (), NOW)}
     kinds = ("Ready", "Progressing", "Degraded", "StateRestored")
     assert ", ".join(found[kind] for kind in kinds) == said
+
+
+def test_executors_have_a_while_to_come() -> None:
+    seen = facts(READY, phase("Running"), spec={"replicas": 3})
+    before = conditions(seen, (), NOW)
+    for seconds, said in ((30, "AsExpected"), (31, "ExecutorsMissing")):
+        found = conditions(seen, before, NOW + timedelta(seconds=seconds))
+        assert next(c["reason"] for c in found if c["type"] == "Degraded") == said
 
 
 def test_a_restore_is_told_with_how_far_it_is() -> None:

@@ -22,7 +22,7 @@ from streamapp_operator.deletion import (
     should_be_held,
 )
 from streamapp_operator.farewell import farewell
-from streamapp_operator.observe import Observation
+from streamapp_operator.observation import Observation
 from streamapp_operator.render.meta import Object
 
 NOW = datetime(2024, 3, 13, 10, 17, tzinfo=UTC)

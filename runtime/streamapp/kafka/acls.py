@@ -98,6 +98,6 @@ def _merged(acls: Iterable[Acl]) -> Iterator[Acl]:
     for acl in acls:
         key = acl.resource, acl.name, acl.prefixed
         old = found.get(key)
-        operations = acl.operations if old is None else tuple(dict.fromkeys(old.operations + acl.operations))
+        operations = tuple(dict.fromkeys((*(old.operations if old is not None else ()), *acl.operations)))
         found[key] = replace(old or acl, operations=operations)
     yield from found.values()

@@ -17,11 +17,12 @@ POLL_SECONDS = 0.2
 _OWNER = b"owner"
 
 
-def owner_of(kafka: KafkaConfig, metadata_topic: str) -> str | None:
+def owner_of(kafka: KafkaConfig, application_id: str, metadata_topic: str) -> str | None:
     """The owner as the driver has written it; None when no driver has ever run.
 
     Args:
         kafka: where the topic is.
+        application_id: the only group that the app's credentials are sure to be allowed.
         metadata_topic: must exist.
 
     Raises:
@@ -29,7 +30,7 @@ def owner_of(kafka: KafkaConfig, metadata_topic: str) -> str | None:
     """
     troubles = Troubles()
     settings = {
-        "group.id": f"{metadata_topic}-reader",  # nothing is committed, so no group comes into being
+        "group.id": application_id,  # nothing is committed, and the group gets no member
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
         # Compaction and transaction markers leave gaps: the end is where the broker says it is, and no last record.

@@ -21,8 +21,13 @@ private[streamapp] class Placement(session: SparkSession) {
 
   private val coordinator = StateStoreCoordinatorRef.forDriver(SparkEnv.get, session.sessionState.conf)
   private var balanced: (Set[String], Set[UUID]) = (Set.empty, Set.empty)
+  /** By query and operator: the version that a store was at when it was last told where its partitions are to be. */
+  private val told = mutable.Map.empty[(UUID, Long), Long]
 
-  /** Gives each executor its share, if executors or queries are others than at the last time. */
+  /**
+   * Gives each executor its share, if executors or queries are others than at the last time. Tasks of an epoch that was
+   * planned before may open a store once more where it was, so it is looked at again until such epochs are over.
+   */
   def balance(executors: Set[String]): Unit = {
     val stores = states()
     val now = (executors, stores.map(_.queryRunId).toSet)
@@ -30,13 +35,20 @@ private[streamapp] class Placement(session: SparkSession) {
       val hosts = session.sparkContext.env.blockManager.master.getMemoryStatus.keys
         .map(manager => manager.executorId -> manager.host).toMap
       if (executors.forall(hosts.contains)) {
-        stores.foreach { store =>
+        val settled = stores.map { store =>
           val owners = 0.until(store.numPartitions).map(owner(store, _))
-          Placement.moves(owners, executors.toSeq.sorted).foreach { case (partition, executor) =>
+          val moves = Placement.moves(owners, executors.toSeq.sorted)
+          moves.foreach { case (partition, executor) =>
             coordinator.reportActiveInstance(id(store, partition), hosts(executor), executor, Nil)
           }
+          val operator = (store.queryRunId, store.operatorId)
+          if (moves.nonEmpty) told(operator) = store.storeVersion
+          told.get(operator).forall(store.storeVersion > _ + 1)
         }
-        balanced = now
+        if (settled.forall(identity)) {
+          balanced = now
+          told.clear()
+        }
       }
     }
   }

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was observed of an app: all that a decision rests on, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamapp_operator.render.meta import Object
+
+LISTED = (
+    "ControllerRevision",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ConfigMap",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "Service",
+    "StatefulSet",
+    "CronJob",
+    "Job",
+)
+"""Kinds of an app's objects. The Secret is none of them: it is read by its name, so that no other one is seen."""
+ALWAYS_FRESH = frozenset({"Secret"})
+APP_KIND = "StreamApp"
+EVERY_KIND = frozenset({APP_KIND, "Pod", "Secret", *LISTED})
+DECISIVE = frozenset({APP_KIND, "Pod", "Secret", "ControllerRevision", "CronJob", "Job"})
+"""What is to be done about an object of any kind may depend on these.
+
+One of another kind is held against what it should be, and nothing else follows from it."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where an app is in its input."""
+
+    produced: int
+    """The sum of the ends of all partitions."""
+    consumed: int
+    """The sum of the offsets up to which the app has committed."""
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Observation:
+    """An app's resource and all that belongs to it."""
+
+    body: Object
+    children: Mapping[tuple[str, str], Object] = field(default_factory=dict)
+    """By kind and name; only those that the resource owns."""
+    driver: Object | None = None
+    """The driver's pod; of several runs that of the last one."""
+    drivers: tuple[Object, ...] = ()
+    """All of them: an earlier one may still be on its way to its end."""
+    jobs: tuple[Object, ...] = ()
+    """The Jobs that are runs of the app: its own, and those that its CronJob has made."""
+    executors: tuple[Object, ...] = ()
+    """The executors' pods."""
+    status: Mapping[str, Any] | None = None
+    """What the driver says about itself; None when it does not answer."""
+    silence: str = ""
+    """Why it does not answer."""
+    position: Position | None = None
+    """Where the app is in its input; None when that is not asked for, or not known."""
+    unknown: str = ""
+    """Why it is not known."""
+    secrets: Mapping[str, Object | None] = field(default_factory=dict, repr=False)
+    """Those that the app's `kafka` names; None for one that is not there."""
+    code: Object | None = None
+    """The ConfigMap that the app's `code` names; None when it names none, or there is none."""
+    token: str = field(default="", repr=False)
+    """By which its live interface knows the operator."""

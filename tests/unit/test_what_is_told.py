@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events: each transition is told once, and what is none is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from lib.operator import WORD_COUNT
+from lib.simulated import LOOK_SECONDS, Simulation, live, works
+from streamapp_operator.decide import PAUSE_ANNOTATION
+from streamapp_operator.events import REASONS
+from streamapp_operator.observation import Position
+
+SPEC = yaml.safe_load(WORD_COUNT)["spec"]
+
+
+class Moody:
+    """A driver that works, and says what the test wants of it."""
+
+    def __init__(self) -> None:
+        self.silent, self.error = False, ""
+
+    def __call__(self, version: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+        if self.silent:
+            return {}
+        return {"live": live(error=self.error)} if self.error else works(version, seconds)
+
+
+@pytest.fixture
+def driver() -> Moody:
+    return Moody()
+
+
+@pytest.fixture
+def app(driver: Moody) -> Simulation:
+    """It has proved itself, and nothing of what was told until then counts."""
+    made = Simulation(driver)
+    made.apply(120, **SPEC)
+    assert made.status["phase"] == "Running"
+    made.events.clear()
+    return made
+
+
+def told(app: Simulation) -> list[tuple[str, str]]:
+    return [(event.kind, event.reason) for event in app.events]
+
+
+def test_one_missing_answer_changes_nothing(app: Simulation, driver: Moody) -> None:
+    before, since = app.status, app.condition("Ready")["lastTransitionTime"]
+    driver.silent = True
+    app.now += timedelta(seconds=LOOK_SECONDS)
+    app.look()
+    assert app.status == before
+    driver.silent = False
+    app.run(60)
+    assert app.condition("Ready")["lastTransitionTime"] == since
+    assert told(app) == []
+
+
+def test_a_driver_that_stays_silent_is_told_with_since_when_and_why(app: Simulation, driver: Moody) -> None:
+    driver.silent = True
+    app.run(300)
+    assert app.status["phase"] == "Running"
+    for kind, status in (("Ready", "Unknown"), ("Degraded", "True")):
+        said = app.condition(kind)
+        assert (said["status"], said["reason"]) == (status, "DriverSilent")
+        assert said["message"] == "it does not answer (since 2024-01-01T00:02:00Z)"
+        assert said["lastTransitionTime"] == "2024-01-01T00:02:10Z"
+    driver.silent = False
+    app.look()
+    assert app.condition("Ready")["status"] == "True"
+    assert told(app) == [("Warning", "DriverSilent"), ("Normal", "Recovered")]
+
+
+def test_silence_of_a_driver_that_has_begun_anew_is_not_taken_for_what_it_said_before(
+    app: Simulation, driver: Moody
+) -> None:
+    assert app.driver is not None
+    app.driver["metadata"]["uid"] = "another"
+    driver.silent = True
+    app.look()
+    assert app.condition("Ready")["reason"] == "DriverSilent"
+
+
+def test_trouble_with_kafka(app: Simulation, driver: Moody) -> None:
+    driver.error = "Kafka at kafka:9092 does not answer"
+    app.run(60)
+    driver.error = ""
+    app.look()
+    assert told(app) == [("Warning", "KafkaTrouble"), ("Normal", "Recovered")]
+    assert [event.message for event in app.events] == [
+        "Kafka at kafka:9092 does not answer",
+        "nothing is amiss; it was KafkaTrouble",
+    ]
+
+
+def test_executors_that_do_not_come(app: Simulation) -> None:
+    app.executors, app.starts = [], lambda template: False
+    app.run(20)
+    assert told(app) == []
+    app.run(60)
+    assert told(app) == [("Warning", "ExecutorsMissing")]
+    app.executors, app.starts = [], lambda template: True
+    app.look()
+    assert told(app)[1:] == [("Normal", "Recovered")]
+
+
+def test_a_pause(app: Simulation) -> None:
+    app.body["metadata"]["annotations"][PAUSE_ANNOTATION] = "true"
+    app.run(20)
+    del app.body["metadata"]["annotations"][PAUSE_ANNOTATION]
+    app.run(20)
+    assert told(app) == [("Normal", "ReconciliationPaused"), ("Normal", "ReconciliationResumed")]
+
+
+def test_lag_that_is_not_known(app: Simulation) -> None:
+    app.position = Position(produced=10, consumed=10, partitions=4)
+    app.apply(20, **SPEC, autoscaling={"maxReplicas": 4})
+    app.position = None
+    app.run(20)
+    app.position = Position(produced=10, consumed=10, partitions=4)
+    app.run(20)
+    assert [each for each in told(app) if each[1] != "Applying"] == [
+        ("Warning", "MetricsMissing"),
+        ("Normal", "MetricsKnown"),
+    ]
+
+
+def test_to_be_suspended_is_no_recovery(app: Simulation, driver: Moody) -> None:
+    driver.error = "Kafka at kafka:9092 does not answer"
+    app.run(20)
+    app.apply(20, **SPEC, suspend=True)
+    assert "Recovered" not in [reason for _, reason in told(app)]
+
+
+def test_every_reason_is_a_known_one(app: Simulation, driver: Moody) -> None:
+    driver.error = "Kafka at kafka:9092 does not answer"
+    app.apply(60, **SPEC, suspend=True)
+    app.apply(60, **SPEC)
+    assert {event.reason for event in app.events} <= set(REASONS)
