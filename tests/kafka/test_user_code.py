@@ -8,9 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
 
+import psutil
 import pytest
 
+from lib.app import FUNCTION, FUNCTIONS_CODE, AppProcess, Bench
+from lib.faults import await_halt, failpoints, family, kill, require_work
 from lib.inprocess import App, Record
+from lib.verify import Proof
+from lib.wait import until
 from streamapp.errors import CodeError
 from streamapp.kafka.config import KafkaConfig
 
@@ -143,6 +148,40 @@ def test_a_failing_function_names_node_record_and_line(app: Make) -> None:
         f"integer division or modulo by zero (functions.py, line {line})"
     )
     assert a.received("out") == [], "nothing of the epoch is committed"
+
+
+@pytest.mark.timeout(900)
+def test_results_are_exact_when_processes_of_functions_are_killed(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R1 for them, then R2, and a halt between the commits of two partitions. What the function returns differs each
+    time."""
+    with (
+        Bench(kafka, tmp_path, "calls", FUNCTION, spec=FUNCTIONS_CODE) as bench,
+        Proof(bench, load := bench.load(seed=203, rate=200)) as proof,
+    ):
+        load.start()
+        app = bench.start()
+        for _ in range(3):
+            app.await_work()
+            victims = until(lambda: callers(app), 60, "processes that call functions")
+            require_work(bench, load)
+            for victim in victims:
+                victim.kill()
+            _, alive = psutil.wait_procs(victims, timeout=10)
+            assert not alive
+            app.await_epochs_beyond(app.epochs())
+            proof.require_sound()
+        kill(app)
+        app = bench.start(env=failpoints("transaction.after-commit#1=halt"))
+        await_halt(app, "transaction.after-commit")
+        require_work(bench, load)
+        app = bench.start()
+        app.await_work()
+        proof.finish(app, twin=True)
+
+
+def callers(app: AppProcess) -> list[psutil.Process]:
+    """The processes that call functions, and the one that makes them."""
+    return [p for p in family(app) if p.cmdline()[1:3] == ["-m", "streamapp.spark.daemon"]]
 
 
 def test_a_module_of_the_image_is_found_too(kafka: KafkaConfig, tmp_path: Path) -> None:

@@ -48,6 +48,16 @@ TOTALS = _NUMBERS + _SUMMED
 HOP = f"{_NUMBERS}\n  - {{name: noisy, with: {{noise: rand()}}}}{_SUMMED}"
 """The same over an internal topic: work that cannot be repeated comes before."""
 
+FUNCTION = f"""{_NUMBERS}
+  - {{name: called, python: {{function: "noise:noisy", schema: "n BIGINT, seq BIGINT, noise DOUBLE"}}}}{_SUMMED}"""
+"""The same behind a function of the user's, which never returns the same."""
+
+FUNCTIONS_CODE = (
+    "code: {files: {noise.py: \"import random\\ndef noisy(row):\\n  "
+    "return {'n': row['n'], 'seq': row['seq'], 'noise': random.random()}\"}}"
+)
+"""A setting: the function."""
+
 ECHO = """
   - {name: raw, stream: {topic: $T-numbers, value: text}}
   - {name: echo-out, from: raw, to: {topic: $T-echo, value: text}}

@@ -14,6 +14,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.accumulators import AccumulatorTCPServer
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
@@ -36,6 +37,7 @@ def start_jvm(settings: Mapping[str, str]) -> None:
     # Py4J prints the stack trace of each call that fails because the process is gone; `jvm_missed` has better words.
     logging.getLogger("py4j").propagate = False
     logging.getLogger().addFilter(_not_of_py4j)
+    setattr(AccumulatorTCPServer, "handle_error", _say_nothing)  # noqa: B010  that the process is gone, as a stack trace
     heard, said = os.pipe()
     listener = Thread(target=_pass_on, args=(heard,), name="jvm-stderr", daemon=True)
     listener.start()
@@ -118,6 +120,10 @@ def _pass_on(heard: int) -> None:
         for line in lines:
             if not line.startswith(_NOISE):
                 os.write(_STDERR, line)
+
+
+def _say_nothing(*_: object) -> None:
+    pass
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
