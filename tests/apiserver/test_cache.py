@@ -274,6 +274,7 @@ def test_numbers_are_not_written_over_a_newer_status(apps: Apps, tmp_path: Path)
         apps.settle()
         old = snapshot(apps)
         apps.change(replicas=2)
+        apps.add_executor(2)
         apps.settle()
         said["totalLag"] = 8
         said["lag"] = {"text-lines/0": 8}
