@@ -18,7 +18,7 @@ from typing import IO
 
 import psutil
 
-from benchmarks.profile import Profile
+from benchmarks.cpu_profile import Profile
 
 HERE = Path(__file__).resolve().parent
 HARNESS = HERE / "kafka-streams"
