@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.app import ECHO, JOIN, TOTALS, WINDOWS, AppProcess, Bench, Load
+from lib.app import ECHO, JOIN, START_SECONDS, TOTALS, WINDOWS, AppProcess, Bench, Load
 from lib.faults import (
     DRIVER_FAILPOINTS,
     FAILPOINTS,
@@ -109,7 +109,7 @@ def test_halted_at_every_step_again_and_again(own_kafka: KafkaConfig, tmp_path: 
                 # In the middle of an epoch, where it is the driver's.
                 held_up = ["epoch.planned=pause:8000"] if step in DRIVER_FAILPOINTS else []
                 app = bench.start(env=failpoints(*held_up, f"{step}=halt"))
-                print(await_halt(app, step))
+                print(await_halt(app, step, START_SECONDS))
                 require_work(bench, load)
                 proof.require_sound()
         app = bench.start()
