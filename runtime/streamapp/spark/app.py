@@ -28,7 +28,7 @@ from streamapp.spark import metrics
 from streamapp.spark.code import ship_code
 from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.housekeeping import Housekeeping
-from streamapp.spark.jvm import jvm_is_gone, jvm_missed, kill_jvm
+from streamapp.spark.jvm import JvmLimit, jvm_is_gone, jvm_missed
 from streamapp.spark.predecessors import read_known, require_positions_kept
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
@@ -85,14 +85,14 @@ def run_app(
         StreamAppError: when the app cannot go on.
     """
     place = options.place or place_here(plan, options.state_dir)
-    with jvm_missed(log=str(place.work_dir / "spark.log")):
+    with jvm_missed(log=str(place.work_dir / "spark.log")), JvmLimit() as limit:
         spark = open_session(plan.name, place, plan.max_parallelism, _settings(plan, kafka, options))
         try:
             if plan.code:
                 ship_code(spark, plan.code, place.work_dir)
             _open_metadata(spark, plan, kafka, options)
             failpoint.hit("driver.metadata-open")
-            return _App(spark, plan, kafka, options, place.executors, on_progress).run(on_started, on_caught_up)
+            return _App(spark, plan, kafka, options, place.executors, on_progress, limit).run(on_started, on_caught_up)
         finally:
             if not jvm_is_gone():
                 with suppress(Py4JError, OSError):
@@ -142,6 +142,7 @@ class _App:
         options: Options,
         executors: int | None,
         on_progress: Report,
+        limit: JvmLimit,
     ) -> None:
         self._spark = spark
         self._plan = plan
@@ -149,6 +150,7 @@ class _App:
         self._options = options
         self._on_progress = on_progress
         self._stop = threading.Event()
+        self._limit = limit
         self._queries = Queries(spark, plan, kafka)
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan)
@@ -210,9 +212,7 @@ class _App:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self._stop.is_set():
             self._stop.set()
-            impatient = threading.Timer(ENGINE_SECONDS, kill_jvm)
-            impatient.daemon = True
-            impatient.start()
+            self._limit.begin(ENGINE_SECONDS)
 
     def _run_to_end(self, part: SubTopology) -> bool:
         """Each part reads what the one before has written, so they run one after the other. False: stopped before."""

@@ -9,7 +9,8 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from threading import Thread
+from threading import Thread, Timer
+from types import TracebackType
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -52,7 +53,7 @@ def start_jvm(settings: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
 
 
-def end_jvm(seconds: float = 10.0) -> None:
+def end_jvm(seconds: float = 2.0) -> None:
     """Ends it and waits: until then it still holds, and deletes, files of the state folder."""
     gateway: Any = SparkContext._gateway
     process = _process()
@@ -70,11 +71,27 @@ def end_jvm(seconds: float = 10.0) -> None:
     gateway.listener.join(seconds)  # its last words
 
 
-def kill_jvm() -> None:
-    """At once, whatever it is at. Calls that wait for it fail then. Nothing happens when it is gone."""
-    process = _process()
-    if process is not None and process.poll() is None:
-        process.kill()
+class JvmLimit:
+    """A limit for the Java process, from `begin` to the end of this context: past it, it is killed, whatever it is
+    at, and calls that wait for it fail."""
+
+    def __init__(self) -> None:
+        self._killer: Timer | None = None
+
+    def begin(self, seconds: float) -> None:
+        """From now on, it has so long."""
+        process = _process()
+        if self._killer is None and process is not None:
+            self._killer = Timer(seconds, process.kill)
+            self._killer.daemon = True
+            self._killer.start()
+
+    def __enter__(self) -> JvmLimit:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._killer is not None:
+            self._killer.cancel()
 
 
 @contextmanager
