@@ -27,6 +27,7 @@ REASONS = (
     "KafkaTrouble",
     "ExecutorsMissing",
     "Recovered",
+    "RestartsUsedUp",
     "MetricsMissing",
     "MetricsKnown",
     "ReconciliationPaused",
@@ -47,7 +48,8 @@ REASONS = (
     "Deleted",
     "TopicsLeft",
 )
-_WITHOUT_PHASE = ("Refused", "SecretUnusable", "DriverSilent", "KafkaTrouble", "ExecutorsMissing")
+_USED_UP = "RestartsUsedUp"
+_WITHOUT_PHASE = ("Refused", "SecretUnusable", "DriverSilent", "KafkaTrouble", "ExecutorsMissing", _USED_UP)
 """Reasons of Degraded that no phase goes with."""
 _PAUSED = "ReconciliationPaused"
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")
@@ -80,7 +82,12 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
     paused, was_paused = after["Paused"], before.get("Paused", {}).get("reason") == _PAUSED
     if amiss in _WITHOUT_PHASE and amiss != was_amiss:
         yield Event(WARNING, amiss, degraded["message"])
-    elif was_amiss in _WITHOUT_PHASE and degraded["status"] == "False" and paused["reason"] != "Suspended":
+    elif (
+        was_amiss in _WITHOUT_PHASE
+        and was_amiss != _USED_UP  # somebody has asked for another attempt, and nobody knows how it ends
+        and degraded["status"] == "False"
+        and paused["reason"] != "Suspended"
+    ):
         yield Event(NORMAL, "Recovered", f"{degraded['message']}; it was {was_amiss}")
     if (paused["reason"] == _PAUSED) is not was_paused:
         yield Event(NORMAL, "ReconciliationResumed" if was_paused else _PAUSED, paused["message"])

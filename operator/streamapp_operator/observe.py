@@ -17,6 +17,7 @@ from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import Object, component_of, is_owned_by, selector_text
+from streamapp_operator.rollout import acted_upon
 
 
 class Objects(Protocol):
@@ -84,7 +85,7 @@ def _asked(seen: Observation, lags: Lags, earlier: Observation | None) -> Observ
     if earlier is not None:
         position, unknown = earlier.position, earlier.unknown
     else:
-        position, unknown = lags.of(seen.body, seen.secrets)
+        position, unknown = lags.of(acted_upon(seen.body, seen.children), seen.secrets)
     return replace(seen, status=status, silence=silence, position=position, unknown=unknown)
 
 

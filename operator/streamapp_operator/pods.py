@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 
 ABSENT, PENDING, STARTING, RUNNING, FAILED, STOPPING, ENDED = (
@@ -57,7 +58,9 @@ def driver_state(pod: Object | None) -> DriverState:
     if pod is None:
         return DriverState(ABSENT, "the driver's pod is not there")
     status = pod.get("status", {})
-    container: Mapping[str, Any] = next(iter(status.get("containerStatuses", ())), {})
+    # Kubernetes sorts them by name, and a user's template may bring others.
+    containers = {each["name"]: each for each in status.get("containerStatuses", ())}
+    container: Mapping[str, Any] = containers.get(DRIVER, {})
     last = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
     cause, error = _last_words(last) if last and last.get("exitCode") else ("", "")
     state, message = _state(pod, status, container, error)

@@ -90,6 +90,16 @@ def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings) 
     return Rollout(wanted, changes=changes, kept=kept)
 
 
+def acted_upon(body: Mapping[str, Any], children: Children) -> Mapping[str, Any]:
+    """The resource as it was acted upon last, with the live fields of now: that is what runs, whatever is asked for
+    meanwhile. The resource itself, while nothing was."""
+    name, _ = _acted_upon(body, children)
+    version = _kept(children).get(name)
+    if version is None:
+        return body
+    return as_resource(body, version.spec, _live(body))
+
+
 def without(body: Mapping[str, Any], children: Children, error: ManifestError) -> Rollout:
     """What is to run although the resource asks for something that cannot be run."""
     kept = _kept(children)
@@ -143,8 +153,12 @@ def _going_on(body: Mapping[str, Any], version: Version | None, live: Spec) -> A
     """The app of a version with the live fields of now; where those are wrong, with the ones it had."""
     if version is None:
         return None
-    said = {name: value for name, value in body["spec"].items() if class_of(name) == LIVE}
-    return _read(body, version.spec, said) or _read(body, version.spec, live)
+    return _read(body, version.spec, _live(body)) or _read(body, version.spec, live)
+
+
+def _live(body: Mapping[str, Any]) -> Spec:
+    """The live fields of now."""
+    return {name: value for name, value in body["spec"].items() if class_of(name) == LIVE}
 
 
 def _read(body: Mapping[str, Any], spec: Spec, live: Spec) -> App | None:

@@ -12,7 +12,10 @@ from collections.abc import Iterable, Iterator
 from streamapp.errors import near_miss
 
 _FUNCTION = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
-_TAKEN = frozenset({*sys.stdlib_module_names, "numpy", "pandas", "py4j", "pyarrow", "pyspark", "streamapp"})
+_TAKEN = sys.stdlib_module_names | {
+    *("bottleneck", "cloudpickle", "dateutil", "numexpr", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "pytz"),
+    *("six", "streamapp", "tzdata"),
+}
 """Modules of which the user's would take the place, for Spark's own Python too."""
 
 
@@ -49,7 +52,8 @@ def require_file_name(file: str) -> None:
 
 
 def names_of(text: str, file: str) -> tuple[str, ...] | None:
-    """What a module defines or imports, in order; None when it cannot be told, because it imports `*`.
+    """What a module defines or imports, in order; None when it cannot be told, because it imports `*` or has a
+    `__getattr__`.
 
     Raises:
         ValueError: when the text is no Python; with the line.
@@ -66,7 +70,7 @@ def names_of(text: str, file: str) -> tuple[str, ...] | None:
         raise ValueError(f"{file}, line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{file} cannot be read as Python: {error}") from None
-    return None if "*" in found else tuple(dict.fromkeys(found))
+    return None if {"*", "__getattr__"} & set(found) else tuple(dict.fromkeys(found))
 
 
 def without_function(name: str, known: Iterable[str]) -> str:
@@ -91,10 +95,15 @@ def _bound(statements: Iterable[ast.stmt]) -> Iterator[str]:
                 yield from _bound([*statement.body, *statement.orelse])
             case ast.With():
                 yield from _bound(statement.body)
-            case ast.Try():
+            case ast.Match():
+                for each in statement.cases:
+                    yield from _bound(each.body)
+            case ast.Try() | ast.TryStar():
                 yield from _bound([*statement.body, *statement.orelse, *statement.finalbody])
                 for handler in statement.handlers:
                     yield from _bound(handler.body)
+            case ast.Expr():
+                yield from _targets([statement.value])
             case _:
                 continue
 

@@ -63,7 +63,10 @@ def test_what_is_wrong_with_the_code_is_told_until_it_is_right(apps: Apps) -> No
     ):
         assert words in message
     assert apps.kube.get("StatefulSet", apps.namespace, "word-count-driver") is None
-    put(apps, {"speech.py": LOUD})
+    apps.edit("ConfigMap", "speech", lambda found: found.update(data={}, binaryData={"speech.py": "//4="}))
+    assert "'speech.py' of ConfigMap 'speech' is not UTF-8 text" in told()
+    readme = {"README.md": "# Speech"}
+    apps.edit("ConfigMap", "speech", lambda found: found.update(data={"speech.py": LOUD, **readme}, binaryData=None))
     apps.settle()
     assert apps.condition("TopologyValid")["status"] == "True"
     assert shipped(apps) == {"speech.py": LOUD}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
@@ -148,6 +149,8 @@ def test_a_failing_function_names_node_record_and_line(app: Make) -> None:
         f"integer division or modulo by zero (functions.py, line {line})"
     )
     assert a.received("out") == [], "nothing of the epoch is committed"
+    assert "functions" not in sys.modules, "the driver has no business with it"
+    assert not [place for place in sys.path if "user-code" in place]
 
 
 @pytest.mark.timeout(900)

@@ -212,7 +212,7 @@ class Simulation:
 
     def _set_status(self, failure: str | None) -> None:
         assert self.driver is not None
-        container: Object = {"restartCount": self.failed, "started": True, "state": {"running": {}}}
+        container: Object = {"name": "driver", "restartCount": self.failed, "started": True, "state": {"running": {}}}
         if self.failed:
             before = self.driver.get("status", {}).get("containerStatuses", [{}])[0].get("lastState")
             words = {"terminated": {"exitCode": 1, "reason": "Error", "message": failure}}

@@ -55,7 +55,7 @@ def pod(job: str, phase: str, message: str = "", code: int = 0) -> Object:
             "creationTimestamp": "2024-03-13T10:00:02Z",
             "labels": {"batch.kubernetes.io/job-name": job},
         },
-        "status": {"phase": phase, "containerStatuses": [{"started": True, "state": state}]},
+        "status": {"phase": phase, "containerStatuses": [{"name": "driver", "started": True, "state": state}]},
     }
 
 

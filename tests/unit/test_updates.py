@@ -373,6 +373,7 @@ def test_an_app_that_fails_too_often_stays_down_until_somebody_does_something(ca
     assert (ready["status"], ready["reason"]) == ("False", "RestartsUsedUp")
     assert "kubectl streamapp restart app" in ready["message"]
     assert reasons(app).count("Failed") == 1
+    assert reasons(app).count("RestartsUsedUp") == 1
     app.restart(10)
     assert app.running != ""
     app.run(400, every=20)
@@ -386,7 +387,7 @@ def test_an_app_that_fails_too_often_stays_down_until_somebody_does_something(ca
 def _out_of_memory(app: Simulation) -> None:
     assert app.driver is not None
     ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-    container = {"restartCount": app.failed, "started": True, "state": {"running": {}}}
+    container = {"name": "driver", "restartCount": app.failed, "started": True, "state": {"running": {}}}
     app.driver["status"] = {
         "phase": "Running",
         "containerStatuses": [{**container, **({"lastState": ended} if app.failed else {})}],

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -54,7 +55,7 @@ def largest_first(frame):
     return frame[frame.v > 1].sort_values("v", ascending=False)[["v"]]
 
 def no_index(frame):
-    return pd.DataFrame({"v": [1]}, index=[99])
+    return frame[frame.v > 1].reset_index(drop=True)[["v"]]
 
 def every_row_twice(frame):
     return pd.concat([frame, frame])[["v"]]
@@ -87,6 +88,30 @@ def no_batch(batch):
     return batch.column("v")
 
 three = 3
+
+LAST = {}
+
+def reused(row):
+    LAST["v"] = row["v"]
+    return LAST
+
+def leaves(row):
+    raise SystemExit(3)
+
+def halves_as_objects(frame):
+    return frame.assign(v=(frame.v / 2).astype(object))[["v"]]
+
+def words_as_objects(frame):
+    return frame.assign(v=pd.Series(["1"] * len(frame), index=frame.index, dtype=object))[["v"]]
+
+def truths(frame):
+    return frame.assign(v=frame.v > 1)[["v"]]
+
+def texts(batch):
+    return pa.table({"v": batch.column("v").cast(pa.string())})
+
+def loud(row):
+    raise ValueError("x" * 3_000_000)
 '''
 LONG = pa.schema([("v", pa.int64())])
 
@@ -119,10 +144,12 @@ def call(
         "__deleted": pa.array(deleted or [False] * count),
         "__key": pa.array(list(range(count)), pa.int32()),
         "v": pa.array(values, pa.int64()),
-        "topic": ["t"] * count, "partition": [4] * count, "offset": list(range(7, 7 + count)),
+        "__topic": ["t"] * count, "__partition": [4] * count, "__offset": list(range(7, 7 + count)),
     })  # fmt: skip
-    sees = (*((name, name) for name in ("v", "topic", "partition", "offset")), ("key", "__key"))
-    function = UserFunction("scored", f"user_functions:{name}", mode, sees, ("__key",), returns, table)
+    hidden = ("topic", "partition", "offset", "key")
+    sees = (("v", "v"), *((name, f"__{name}") for name in hidden))
+    kept = tuple(f"__{name}" for name in hidden)
+    function = UserFunction("scored", f"user_functions:{name}", mode, sees, kept, returns, table)
     (result,) = function(iter([batch]))
     columns = [result.column(c).to_pylist() for c in ("__key", "__deleted", *returns.names)]
     return list(zip(*columns, strict=True))
@@ -205,13 +232,18 @@ def test_values_of_every_kind_are_taken(module: str) -> None:
         ("short", "row", "the result has no column `v`, which `schema` names; None says that there is no value"),
         ("long", "row", "the result has a column `w`, which `schema` does not name"),
         ("no_dict", "row", "it returned a str, and not a dict, a list of dicts, or None"),
-        ("no_index", "pandas", "offset 7 to 9 (3 records): function 'user_functions:no_index': the result's index"),
+        ("no_index", "pandas", "offset 7 to 9 (3 records): function 'user_functions:no_index': the result has "),
         ("no_frame", "pandas", "it returned a list, and not a DataFrame"),
         ("inside_pandas", "pandas", "has 3 elements, new values have 1 elements (user_functions.py, line 50)"),
         ("column_less", "pandas", "the result has no column `v`"),
         ("halves", "pandas", "column `v` is to be int64, and the value is not"),
         ("one_less", "arrow", "it was given 3 rows and returned 2"),
         ("no_batch", "arrow", "and not a RecordBatch or Table"),
+        ("halves_as_objects", "pandas", "column `v` is to be int64, and the value 0.5 is not"),
+        ("words_as_objects", "pandas", "column `v` is to be int64, and the value '1' is not"),
+        ("truths", "pandas", "column `v` is to be int64, and is bool"),
+        ("texts", "arrow", "column `v` is to be int64, and is string"),
+        ("leaves", "row", "SystemExit: 3 (user_functions.py, line"),
         ("three", "row", "node 'scored': function 'user_functions:three': it is a int, and no function"),
         ("nobody", "row", "node 'scored': function 'user_functions:nobody': module 'user_functions' has no 'nobody'"),
     ],
@@ -232,15 +264,55 @@ def test_a_function_that_fails_or_returns_something_else_is_told(name: str, mode
         (pa.struct([("x", pa.int64())]), {"x": 0.5}),
         (pa.map_(pa.string(), pa.list_(pa.int64())), {"a": [2.5]}),
         (pa.int64(), float("nan")),
+        (pa.int64(), Decimal("1.5")),
+        (pa.int64(), np.float32(1.5)),
+        (pa.list_(pa.int64()), np.array([1.5])),
+        (pa.list_(pa.int64()), {1}),
+        (pa.map_(pa.string(), pa.int64()), [("a", 1)]),
+        (pa.struct([("x", pa.int64())]), {"x": 1, "y": 2}),
+        (pa.struct([("x", pa.int64())]), {}),
+        (pa.float32(), 1e300),
+        (pa.timestamp("us", tz="UTC"), 5),
+        (pa.timestamp("us"), datetime(2024, 1, 1, tzinfo=UTC)),
+        (pa.date32(), 5.7),
+        (pa.date32(), datetime(2024, 1, 1, 23)),
+        (pa.string(), b"x"),
     ],
 )
-def test_no_number_is_cut_wherever_it_stands(kind: pa.DataType, value: Any, module: str) -> None:
+def test_no_value_is_made_another_one_wherever_it_stands(kind: pa.DataType, value: Any, module: str) -> None:
     import importlib
 
     functions = importlib.import_module(module)
     setattr(functions, "cut", functions.give(value))  # noqa: B010
     with pytest.raises(UserCodeError, match="column `v` is to be"):
         call("cut", returns=pa.schema([("v", kind)]))
+
+
+def test_objects_that_a_function_uses_again_are_taken_as_they_were() -> None:
+    assert call("reused") == [(0, False, 1), (1, False, 2), (2, False, 3)]
+
+
+def test_not_null_is_meant() -> None:
+    with pytest.raises(UserCodeError, match="column `v` is NOT NULL, and there is a row without a value"):
+        call("missing", returns=pa.schema([pa.field("v", pa.int64(), nullable=False)]))
+
+
+def test_a_record_that_python_cannot_have_is_named() -> None:
+    far = pa.array([0, 2**60], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    batch = pa.RecordBatch.from_pydict({
+        "__mine": [True] * 2, "__deleted": [False] * 2, "__timestamp": far,
+        "__topic": ["t"] * 2, "__partition": [4] * 2, "__offset": [7, 8],
+    })  # fmt: skip
+    kept = ("__timestamp", "__topic", "__partition", "__offset")
+    function = UserFunction("n", "user_functions:none", "row", (("timestamp", "__timestamp"),), kept, LONG, False)
+    with pytest.raises(UserCodeError, match=r"offset 8: .*: the record cannot be given to Python: OverflowError"):
+        list(function(iter([batch])))
+
+
+def test_what_is_told_has_an_end() -> None:
+    with pytest.raises(UserCodeError) as caught:
+        call("loud")
+    assert len(str(caught.value)) == 1000
 
 
 def test_a_table_s_row_does_not_become_several() -> None:
@@ -252,7 +324,11 @@ def test_a_table_s_row_does_not_become_several() -> None:
 
 def test_a_module_that_cannot_be_imported_is_told(tmp_path: Path) -> None:
     (tmp_path / "broken_functions.py").write_text("import not_there\n")
+    (tmp_path / "wrong_functions.py").write_text("import math\nPI = math.pie\n")
     function = UserFunction("n", "broken_functions:f", "row", (("v", "v"),), (), LONG, False)
     batch = pa.RecordBatch.from_pydict({"__mine": [True], "__deleted": [False], "v": [1]})
     with pytest.raises(UserCodeError, match="module 'broken_functions' cannot be imported: ModuleNotFoundError"):
+        list(function(iter([batch])))
+    function = UserFunction("n", "wrong_functions:f", "row", (("v", "v"),), (), LONG, False)
+    with pytest.raises(UserCodeError, match=r"cannot be imported: AttributeError: .* \(wrong_functions.py, line 2\)"):
         list(function(iter([batch])))

@@ -88,7 +88,8 @@ def test_state_goes_on_with_a_corrected_function_and_not_with_another() -> None:
     assert fingerprint() == fingerprint(SCORE.replace("None", "{}"))
     assert fingerprint() != fingerprint(both, function="scoring:scores")
     assert fingerprint() != fingerprint(schema="user BINARY, score DOUBLE")
-    assert fingerprint() == fingerprint(schema="score FLOAT, user STRING"), "what is summed may be computed otherwise"
+    assert fingerprint() == fingerprint(schema="score DOUBLE, user STRING")
+    assert fingerprint() != fingerprint(schema="user STRING, score FLOAT")
 
 
 def test_what_a_function_returns_is_written_down_before_state() -> None:

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamapp_operator.commands.target import add_cluster, target_of
 
 if TYPE_CHECKING:
     from streamapp_operator.app import App
     from streamapp_operator.changes import Changes
+    from streamapp_operator.kube import Kube
 
 _BY_OTHERS = ("replicas", "suspend")
 """Fields that other commands and autoscalers set."""
@@ -69,13 +70,22 @@ def _of_cluster(options: argparse.Namespace) -> tuple[App | None, App, str]:
             theirs = {field: found["spec"][field] for field in _BY_OTHERS if field in found["spec"]}
             wanted = {**found, "spec": {**theirs, **wanted["spec"]}}
         planned = target.kube.what_if(wanted, found)
-    after = read_app(planned)
-    if found is None:
+        after = read_app(_with_code(target.kube, planned))
+        before = _with_code(target.kube, found) if found is not None else None
+    if before is None:
         return None, after, "is new"
     try:
-        return read_app(found), after, ""
+        return read_app(before), after, ""
     except ManifestError:
         return None, after, "cannot be run as it is; this version can"
+
+
+def _with_code(kube: Kube, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The resource as the operator reads it."""
+    from streamapp_operator.modules import CODE_KIND, named_config_map, with_modules
+
+    name = named_config_map(body)
+    return with_modules(body, kube.get(CODE_KIND, body["metadata"]["namespace"], name) if name is not None else None)
 
 
 def lines_of(changes: Changes) -> Iterator[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 
+from streamapp.errors import ManifestError, Problem
 from streamapp.manifest.model import PodSpec
 from streamapp_operator.app import App
 from streamapp_operator.names import driver_name, executors_name
@@ -25,6 +26,7 @@ from streamapp_operator.render.pods import (
 from streamapp_operator.settings import Settings
 
 EXECUTOR = "executor"
+_TEMPLATE = "executor.podTemplate.spec"
 _JAVA_OPTIONS = "-Dspark.master=k8s://https://kubernetes.default.svc:443"
 """Spark reads the secret of its connections from a file only where it knows that it is on Kubernetes, and tells its
 executors so only over such a connection."""
@@ -69,6 +71,9 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
         **pull_secrets(settings),
     }
     template = pod_template(app, EXECUTOR, spec, theirs.pod_template if theirs else None)
+    if template["spec"]["automountServiceAccountToken"] is not False:
+        said = "executors ask no API server, and get no token of it"
+        raise ManifestError([Problem(None, f"{_TEMPLATE}.automountServiceAccountToken", None, said, "leave it out")])
     return {"apiVersion": "v1", "kind": "Pod", **template}
 
 

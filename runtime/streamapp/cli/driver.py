@@ -23,6 +23,8 @@ EXAMPLE = """  streamapp driver /etc/streamapp/config/plan.json --owner default/
 
 TOKEN, RPC_SECRET = "token", "rpc-secret"
 """Files in the folder of secrets: the live interface's bearer token, and what driver and executors share."""
+_LONGEST_WORD = 2000
+"""Of the end of a longer one Kubernetes keeps 4,096 bytes, and the operator needs the beginning."""
 STOPPED_EARLY = 143
 """As if SIGTERM had ended it. With 0 a Job would take a run that a node's drain has stopped for one that is done."""
 
@@ -142,7 +144,7 @@ def _leave_word(file: Path | None, error: StreamAppError) -> None:
     """Kubernetes keeps what is in this file when the container ends. The operator goes by the first word."""
     if file is not None:
         with suppress(OSError):
-            file.write_text(f"{error.cause}: {error}")
+            file.write_text(f"{error.cause}: {error}"[:_LONGEST_WORD])
 
 
 def _leave_result(file: Path | None, name: str, status: Mapping[str, Any]) -> None:

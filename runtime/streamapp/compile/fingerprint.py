@@ -63,7 +63,8 @@ _FORMAT_TYPES = {
 
 
 Origin = str | tuple[str, str | None, str]
-"""Where a column comes from: ("field", type, name) of a topic, or the digest of how it is computed."""
+"""Where a column comes from: ("field", type, name) of a topic, ("function", type, name) of the user's, or the digest of
+how it is computed."""
 
 
 def fingerprint(topology: Topology, node: Node) -> str:
@@ -138,7 +139,7 @@ def _origins(
         columns = topology.columns(node.input)
         kept = {name.lower(): source[name.lower()] for name in (*columns.key, *columns.meta)}
         returned = fields_of(node.schema)
-        return {**kept, **{name.lower(): _digest(["python", node.function, name, kind]) for name, kind in returned}}
+        return {**kept, **{n.lower(): ("function", kind, f"{node.function}.{n.lower()}") for n, kind in returned}}
     if isinstance(node, FlatMap):
         return {**source, node.column.lower(): _digest(["element", _expression(node.array, source)])}
     if isinstance(node, Aggregate):
@@ -209,7 +210,7 @@ def _used(text: str) -> tuple[str, ...]:
 
 
 def _declared(origin: Origin | None) -> str | None:
-    """The type of a column that comes unchanged from a topic; None for a computed one."""
+    """The type of a column that comes unchanged from a topic or a function; None for a computed one."""
     return origin[1] if isinstance(origin, tuple) else None
 
 

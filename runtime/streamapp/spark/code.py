@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,3 +28,5 @@ def ship_code(spark: SparkSession, modules: Iterable[tuple[str, str]], folder: P
         for file, text in modules:
             packed.writestr(file, text)
     spark.sparkContext.addPyFile(str(archive.resolve()))
+    # Spark has put it before this process's own modules as well, where it has no business.
+    sys.path[:] = [place for place in sys.path if Path(place).name != _ARCHIVE]

@@ -9,17 +9,28 @@ of the row with the same index (pandas), of the row at the same place (Arrow).
 from __future__ import annotations
 
 import importlib
+import math
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 MINE = "__mine"
 """Whether a row is for this node: the rows of other branches are in the same batches."""
 DELETED = "__deleted"
-_PLACE = ("topic", "partition", "offset")
+_PLACE = ("__topic", "__partition", "__offset")
+_FIRST = 1 << 40
+"""Index of a frame's first row: no new index that a function gives is taken for one of these."""
+_LONGEST = 1000
+_LARGEST_FLOAT = 3.4028235677973366e38
+_FAULTS = (Exception, SystemExit)
 
 
 class UserCodeError(Exception):
@@ -62,11 +73,14 @@ class UserFunction:
         mine, deleted = (batch.column(name).to_pylist() for name in (MINE, DELETED))
         # A table's deletion has no row that a function could be given.
         rows = [i for i in range(batch.num_rows) if mine[i] and not (self.table and deleted[i])]
-        seen = pa.RecordBatch.from_arrays(
-            [batch.column(column).take(pa.array(rows, pa.int64())) for _, column in self.sees],
-            names=[name for name, _ in self.sees],
+        at = pa.array(rows, pa.int64())
+        given = _Given(
+            pa.RecordBatch.from_arrays(
+                [batch.column(column).take(at) for _, column in self.sees], names=[name for name, _ in self.sees]
+            ),
+            {name: batch.column(name).take(at) for name in _PLACE if name in self.kept},
         )
-        sources, values = self._call(seen) if rows else ([], [pa.array([], f.type) for f in self.returns])
+        sources, values = self._call(given) if rows else ([], [pa.array([], f.type) for f in self.returns])
         return self._joined(batch, [rows[i] for i in sources], values, set(rows))
 
     def _joined(
@@ -94,26 +108,26 @@ class UserFunction:
 
     # --- the function -----------------------------------------------------------------------------------------
 
-    def _call(self, seen: pa.RecordBatch) -> tuple[list[int], list[pa.Array]]:
+    def _call(self, given: _Given) -> tuple[list[int], list[pa.Array]]:
         """For each row of the result the row that it came of, and the result's columns."""
         function = self._function()
         if self.mode == "row":
-            return self._by_row(function, seen)
+            return self._by_row(function, given)
         try:
-            found = self._by_batch(function, seen) if self.mode == "arrow" else self._by_frame(function, seen)
+            batch = self._by_batch if self.mode == "arrow" else self._by_frame
+            sources, values = batch(function, given.seen)
         except _Wrong as error:
-            raise self._failed(str(error), seen) from None
-        except Exception as error:
-            raise self._failed(_words(error, self.function), seen) from error
-        sources, values = found
+            raise self._failed(str(error), given.place()) from None
+        except _FAULTS as error:
+            raise self._failed(_words(error, self.function), given.place()) from error
         if self.table and len(set(sources)) < len(sources):
-            raise self._failed("a table's row becomes one row or none, and it returned several for one", seen)
+            raise self._failed("a table's row becomes one row or none, and it returned several for one", given.place())
         return sources, values
 
-    def _by_row(self, function: Callable[[Any], Any], seen: pa.RecordBatch) -> tuple[list[int], list[pa.Array]]:
+    def _by_row(self, function: Callable[[Any], Any], given: _Given) -> tuple[list[int], list[pa.Array]]:
         sources: list[int] = []
         made: list[dict[str, Any]] = []
-        for i, row in enumerate(seen.to_pylist(maps_as_pydicts="strict")):
+        for i, row in enumerate(self._rows(given)):
             try:
                 results = _listed(function(row))
                 if self.table and len(results) > 1:
@@ -121,14 +135,28 @@ class UserFunction:
                 for result in results:
                     _require_columns(result, self.returns)
             except _Wrong as error:
-                raise self._failed(str(error), seen.slice(i, 1)) from None
-            except Exception as error:
-                raise self._failed(_words(error, self.function), seen.slice(i, 1)) from error
+                raise self._failed(str(error), given.place(i)) from None
+            except _FAULTS as error:
+                raise self._failed(_words(error, self.function), given.place(i)) from error
             sources += [i] * len(results)
-            made += results
-        return sources, [self._column(f, [row[f.name] for row in made], sources, seen) for f in self.returns]
+            # As they are now: a function may use the same objects for its next row.
+            made += [{name: deepcopy(v) if isinstance(v, dict | list) else v for name, v in r.items()} for r in results]
+        return sources, [self._column(f, [row[f.name] for row in made], sources, given) for f in self.returns]
 
-    def _column(self, f: pa.Field, values: list[Any], sources: list[int], seen: pa.RecordBatch) -> pa.Array:
+    def _rows(self, given: _Given) -> list[dict[str, Any]]:
+        try:
+            found: list[dict[str, Any]] = given.seen.to_pylist(maps_as_pydicts="strict")
+        except Exception:
+            for i in range(given.seen.num_rows):
+                try:
+                    given.seen.slice(i, 1).to_pylist(maps_as_pydicts="strict")
+                except Exception as error:
+                    said = f"the record cannot be given to Python: {type(error).__name__}: {error}"
+                    raise self._failed(said, given.place(i)) from None
+            raise
+        return found
+
+    def _column(self, f: pa.Field, values: list[Any], sources: list[int], given: _Given) -> pa.Array:
         """The values as a column; an error names the first that does not fit."""
         try:
             return _array(values, f)
@@ -138,8 +166,8 @@ class UserFunction:
             try:
                 _array([value], f)
             except _Wrong as error:
-                raise self._failed(str(error), seen.slice(sources[i], 1)) from None
-        raise self._failed(f"column `{f.name}` cannot be made {f.type}", seen)
+                raise self._failed(str(error), given.place(sources[i])) from None
+        raise self._failed(f"column `{f.name}` cannot be made {f.type}", given.place())
 
     def _by_frame(self, function: Callable[[Any], Any], seen: pa.RecordBatch) -> tuple[list[int], list[pa.Array]]:
         import pandas as pd
@@ -152,19 +180,19 @@ class UserFunction:
             pa.int64(): pd.Int64Dtype(),
             pa.bool_(): pd.BooleanDtype(),
         }
-        result = function(seen.to_pandas(types_mapper=types.get))
+        frame = seen.to_pandas(types_mapper=types.get)
+        frame.index = pd.RangeIndex(_FIRST, _FIRST + len(frame))
+        result = function(frame)
         if not isinstance(result, pd.DataFrame):
             raise _Wrong(f"it returned {_kind(result)}, and not a DataFrame")
         _require_names([str(name) for name in result.columns], self.returns)
-        sources = list(result.index)
-        strange = [i for i in sources if not (isinstance(i, int) and 0 <= i < seen.num_rows)]
-        if strange:
+        sources = [i - _FIRST if isinstance(i, int) else i for i in result.index.tolist()]
+        if any(not isinstance(i, int) or not 0 <= i < seen.num_rows for i in sources):
             raise _Wrong(
-                f"the result's index has {strange[0]!r}, which is no row of the batch: keep the index of the rows that "
-                "it was given, and use no reset_index"
+                "the result has another index than the rows that it was given, so that nobody knows of which record "
+                "each row came: keep the index, and use no reset_index, merge or ignore_index"
             )
-        values = [_from_pandas(result[f.name], f) for f in self.returns]
-        return sources, values
+        return sources, [_from_pandas(result[f.name], f) for f in self.returns]
 
     def _by_batch(self, function: Callable[[Any], Any], seen: pa.RecordBatch) -> tuple[list[int], list[pa.Array]]:
         result = function(seen)
@@ -182,32 +210,45 @@ class UserFunction:
         if not self.loaded:
             module, _, name = self.function.partition(":")
             try:
-                found = getattr(importlib.import_module(module), name)
-            except AttributeError:
-                raise self._failed(f"module '{module}' has no '{name}'", None) from None
-            except Exception as error:
+                imported = importlib.import_module(module)
+            except _FAULTS as error:
                 said = _words(error, self.function)
-                raise self._failed(f"module '{module}' cannot be imported: {said}", None) from error
+                raise self._failed(f"module '{module}' cannot be imported: {said}") from error
+            if not hasattr(imported, name):
+                raise self._failed(f"module '{module}' has no '{name}'")
+            found = getattr(imported, name)
             if not callable(found):
-                raise self._failed(f"it is {_kind(found)}, and no function", None)
+                raise self._failed(f"it is {_kind(found)}, and no function")
             self.loaded.append(found)
         return self.loaded[0]
 
-    def _failed(self, words: str, rows: pa.RecordBatch | None) -> UserCodeError:
-        where = "" if rows is None else _place_of(rows)
-        return UserCodeError(" ".join(f"node '{self.node}':{where} function '{self.function}': {words}".split()))
+    def _failed(self, words: str, place: str = "") -> UserCodeError:
+        said = " ".join(f"node '{self.node}':{place} function '{self.function}': {words}".split())
+        return UserCodeError(said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…")
 
 
-def _place_of(rows: pa.RecordBatch) -> str:
-    """Which records these are, as far as their columns tell."""
-    if not set(_PLACE) <= set(rows.schema.names) or rows.num_rows == 0:
-        return ""
-    first, last = ({name: rows.column(name)[i].as_py() for name in _PLACE} for i in (0, rows.num_rows - 1))
-    at = f" topic {first['topic']}, partition {first['partition']}, offset {first['offset']}"
-    if rows.num_rows > 1:
-        to = last["offset"] if (last["topic"], last["partition"]) == (first["topic"], first["partition"]) else "others"
-        at += f" to {to} ({rows.num_rows} records)"
-    return f"{at}:"
+@dataclass(frozen=True)
+class _Given:
+    """The rows of a batch that a function gets."""
+
+    seen: pa.RecordBatch
+    """As it sees them."""
+    places: dict[str, pa.Array]
+    """Where they are from; without what is not known any more."""
+
+    def place(self, row: int | None = None) -> str:
+        """Which record that is; None: which records all are."""
+        count = self.seen.num_rows
+        if set(self.places) != set(_PLACE) or count == 0:
+            return ""
+        first, last = (self._at(row), self._at(row)) if row is not None else (self._at(0), self._at(count - 1))
+        at = f" topic {first[0]}, partition {first[1]}, offset {first[2]}"
+        if row is None and count > 1:
+            at += f" to {last[2] if last[:2] == first[:2] else 'others'} ({count} records)"
+        return f"{at}:"
+
+    def _at(self, row: int) -> tuple[Any, ...]:
+        return tuple(self.places[name][row].as_py() for name in _PLACE)
 
 
 def _listed(result: Any) -> list[Any]:
@@ -230,48 +271,118 @@ def _require_names(names: list[Any], returns: pa.Schema) -> None:
 
 
 def _array(values: list[Any], f: pa.Field) -> pa.Array:
+    wrong = next((value for value in values if not _fits(value, f.type)), None)
+    if wrong is not None:
+        raise _Wrong(_does_not_fit(f, wrong))
     try:
         found = pa.array(values, f.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise _Wrong(_does_not_fit(f, values[0] if len(values) == 1 else None, error)) from None
-    wrong = next((value for value in values if _is_cut(value, f.type)), None)
-    if wrong is not None:
-        raise _Wrong(_does_not_fit(f, wrong, None))
-    return found
+    return _not_null(found, f)
 
 
-def _is_cut(value: Any, kind: pa.DataType) -> bool:
-    """Whether Arrow would make something else of it without a word: 1 of 1.5."""
-    if isinstance(value, float):
-        return bool(pa.types.is_integer(kind) and value % 1 != 0)
-    if isinstance(value, list | tuple) and pa.types.is_list(kind):
-        return any(_is_cut(item, kind.value_type) for item in value)
-    if isinstance(value, dict) and pa.types.is_map(kind):
-        return any(_is_cut(item, kind.item_type) for item in value.values())
-    if isinstance(value, dict) and pa.types.is_struct(kind):
-        return any(_is_cut(value.get(inner.name), inner.type) for inner in kind)
-    return False
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    """Whether a value is of the type. Arrow would make 1 of 1.5, a time of a number, and a date of a time."""
+    if value is None:
+        return True
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    types = pa.types
+    if types.is_boolean(kind):
+        return isinstance(value, bool | np.bool_)
+    if types.is_integer(kind):
+        return whole
+    if types.is_floating(kind):
+        return whole or (isinstance(value, float | np.floating) and _is_in_range(float(value), kind))
+    if types.is_decimal(kind):
+        return whole or isinstance(value, Decimal)
+    if types.is_string(kind) or types.is_large_string(kind):
+        return isinstance(value, str)
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return isinstance(value, bytes | bytearray)
+    if types.is_date(kind):
+        return isinstance(value, date) and not isinstance(value, datetime)
+    if types.is_timestamp(kind):
+        return isinstance(value, datetime) and not (kind.tz is None and value.tzinfo is not None)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return isinstance(value, list | tuple | np.ndarray) and all(_fits(item, kind.value_type) for item in value)
+    if types.is_map(kind):
+        return isinstance(value, dict) and all(
+            _fits(key, kind.key_type) and _fits(item, kind.item_type) for key, item in value.items()
+        )
+    if types.is_struct(kind):
+        names = {inner.name for inner in kind}
+        return isinstance(value, dict) and value.keys() == names and all(_fits(value[i.name], i.type) for i in kind)
+    return True
+
+
+def _is_in_range(value: float, kind: pa.DataType) -> bool:
+    return kind != pa.float32() or not math.isfinite(value) or abs(value) < _LARGEST_FLOAT
 
 
 def _from_pandas(series: Any, f: pa.Field) -> pa.Array:
+    import pandas as pd
+
+    if series.dtype == object:
+        return _array([None if value is pd.NA or value is pd.NaT or value != value else value for value in series], f)
     try:
-        found = pa.Array.from_pandas(series, type=f.type, safe=True)
+        return _cast(pa.Array.from_pandas(series), f)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise _Wrong(_does_not_fit(f, None, error)) from None
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def _cast(column: Any, f: pa.Field) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not _is_same_kind(column.type, f.type):
+        raise _Wrong(f"column `{f.name}` is to be {f.type}, and is {column.type}")
     try:
         found = column.cast(f.type, safe=True)
     except pa.ArrowException as error:
         raise _Wrong(_does_not_fit(f, None, error)) from None
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    if f.type == pa.float32() and pc.any(pc.and_(pc.is_inf(found), pc.is_finite(column.cast(pa.float64())))).as_py():
+        raise _Wrong(_does_not_fit(f, None))
+    return _not_null(found, f)
 
 
-def _does_not_fit(f: pa.Field, value: Any, error: Exception | None) -> str:
+def _is_same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a value of the one is, where it fits, a value of the other."""
+    types = pa.types
+    if types.is_null(given):
+        return True
+    numbers = (types.is_integer, types.is_floating, types.is_decimal)
+    if any(is_number(wanted) for is_number in numbers):
+        return any(is_number(given) for is_number in numbers)
+    if types.is_nested(wanted):
+        return (
+            types.is_nested(given)
+            and given.num_fields == wanted.num_fields
+            and all(
+                (types.is_struct(wanted) is False or given.field(i).name == wanted.field(i).name)
+                and _is_same_kind(given.field(i).type, wanted.field(i).type)
+                for i in range(wanted.num_fields)
+            )
+        )
+    kinds = (
+        types.is_boolean,
+        lambda kind: types.is_string(kind) or types.is_large_string(kind),
+        lambda kind: types.is_binary(kind) or types.is_large_binary(kind),
+        types.is_date,
+        lambda kind: types.is_timestamp(kind) and (kind.tz is None) is (wanted.tz is None),
+    )
+    return any(is_kind(wanted) and is_kind(given) for is_kind in kinds)
+
+
+def _not_null(found: pa.Array, f: pa.Field) -> pa.Array:
+    if not f.nullable and found.null_count:
+        raise _Wrong(f"column `{f.name}` is NOT NULL, and there is a row without a value")
+    return found
+
+
+def _does_not_fit(f: pa.Field, value: Any, error: Exception | None = None) -> str:
     said = f": {error}" if error is not None else ""
-    what = "" if value is None else f" {value!r}"
+    what = "" if value is None else f" {value!r:.100}"
     return f"column `{f.name}` is to be {f.type}, and the value{what} is not{said}"
 
 

@@ -224,7 +224,9 @@ class Visitor:
             mine.alias(MINE), *(column(name) for name in dict.fromkeys((DELETED, *kept, *seen.values())))
         )
         types = {f.name: f.dataType for f in given.schema}
-        returned = StructType([*(StructField(name, types[name]) for name in (*kept, DELETED)), *schema])
+        types |= {f.name: f.dataType for f in schema}
+        # Rows of other branches have none of the new columns.
+        returned = StructType([StructField(name, types[name]) for name in (*kept, DELETED, *schema.names)])
         return after.tidy(given.mapInArrow(function, returned))
 
     def visit_keyby(self, node: n.KeyBy, flow: Flow) -> Flow:
