@@ -28,7 +28,7 @@ WELL_SECONDS = 600.0
 
 _FIXES = {
     DATA: "correct what writes the data, or say in spec.onBadRecord what is to happen with it",
-    CODE: "correct the expression",
+    CODE: "correct the expression or function",
     INPUT: "do what the message asks for",
     MEMORY: "raise limits.memory in spec.driver.resources",
 }

@@ -4,6 +4,7 @@ where it is."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from lib.app import AppProcess, Load
 from lib.broker import group_offsets, unique_name
@@ -25,6 +27,7 @@ from lib.verify import committed, verify_late
 from lib.wait import until
 from streamapp.cli.main import main
 from streamapp.kafka.admin import Admin, TopicSpec
+from streamapp_operator.lag import Lags
 
 pytestmark = pytest.mark.kafka
 
@@ -75,6 +78,25 @@ spec:
     return manifest
 
 
+def on_a_cluster(manifest: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same app as a resource that scales, and the Secrets with what the files have."""
+    body = yaml.safe_load(manifest.read_text())
+    body["metadata"] |= {"namespace": "default", "uid": "1", "generation": 1}
+    body["spec"]["autoscaling"] = {"maxReplicas": 2}
+    kafka = body["spec"]["kafka"]
+    kafka["tls"] = {"secretRef": {"name": "tls"}}
+    del kafka["sasl"]["credentialsFile"]
+    kafka["sasl"]["secretRef"] = {"name": "sasl"}
+    files = {"ca.crt": "ca.pem", "tls.crt": "client.pem", "tls.key": "client.key"}
+    tls = {key: (manifest.parent / name).read_text() for key, name in files.items()}
+    sasl = dict(line.split("=", 1) for line in (manifest.parent / "credentials").read_text().splitlines())
+
+    def secret(content: dict[str, str]) -> dict[str, Any]:
+        return {"data": {key: base64.b64encode(text.encode()).decode() for key, text in content.items()}}
+
+    return body, {"tls": secret(tls), "sasl": secret(sasl)}
+
+
 def command_lines(app: AppProcess) -> list[str]:
     """Of the app's processes; one that has ended, and that nobody has waited for, has none any more."""
     lines = []
@@ -100,6 +122,9 @@ def test_every_client_is_let_in_and_nobody_tells_the_password(
         app.await_work()
         until(lambda: app.status().get("totalLag") == 0, 60, "no lag")
         group = group_offsets(secured.open, prefix, topics["numbers"])
+        position, why = Lags().of(*on_a_cluster(tmp_path / "app.yaml"))
+        assert position is not None, why
+        assert position.produced == position.consumed == 500
         told += (commands := command_lines(app))
         assert {"python", "java"} <= {Path(command.split()[0]).name.rstrip("0123456789.") for command in commands}
         url = json.loads((app.state_dir / "app.json").read_text())["url"]

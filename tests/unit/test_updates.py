@@ -16,6 +16,7 @@ from streamapp_operator.failures import BUDGETS, Failures, count_failures
 from streamapp_operator.pods import RUNNING, DriverState, runs
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION
 from streamapp_operator.rolling import to_replace
+from streamapp_operator.rollout import acted_upon
 from streamapp_operator.trial import PROOF_SECONDS, Look, Trial, judge
 from streamapp_operator.versions import HEALTHY, REJECTED
 
@@ -107,6 +108,9 @@ def test_one_that_does_not_is_taken_back_and_not_tried_again(does: Any, words: s
     assert app.condition("Ready")["status"] == "True"
     assert app.status["healthyVersion"] == good
     assert reasons(app).count("RolledBack") == 1
+    assert app.body["spec"]["image"] == "bad"
+    assert "image" not in acted_upon(app.body, app.children)["spec"], "whose lag is read"
+    assert acted_upon(app.body, {}) is app.body
 
 
 def test_while_it_is_taken_back_what_is_live_is_taken_up() -> None:

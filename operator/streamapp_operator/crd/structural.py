@@ -62,7 +62,7 @@ def _object(schema: Schema, definitions: dict[str, Schema]) -> Schema:
             found["required"] = list(schema["required"])
     elif isinstance(schema.get("additionalProperties"), dict):
         found["additionalProperties"] = _converted(schema["additionalProperties"], definitions, "")
-        found["additionalProperties"].setdefault("description", "An expression.")
+        found["additionalProperties"].setdefault("description", "An expression; of `code.files`, a text.")
     else:
         # A part of Kubernetes' own language, such as a pod's template.
         found["x-kubernetes-preserve-unknown-fields"] = True

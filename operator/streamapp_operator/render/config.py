@@ -52,7 +52,7 @@ def config_map(app: App, settings: Settings) -> Object:
                     "topology",
                     None,
                     f"the plan has {len(plan.encode()) // 1024} KiB, and an object of a cluster holds {_largest()} KiB",
-                    "make several apps of it",
+                    "make several apps of it, or put large code into an image",
                 )
             ]
         )
