@@ -14,6 +14,8 @@ import pytest
 from lib.app import (
     DEAD_LETTERS,
     ECHO,
+    FUNCTION,
+    FUNCTIONS_CODE,
     HOP,
     JOIN,
     START_SECONDS,
@@ -114,14 +116,22 @@ COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epo
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    ("topology", "steps"),
-    [(TOTALS, FAILPOINTS), (ECHO, STATELESS_STEPS), (WINDOWS, COMMITTED_STEPS), (HOP, COMMITTED_STEPS)],
-    ids=["state", "no-state", "windows", "hop"],
+    ("topology", "steps", "spec"),
+    [
+        (TOTALS, FAILPOINTS, ""),
+        (ECHO, STATELESS_STEPS, ""),
+        (WINDOWS, COMMITTED_STEPS, ""),
+        pytest.param(HOP, COMMITTED_STEPS, "", marks=pytest.mark.chaos),
+        (FUNCTION, COMMITTED_STEPS, FUNCTIONS_CODE),
+    ],
+    ids=["state", "no-state", "windows", "hop", "function"],
 )
-def test_driver_halted_at_every_step(kafka: KafkaConfig, tmp_path: Path, topology: str, steps: tuple[str, ...]) -> None:
+def test_driver_halted_at_every_step(
+    kafka: KafkaConfig, tmp_path: Path, topology: str, steps: tuple[str, ...], spec: str
+) -> None:
     """R3. One application all along: each start finds what the step before has left, and dies at the next."""
     with (
-        Bench(kafka, tmp_path, "steps", topology) as bench,
+        Bench(kafka, tmp_path, "steps", topology, spec=spec) as bench,
         Proof(bench, load := bench.load(seed=301, keys=50)) as proof,
     ):
         for step in steps:

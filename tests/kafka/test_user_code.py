@@ -153,6 +153,7 @@ def test_a_failing_function_names_node_record_and_line(app: Make) -> None:
     assert not [place for place in sys.path if "user-code" in place]
 
 
+@pytest.mark.chaos  # the short form is among those of R3
 @pytest.mark.timeout(900)
 def test_results_are_exact_when_processes_of_functions_are_killed(kafka: KafkaConfig, tmp_path: Path) -> None:
     """R1 for them, then R2, and a halt between the commits of two partitions. What the function returns differs each

@@ -38,7 +38,7 @@ _TERMINATION_LOG = "/dev/termination-log"
 _START_SECONDS = 300
 """For Spark's session; stores are restored after it, while the probes are answered."""
 _STOP_SECONDS = 30
-"""A stop lets the epoch under way end, which takes up to seven."""
+"""A stop lets the epoch under way end, which takes up to four, and is over in ten."""
 
 
 def service(app: App) -> Object:

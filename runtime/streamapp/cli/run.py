@@ -30,7 +30,7 @@ EXAMPLE = """  streamapp run word-count.yaml
   streamapp run word-count.yaml --bootstrap-servers localhost:9092 --until-caught-up"""
 
 
-_BROKER_SECONDS = 3.0
+_BROKER_SECONDS = 2.0
 """For an orderly end of the embedded broker, within the ten that a stop may take; after a hard one it reads more of its
 log at the next start."""
 

@@ -37,8 +37,8 @@ from streamapp.spark.session import PREFIX, Place, executor_processes, fresh_wor
 from streamapp.spark.stores import Stores
 
 # A stop lets the epoch under way end. Together with the rest it stays below ten seconds, whatever hangs.
-DRAIN_SECONDS = 5.0
-ENGINE_SECONDS = 7.0
+DRAIN_SECONDS = 4.0
+ENGINE_SECONDS = 5.5
 """From the signal on; what the engine is still at then loses nothing by being ended."""
 COLLECT_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0
