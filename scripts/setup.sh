@@ -55,7 +55,7 @@ install_hint() { # $1: the missing tools; prints what to do on this machine
     *)
       if command -v apt-get >/dev/null 2>&1; then
         printf 'type: sudo apt-get update && sudo apt-get install -y %s' \
-          "$(in_words 'python3 python3-venv' openjdk-17-jdk-headless maven)"
+          "$(in_words "$(apt_python)" "$(apt_jdk)" maven)"
       elif command -v dnf >/dev/null 2>&1; then
         printf 'type: sudo dnf install -y %s' "$(in_words python3.12 java-17-openjdk-headless maven)"
       elif command -v pacman >/dev/null 2>&1; then
@@ -84,12 +84,14 @@ ensure_tools() {
   [ -n "$missing" ] || return 0
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     local packages=() log=.build/apt.log
-    [[ $missing != *python* ]] || packages+=(python3 python3-venv)
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "apt-get update has failed (its log: $log)"; }
+    # shellcheck disable=SC2207  # two words
+    [[ $missing != *python* ]] || packages+=($(apt_python))
     [[ $missing != *jdk* ]] || packages+=("$(apt_jdk)")
     [[ $missing != *maven* ]] || packages+=(maven)
     say "installing with apt-get: ${packages[*]} ..."
-    if ! { DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
-           DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
+    if ! apt-get install -y -qq --no-install-recommends "${packages[@]}" >>"$log" 2>&1; then
       tail -n 5 "$log" >&2
       die "apt-get could not install ${packages[*]} (its log: $log)"
     fi
@@ -98,10 +100,24 @@ ensure_tools() {
   [ -z "$missing" ] || die "$(in_plain_words "$missing") missing; $(install_hint "$missing")"
 }
 
+apt_has() { # $1: a package, $2: what the version that would be installed has to match
+  apt-cache policy "$1" 2>/dev/null | grep -Eq "Candidate: $2"
+}
+
+apt_python() { # Ubuntu 22.04 has 3.10 by that name, and a later one by its own
+  local name
+  if ! apt_has python3 '3\.(1[1-9]|[2-9][0-9])\.'; then
+    for name in python3.13 python3.12 python3.11; do
+      if apt_has "$name" '[0-9]'; then printf '%s %s-venv' "$name" "$name"; return; fi
+    done
+  fi
+  printf 'python3 python3-venv'
+}
+
 apt_jdk() { # newer Debian releases no longer carry 17; 21 serves as well
   local package
   for package in openjdk-17-jdk-headless openjdk-21-jdk-headless default-jdk-headless; do
-    if apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [0-9]'; then printf '%s' "$package"; return; fi
+    if apt_has "$package" '[0-9]'; then printf '%s' "$package"; return; fi
   done
   printf 'openjdk-17-jdk-headless'
 }
