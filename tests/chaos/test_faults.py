@@ -16,6 +16,7 @@ from lib.app import ECHO, JOIN, START_SECONDS, TOTALS, WINDOWS, AppProcess, Benc
 from lib.faults import (
     DRIVER_FAILPOINTS,
     FAILPOINTS,
+    FIRST_EPOCH_SECONDS,
     await_halt,
     await_hit,
     await_usual_lag,
@@ -65,7 +66,7 @@ def test_driver_killed_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -
             app = bench.start()
             epochs = chooser.randrange(4)
             if epochs:
-                app.await_work(epochs)
+                app.await_work(epochs, FIRST_EPOCH_SECONDS)
             else:
                 until(app.status, 90, "the app is up")
             require_work(bench, load)

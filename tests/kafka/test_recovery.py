@@ -29,6 +29,7 @@ from lib.app import (
 from lib.faults import (
     DRIVER_FAILPOINTS,
     FAILPOINTS,
+    FIRST_EPOCH_SECONDS,
     await_halt,
     await_usual_lag,
     base_files,
@@ -64,7 +65,7 @@ def test_driver_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
         load.start()
         for fault in (kill, kill, kill_python_only):
             app = bench.start()
-            app.await_work()
+            app.await_work(seconds=FIRST_EPOCH_SECONDS)
             require_work(bench, load)
             fault(app)
             proof.require_sound()

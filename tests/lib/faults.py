@@ -58,6 +58,8 @@ DRIVER_FAILPOINTS = (
     "housekeeping.group-written",
 )
 """Those of the driver's Python process."""
+FIRST_EPOCH_SECONDS = 90.0
+"""From the start after a kill to the first epoch, the restore included."""
 RECOVERY_SECONDS = 60.0
 """After the last fault: by then no more is waiting than before the first."""
 
