@@ -9,18 +9,15 @@ of the row with the same index (pandas), of the row at the same place (Arrow).
 from __future__ import annotations
 
 import importlib
-import math
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from streamapp.spark.usertypes import WrongType, array_of, array_of_pandas, cast
 
 MINE = "__mine"
 """Whether a row is for this node: the rows of other branches are in the same batches."""
@@ -29,16 +26,11 @@ _PLACE = ("__topic", "__partition", "__offset")
 _FIRST = 1 << 40
 """Index of a frame's first row: no new index that a function gives is taken for one of these."""
 _LONGEST = 1000
-_LARGEST_FLOAT = 3.4028235677973366e38
 _FAULTS = (Exception, SystemExit)
 
 
 class UserCodeError(Exception):
     """A user's function that failed, or gave back what it should not; names the node and the record."""
-
-
-class _Wrong(Exception):
-    """What a function has returned cannot be taken."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ class UserFunction:
         try:
             batch = self._by_batch if self.mode == "arrow" else self._by_frame
             sources, values = batch(function, given.seen)
-        except _Wrong as error:
+        except WrongType as error:
             raise self._failed(str(error), given.place()) from None
         except _FAULTS as error:
             raise self._failed(_words(error, self.function), given.place()) from error
@@ -131,10 +123,10 @@ class UserFunction:
             try:
                 results = _listed(function(row))
                 if self.table and len(results) > 1:
-                    raise _Wrong(f"a table's row becomes one row or none, and it returned {len(results)}")
+                    raise WrongType(f"a table's row becomes one row or none, and it returned {len(results)}")
                 for result in results:
                     _require_columns(result, self.returns)
-            except _Wrong as error:
+            except WrongType as error:
                 raise self._failed(str(error), given.place(i)) from None
             except _FAULTS as error:
                 raise self._failed(_words(error, self.function), given.place(i)) from error
@@ -159,13 +151,13 @@ class UserFunction:
     def _column(self, f: pa.Field, values: list[Any], sources: list[int], given: _Given) -> pa.Array:
         """The values as a column; an error names the first that does not fit."""
         try:
-            return _array(values, f)
-        except _Wrong:
+            return array_of(values, f)
+        except WrongType:
             pass
         for i, value in enumerate(values):
             try:
-                _array([value], f)
-            except _Wrong as error:
+                array_of([value], f)
+            except WrongType as error:
                 raise self._failed(str(error), given.place(sources[i])) from None
         raise self._failed(f"column `{f.name}` cannot be made {f.type}", given.place())
 
@@ -184,27 +176,27 @@ class UserFunction:
         frame.index = pd.RangeIndex(_FIRST, _FIRST + len(frame))
         result = function(frame)
         if not isinstance(result, pd.DataFrame):
-            raise _Wrong(f"it returned {_kind(result)}, and not a DataFrame")
+            raise WrongType(f"it returned {_kind(result)}, and not a DataFrame")
         _require_names([str(name) for name in result.columns], self.returns)
         sources = [i - _FIRST if isinstance(i, int) else i for i in result.index.tolist()]
         if any(not isinstance(i, int) or not 0 <= i < seen.num_rows for i in sources):
-            raise _Wrong(
+            raise WrongType(
                 "the result has another index than the rows that it was given, so that nobody knows of which record "
                 "each row came: keep the index, and use no reset_index, merge or ignore_index"
             )
-        return sources, [_from_pandas(result[f.name], f) for f in self.returns]
+        return sources, [array_of_pandas(result[f.name], f) for f in self.returns]
 
     def _by_batch(self, function: Callable[[Any], Any], seen: pa.RecordBatch) -> tuple[list[int], list[pa.Array]]:
         result = function(seen)
         if not isinstance(result, pa.RecordBatch | pa.Table):
-            raise _Wrong(f"it returned {_kind(result)}, and not a RecordBatch or Table")
+            raise WrongType(f"it returned {_kind(result)}, and not a RecordBatch or Table")
         if result.num_rows != seen.num_rows:
-            raise _Wrong(
+            raise WrongType(
                 f"it was given {seen.num_rows} rows and returned {result.num_rows}: of an Arrow batch each row has one "
                 "row in its place; use mode row or pandas to drop rows, or a filter node"
             )
         _require_names(result.schema.names, self.returns)
-        return list(range(seen.num_rows)), [_cast(result.column(f.name), f) for f in self.returns]
+        return list(range(seen.num_rows)), [cast(result.column(f.name), f) for f in self.returns]
 
     def _function(self) -> Callable[[Any], Any]:
         if not self.loaded:
@@ -259,131 +251,16 @@ def _listed(result: Any) -> list[Any]:
 
 def _require_columns(result: Any, returns: pa.Schema) -> None:
     if not isinstance(result, dict):
-        raise _Wrong(f"it returned {_kind(result)}, and not a dict, a list of dicts, or None")
+        raise WrongType(f"it returned {_kind(result)}, and not a dict, a list of dicts, or None")
     _require_names(list(result), returns)
 
 
 def _require_names(names: list[Any], returns: pa.Schema) -> None:
     if missing := [name for name in returns.names if name not in names]:
-        raise _Wrong(f"the result has no column `{missing[0]}`, which `schema` names; None says that there is no value")
+        name = missing[0]
+        raise WrongType(f"the result has no column `{name}`, which `schema` names; None says that there is no value")
     if unknown := [name for name in names if name not in returns.names]:
-        raise _Wrong(f"the result has a column `{unknown[0]}`, which `schema` does not name")
-
-
-def _array(values: list[Any], f: pa.Field) -> pa.Array:
-    wrong = next((value for value in values if not _fits(value, f.type)), None)
-    if wrong is not None:
-        raise _Wrong(_does_not_fit(f, wrong))
-    try:
-        found = pa.array(values, f.type)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise _Wrong(_does_not_fit(f, values[0] if len(values) == 1 else None, error)) from None
-    return _not_null(found, f)
-
-
-def _fits(value: Any, kind: pa.DataType) -> bool:
-    """Whether a value is of the type. Arrow would make 1 of 1.5, a time of a number, and a date of a time."""
-    if value is None:
-        return True
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    types = pa.types
-    if types.is_boolean(kind):
-        return isinstance(value, bool | np.bool_)
-    if types.is_integer(kind):
-        return whole
-    if types.is_floating(kind):
-        return whole or (isinstance(value, float | np.floating) and _is_in_range(float(value), kind))
-    if types.is_decimal(kind):
-        return whole or isinstance(value, Decimal)
-    if types.is_string(kind) or types.is_large_string(kind):
-        return isinstance(value, str)
-    if types.is_binary(kind) or types.is_large_binary(kind):
-        return isinstance(value, bytes | bytearray)
-    if types.is_date(kind):
-        return isinstance(value, date) and not isinstance(value, datetime)
-    if types.is_timestamp(kind):
-        return isinstance(value, datetime) and not (kind.tz is None and value.tzinfo is not None)
-    if types.is_list(kind) or types.is_large_list(kind):
-        return isinstance(value, list | tuple | np.ndarray) and all(_fits(item, kind.value_type) for item in value)
-    if types.is_map(kind):
-        return isinstance(value, dict) and all(
-            _fits(key, kind.key_type) and _fits(item, kind.item_type) for key, item in value.items()
-        )
-    if types.is_struct(kind):
-        names = {inner.name for inner in kind}
-        return isinstance(value, dict) and value.keys() == names and all(_fits(value[i.name], i.type) for i in kind)
-    return True
-
-
-def _is_in_range(value: float, kind: pa.DataType) -> bool:
-    return kind != pa.float32() or not math.isfinite(value) or abs(value) < _LARGEST_FLOAT
-
-
-def _from_pandas(series: Any, f: pa.Field) -> pa.Array:
-    import pandas as pd
-
-    if series.dtype == object:
-        return _array([None if value is pd.NA or value is pd.NaT or value != value else value for value in series], f)
-    try:
-        return _cast(pa.Array.from_pandas(series), f)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise _Wrong(_does_not_fit(f, None, error)) from None
-
-
-def _cast(column: Any, f: pa.Field) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if not _is_same_kind(column.type, f.type):
-        raise _Wrong(f"column `{f.name}` is to be {f.type}, and is {column.type}")
-    try:
-        found = column.cast(f.type, safe=True)
-    except pa.ArrowException as error:
-        raise _Wrong(_does_not_fit(f, None, error)) from None
-    if f.type == pa.float32() and pc.any(pc.and_(pc.is_inf(found), pc.is_finite(column.cast(pa.float64())))).as_py():
-        raise _Wrong(_does_not_fit(f, None))
-    return _not_null(found, f)
-
-
-def _is_same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a value of the one is, where it fits, a value of the other."""
-    types = pa.types
-    if types.is_null(given):
-        return True
-    numbers = (types.is_integer, types.is_floating, types.is_decimal)
-    if any(is_number(wanted) for is_number in numbers):
-        return any(is_number(given) for is_number in numbers)
-    if types.is_nested(wanted):
-        return (
-            types.is_nested(given)
-            and given.num_fields == wanted.num_fields
-            and all(
-                (types.is_struct(wanted) is False or given.field(i).name == wanted.field(i).name)
-                and _is_same_kind(given.field(i).type, wanted.field(i).type)
-                for i in range(wanted.num_fields)
-            )
-        )
-    kinds = (
-        types.is_boolean,
-        lambda kind: types.is_string(kind) or types.is_large_string(kind),
-        lambda kind: types.is_binary(kind) or types.is_large_binary(kind),
-        types.is_date,
-        lambda kind: types.is_timestamp(kind) and (kind.tz is None) is (wanted.tz is None),
-    )
-    return any(is_kind(wanted) and is_kind(given) for is_kind in kinds)
-
-
-def _not_null(found: pa.Array, f: pa.Field) -> pa.Array:
-    if not f.nullable and found.null_count:
-        raise _Wrong(f"column `{f.name}` is NOT NULL, and there is a row without a value")
-    return found
-
-
-def _does_not_fit(f: pa.Field, value: Any, error: Exception | None = None) -> str:
-    said = f": {error}" if error is not None else ""
-    what = "" if value is None else f" {value!r:.100}"
-    return f"column `{f.name}` is to be {f.type}, and the value{what} is not{said}"
+        raise WrongType(f"the result has a column `{unknown[0]}`, which `schema` does not name")
 
 
 def _kind(value: Any) -> str:
