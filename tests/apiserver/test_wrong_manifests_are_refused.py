@@ -92,7 +92,7 @@ WRONG = {
     "no operation": (
         manifest(**nodes({"name": "none", "from": "lines"})),
         "node 'none': has no operation; add one of: stream, filter, select, with, flatMap, keyBy, merge, branch, "
-        "groupBy, join, to",
+        "groupBy, join, python, to",
     ),
     "name": (
         manifest(**nodes({"name": "a b", "from": "lines", "filter": "true"})),
