@@ -71,10 +71,7 @@ def scaled(
         return app, None, History()
     metrics = None
     if position is not None:
-        theirs = app.manifest.spec.executor
-        size = executor_size(
-            theirs.resources if theirs else None, settings.executor_resources, app.plan.calls_functions
-        )
+        size = executor_size(app, settings)
         tasks = max(position.partitions, app.plan.max_parallelism if app.plan.stores else 1)
         metrics = Metrics(position.produced, position.consumed, running, math.ceil(tasks / size.processors))
     replicas = int(status.get("desiredReplicas", spec.min_replicas))

@@ -143,10 +143,7 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
 
 
 def _options(app: App, settings: Settings, heap: int) -> list[str]:
-    theirs = app.manifest.spec.executor
-    executor = executor_size(
-        theirs.resources if theirs else None, settings.executor_resources, app.plan.calls_functions
-    )
+    executor = executor_size(app, settings)
     options = {
         "owner": app.owner,
         "secrets": SECRETS_DIR,

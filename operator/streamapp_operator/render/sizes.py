@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamapp.errors import ManifestError, Problem
+from streamapp_operator.app import App
 from streamapp_operator.quantities import mebibytes, quantity
+from streamapp_operator.settings import Settings
 
 _DRIVER_HEAP = 0.5
 """The rest is for Python, and for what Java keeps outside of its heap."""
@@ -42,19 +44,19 @@ def driver_size(given: Mapping[str, Any] | None, default: Mapping[str, Any]) -> 
     return _size("driver", given, default, _DRIVER_HEAP)
 
 
-def executor_size(given: Mapping[str, Any] | None, default: Mapping[str, Any], functions: bool) -> Size:
-    """
-    Args:
-        given: of the manifest.
-        default: of the operator.
-        functions: whether the user's own run beside it.
+def executor_size(app: App, settings: Settings) -> Size:
+    """Where the user's functions run beside it, it leaves them memory.
 
     Raises:
         ManifestError: when they cannot be read, or are too small to work.
     """
-    if functions:
-        return _size("executor", given, default, _EXECUTOR_HEAP_BESIDE_FUNCTIONS, _LEAST_BESIDE_FUNCTIONS_MIB)
-    return _size("executor", given, default, _EXECUTOR_HEAP)
+    theirs = app.manifest.spec.executor
+    given = theirs.resources if theirs else None
+    if app.plan.calls_functions:
+        share, least = _EXECUTOR_HEAP_BESIDE_FUNCTIONS, _LEAST_BESIDE_FUNCTIONS_MIB
+    else:
+        share, least = _EXECUTOR_HEAP, _LEAST_MIB
+    return _size("executor", given, settings.executor_resources, share, least)
 
 
 def _size(

@@ -88,8 +88,7 @@ def _check_flat_map(node: FlatMap, topology: Topology) -> Iterator[Problem]:
 
 
 def _check_python(node: Python, topology: Topology) -> Iterator[Problem]:
-    columns = topology.columns(node.input)
-    keys = {key.lower() for key in columns.key if columns.key != ("key",)}
+    keys = _fixed_keys(topology.columns(node.input))
     for name, _ in fields_of(node.schema):
         if name.lower() in keys:
             yield Problem(
@@ -332,10 +331,14 @@ def _check_column(node: str, field: str, name: str, columns: Columns, hint: str)
 
 
 def _check_key_kept(node: str, field: str, name: str, text: str, columns: Columns) -> Iterator[Problem]:
-    """A map keeps the key; only the record's own key may be shadowed by a column of the value."""
-    keys = {key.lower() for key in columns.key if columns.key != ("key",)}
-    if name.lower() in keys and normalise(text) != normalise(quote(name)):
+    """A map keeps the key."""
+    if name.lower() in _fixed_keys(columns) and normalise(text) != normalise(quote(name)):
         yield _key_changed(node, field, name, text)
+
+
+def _fixed_keys(columns: Columns) -> set[str]:
+    """Key columns, in lower case, that no value column may be named after. The record's own key may be shadowed."""
+    return {key.lower() for key in columns.key if columns.key != ("key",)}
 
 
 def _key_changed(node: str, field: str, name: str, text: str) -> Problem:

@@ -43,8 +43,7 @@ def compile_manifest(manifest: Manifest) -> Plan:
         ManifestError: with every problem of the topology.
     """
     logical = build_topology(manifest)
-    code = manifest.spec.code
-    problems = check_topology(logical, manifest.application_id, code.files if code is not None else None)
+    problems = check_topology(logical, manifest.application_id, manifest.modules)
     if problems:
         raise ManifestError(problems)
     context = Context.of(manifest)

@@ -62,7 +62,7 @@ def assemble_plan(
         ),
         sink_topics=tuple(sorted({n.topic for n in nodes.values() if isinstance(n, Sink | DeadLetter)})),
         kafka=kafka_settings(spec.kafka),
-        code=tuple(sorted(spec.code.files.items())) if spec.code is not None and spec.code.files is not None else (),
+        code=tuple(sorted((manifest.modules or {}).items())),
     )
 
 

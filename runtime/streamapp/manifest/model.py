@@ -409,6 +409,11 @@ class Manifest(Model):
         """Prefix of topics, transactional ids and consumer group."""
         return self.spec.application_id or self.metadata.name
 
+    @property
+    def modules(self) -> dict[str, str] | None:
+        """The user's code, file name to text; None where the manifest does not have it itself."""
+        return self.spec.code.files if self.spec.code is not None else None
+
     def to_object(self) -> dict[str, Any]:
         """Plain data with only what was said: what `parse_object` reads."""
         found: dict[str, Any] = self.model_dump(by_alias=True, exclude_unset=True, mode="json")
