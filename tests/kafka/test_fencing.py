@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from lib.app import ECHO, TOTALS, Bench, manifest_text
 from lib.broker import group_offsets, unique_name
-from lib.faults import await_hit, failpoints, open_transactions, quick_broker, stopped
+from lib.faults import await_hit, failpoints, last_epoch, open_transactions, quick_broker, stopped
 from lib.verify import Proof, committed
 from lib.wait import until
 from streamapp.kafka.admin import Admin, TopicSpec
@@ -50,6 +50,27 @@ def test_the_older_of_two_runtimes_stops(kafka: KafkaConfig, tmp_path: Path) -> 
         older.await_work()
         newer = bench.start("newer")
         assert older.await_exit(90) == 3, older.tail()
+        assert TAKEN_OVER.format(bench.prefix) in older.said
+        newer.await_work()
+        proof.finish(newer)
+
+
+@pytest.mark.timeout(600)
+def test_a_name_between_a_record_and_its_marker(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """The newer runtime writes its name while the older one is about to commit: the older must not overlook it, or
+    each would take the application back from the other."""
+    with Bench(kafka, tmp_path, "name") as bench, Proof(bench, load := bench.load(seed=507, rate=200)) as proof:
+        load.start()
+        older = bench.start("older", env=failpoints("metadata.before-commit.offsets@3=pause:5000"))
+        await_hit(older, "metadata.before-commit.offsets")
+        with ExitStack() as held:
+            with stopped(older):
+                assert last_epoch(bench) == 2
+                newer = bench.start("newer", env=failpoints("metadata.announced=pause:5000"))
+                await_hit(newer, "metadata.announced")
+                held.enter_context(stopped(newer))
+            until(lambda: last_epoch(bench) >= 3, 60, "the older has committed what it was about to")
+        assert older.await_exit(60) == 3, older.tail()
         assert TAKEN_OVER.format(bench.prefix) in older.said
         newer.await_work()
         proof.finish(newer)

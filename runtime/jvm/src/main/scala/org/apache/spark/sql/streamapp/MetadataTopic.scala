@@ -44,7 +44,8 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   private val partition = new TopicPartition(topic, 0)
   private val files = new TreeMap[String, MetadataFile]()
   private val incarnation = UUID.randomUUID().toString
-  /** Everything before this offset is in `files`. */
+  /** All that others have written before this offset is in `files`. Only reading moves it: behind a record of ours may
+   * lie the name of a newer driver as well as the marker of our transaction. */
   private var end = 0L
   private var producer: KafkaProducer[String, Array[Byte]] = _
   private var confirmedAt = System.nanoTime() - ConfirmedForNs - 1
@@ -54,6 +55,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     end = readFrom(None)
     requireOwner()
     announce()
+    Failpoint.hit("metadata.announced")
     try {
       takeOver()
       requireOwner()
@@ -112,13 +114,10 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     try {
       if (producer == null) reopen()
       producer.beginTransaction()
-      val sent = changes.map { case (path, bytes) => producer.send(new ProducerRecord(topic, 0, path, bytes)) }
+      changes.foreach { case (path, bytes) => producer.send(new ProducerRecord(topic, 0, path, bytes)) }
       producer.flush() // a commit that is asked for before can overtake records (see TaskTransaction)
       changes.foreach { case (path, _) => Failpoint.hitAt("metadata.before-commit", path) }
       producer.commitTransaction()
-      // Behind our records lies the transaction's marker. Is there more, somebody else has written: it is still to be read.
-      val last = sent.map(_.get().offset).max
-      if (last == end + changes.size - 1) end = last + 2
     } catch {
       case error: Throwable =>
         closeProducer()
