@@ -27,11 +27,10 @@ lint: setup ## style, types, layers
 unit: setup ## tests without a broker, and the examples in docstrings
 	@echo "== unit tests"; $(PYTHON) -m pytest -q --doctest-modules runtime/streamapp operator/streamapp_operator tests -m "not kafka and not chaos and not cluster" $(ARGS)
 
-# Two at a time: a test of a process that is killed and started again waits half of its time. Three gain nothing more on
-# two processors.
+# Three at a time: a test of a process that is killed and started again waits half of its time.
 kafka: setup ## tests on the embedded broker
 	@echo "== broker tests"; $(PYTHON) -m pytest -q tests -m "kafka and not chaos and not cluster" \
-	  --numprocesses 2 --dist worksteal $(ARGS)
+	  --numprocesses 3 --dist worksteal $(ARGS)
 
 # One for those with pods, one for those with an API server alone.
 kubernetes: setup ## tests on a Kubernetes cluster
@@ -67,8 +66,8 @@ wheel: setup ## dist/streamapp-VERSION-py3-none-any.whl, jars included
 	@$(PYTHON) -m hatchling build -t wheel
 
 images: wheel ## the container images streamapp/runtime:dev and streamapp/operator:dev, with Docker
-	@docker build --target runtime --tag streamapp/runtime:dev .
-	@docker build --target operator --tag streamapp/operator:dev .
+	@for image in runtime operator; do \
+	  docker build --target $$image --tag streamapp/$$image:dev --tag localhost/streamapp/$$image:dev . || exit 1; done
 
 clean: ## remove what set-up and runs made (keeps .venv)
 	@rm -rf .build build dist runtime/streamapp/jars .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .streamapp

@@ -14,7 +14,7 @@ from typing import Any
 from cluster.packages import CNI_PLUGINS
 from cluster.site import DOMAIN, NODE, Site
 
-PAUSE_IMAGE = "docker.io/streamapp/pause:test"
+PAUSE_IMAGE = "localhost/streamapp/pause:test"
 ETCD_CLIENTS = "http://127.0.0.1:2379"
 ETCD_PEERS = "http://127.0.0.1:2380"
 

@@ -25,8 +25,9 @@ from cluster.errors import Broken
 from cluster.packages import SYSTEM_PATH
 
 ROOT = Path(__file__).parents[2]
-RUNTIME = "streamapp/runtime:dev"
-OPERATOR = "streamapp/operator:dev"
+RUNTIME = "localhost/streamapp/runtime:dev"
+OPERATOR = "localhost/streamapp/operator:dev"
+"""With a host, as container engines add one of their own to a name without."""
 TARGETS = {RUNTIME: "runtime", OPERATOR: "operator"}
 SUITE = "bookworm"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -92,7 +93,7 @@ class Buildah:
         with locked(self._folder / "lock"):
             layout = self._layout(reference)
             index = json.loads((layout / "index.json").read_text())
-            index["manifests"][0]["annotations"] = {"io.containerd.image.name": f"docker.io/{name}"}
+            index["manifests"][0]["annotations"] = {"io.containerd.image.name": name}
             with tarfile.open(file, "w") as archive:
                 archive.add(layout / "oci-layout", "oci-layout")
                 for blob in _blobs(layout):

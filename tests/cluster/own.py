@@ -22,7 +22,7 @@ from cluster.machine import Machine, why_not
 from cluster.packages import install_packages
 from cluster.site import DOMAIN
 
-COREDNS_IMAGE = "streamapp/coredns:test"
+COREDNS_IMAGE = "localhost/streamapp/coredns:test"
 MANIFEST = Path(__file__).parent / "dns.yaml"
 DNS_SECONDS = 60.0
 
@@ -55,7 +55,7 @@ def own_cluster() -> Iterator[Cluster]:
             load_image=load,
             host_address=lambda: machine.site.host_address,
         )
-        for name, image in (("pause", PAUSE_IMAGE.removeprefix("docker.io/")), ("coredns", COREDNS_IMAGE)):
+        for name, image in (("pause", PAUSE_IMAGE), ("coredns", COREDNS_IMAGE)):
             _load(machine, buildah, buildah.build_program(binaries() / name, name), image)
         dns = machine.site.dns_address
         cluster.apply(Template(MANIFEST.read_text()).substitute(dns_address=dns, image=COREDNS_IMAGE), "kube-system")

@@ -26,7 +26,7 @@ def test_topics_are_replicated(cluster: Cluster) -> None:
     assert Admin(kafka).topics()[name].replication_factor == 3
 
 
-@pytest.mark.parametrize("hard", [False, True], ids=["SIGTERM", "kill-9"])
+@pytest.mark.parametrize("hard", [pytest.param(False, marks=pytest.mark.chaos), True], ids=["SIGTERM", "kill-9"])
 def test_every_broker_can_be_bounced_in_turn(cluster: Cluster, hard: bool) -> None:
     kafka = KafkaConfig(cluster.bootstrap_servers)
     name = new_topic(kafka)

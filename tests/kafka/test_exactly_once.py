@@ -140,7 +140,7 @@ def test_without_the_fence_the_zombie_is_noticed(kafka: KafkaConfig, tmp_path: P
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("topology", [TOTALS, ECHO], ids=["state", "no-state"])
+@pytest.mark.parametrize("topology", [TOTALS, pytest.param(ECHO, marks=pytest.mark.chaos)], ids=["state", "no-state"])
 def test_a_marker_outside_the_transaction_is_noticed(kafka: KafkaConfig, tmp_path: Path, topology: str) -> None:
     mutation = {"STREAMAPP_MUTATION": "marker-outside"}
     with Bench(kafka, tmp_path, "marker", topology) as bench, Proof(bench, load := bench.load(seed=902)) as proof:

@@ -12,7 +12,18 @@ from confluent_kafka.admin import AdminClient
 
 from lib.app import ECHO, TOTALS, Bench, manifest_text
 from lib.broker import group_offsets, unique_name
-from lib.faults import await_hit, failpoints, last_epoch, open_transactions, quick_broker, stopped
+from lib.faults import (
+    await_hit,
+    executors,
+    executors_at,
+    failpoints,
+    last_epoch,
+    open_transactions,
+    quick_broker,
+    require_work,
+    stopped,
+    stopped_executor,
+)
 from lib.verify import Proof, committed
 from lib.wait import until
 from streamapp.kafka.admin import Admin, TopicSpec
@@ -100,27 +111,48 @@ def test_a_zombie_commits_after_the_winner(kafka: KafkaConfig, tmp_path: Path, t
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("step", ["transaction.before-commit", "metadata.before-commit.offsets"])
-def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path: Path, step: str) -> None:
-    """R4. The broker gives up a transaction whose owner stands still. When the owner goes on it must not believe that
-    it has committed, nor that another runtime has taken over; and it must do the work again by itself. So it must when
-    the broker has forgotten it altogether."""
+def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R4. The broker gives up a transaction whose owner stands still, a task's or the driver's. When the owner goes on
+    it must not believe that it has committed, nor that another runtime has taken over; and it must do the work again by
+    itself. So it must when the broker has forgotten it altogether."""
+    steps = ("transaction.before-commit", "metadata.before-commit.offsets")
     with (
-        Bench(own_kafka, tmp_path, "asleep", spec="transactionTimeout: 5s") as bench,
+        Bench(own_kafka, tmp_path, "asleep", TOTALS, spec="transactionTimeout: 5s") as bench,
         Proof(bench, load := bench.load(seed=401)) as proof,
     ):
         load.send(500)
-        app = bench.start(env=failpoints(f"{step}@1=pause:1000"))
+        app = bench.start(env=failpoints(*(f"{step}@{epoch}=pause:1000" for epoch, step in enumerate(steps, start=1))))
         app.await_work()
-        load.send(500)
-        await_hit(app, step)
-        with stopped(app):
-            assert open_transactions(bench), "there was nothing under way"
-            until(lambda: not open_transactions(bench), 60, "the broker gave the transaction up", every=0.5)
-        proof.await_caught_up(app)
+        for step in steps:
+            load.send(500)
+            await_hit(app, step)
+            with stopped(app):
+                assert open_transactions(bench), "there was nothing under way"
+                until(lambda: not open_transactions(bench), 60, "the broker gave the transaction up", every=0.5)
+            proof.await_caught_up(app)
         ids = [f"{bench.prefix}/{name}" for name in ("metadata", "totals/0", "totals/1")]
         until(lambda: not known_ids(own_kafka).intersection(ids), 60, "the broker has forgotten its ids", every=0.5)
         load.send(500)
+        proof.finish(app)
+
+
+@pytest.mark.timeout(600)
+def test_an_executor_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R4. The same with one executor alone, while the driver and another one stay awake."""
+    step = "transaction.before-commit"
+    with (
+        Bench(own_kafka, tmp_path, "sleeper", spec="transactionTimeout: 5s") as bench,
+        Proof(bench, load := bench.load(seed=402, rate=200)) as proof,
+    ):
+        load.start()
+        app = bench.start(arguments=["--replicas", "2"], env=failpoints(f"{step}@2#1=pause:3000"))
+        (sleeper,) = until(lambda: executors_at(app, step), 90, "an executor about to commit")
+        with stopped_executor(sleeper):
+            require_work(bench, load)
+            assert open_transactions(bench), "there was nothing under way"
+            until(lambda: not open_transactions(bench), 60, "the broker gave the transaction up", every=0.5)
+        app.await_epochs_beyond(app.epochs())
+        assert sleeper in executors(app), "the executor was given up instead of its transaction"
         proof.finish(app)
 
 

@@ -30,6 +30,7 @@ from lib.faults import (
     DRIVER_FAILPOINTS,
     FAILPOINTS,
     FIRST_EPOCH_SECONDS,
+    FIRST_FAILPOINTS,
     await_halt,
     await_usual_lag,
     base_files,
@@ -121,9 +122,9 @@ COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epo
     [
         (TOTALS, FAILPOINTS, ""),
         (ECHO, STATELESS_STEPS, ""),
-        (WINDOWS, COMMITTED_STEPS, ""),
+        pytest.param(WINDOWS, COMMITTED_STEPS, "", marks=pytest.mark.chaos),
         pytest.param(HOP, COMMITTED_STEPS, "", marks=pytest.mark.chaos),
-        (FUNCTION, COMMITTED_STEPS, FUNCTIONS_CODE),
+        pytest.param(FUNCTION, COMMITTED_STEPS, FUNCTIONS_CODE, marks=pytest.mark.chaos),
     ],
     ids=["state", "no-state", "windows", "hop", "function"],
 )
@@ -143,6 +144,25 @@ def test_driver_halted_at_every_step(
             await_halt(app, step)
             require_work(bench, load)
             proof.require_sound()
+        app = bench.start()
+        proof.finish(app)
+
+
+@pytest.mark.timeout(900)
+def test_driver_halted_at_every_step_of_its_first_start(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R3. What is written once has to be written by whoever comes next, and only then."""
+    with (
+        Bench(kafka, tmp_path, "first", TOTALS) as bench,
+        Proof(bench, load := bench.load(seed=303, keys=50)) as proof,
+    ):
+        for step in FIRST_FAILPOINTS:
+            load.send(100)
+            app = bench.start(env=failpoints(f"{step}=halt"))
+            await_halt(app, step)
+            require_work(bench, load)
+            proof.require_sound()
+            if step == FIRST_FAILPOINTS[0]:  # as when it was killed between two topics
+                bench.admin.delete([f"{bench.prefix}-totals-changelog"])
         app = bench.start()
         proof.finish(app)
 
@@ -204,11 +224,11 @@ def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Pat
             return int(app.status()["restore"]["totals"]["total"])  # offsets, of what each partition has read last
 
         for damage in damages:
-            proof.await_caught_up(app)
+            proof.await_caught_up(app)  # no epoch, no newer base
             whole = sum(bench.admin.end_offsets(changelog).values())
             damage(base_files(app.state_dir))
             fence(bench, "totals/0", "totals/1")
-            load.send(1000)
+            load.send(1000)  # the work that is left
             until(lambda: restored() >= whole, 60, "both stores are read from the topic's beginning")  # noqa: B023
         proof.finish(app)
 

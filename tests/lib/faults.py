@@ -51,7 +51,18 @@ FAILPOINTS = (
     "metadata.after-write.commits",
 )
 """Every step of an epoch, in order."""
+FIRST_FAILPOINTS = (
+    "metadata.announced",
+    "metadata.before-commit.owner",
+    "metadata.before-commit.metadata",
+    "metadata.before-commit.sources",
+    "metadata.before-commit.state._metadata.schema",
+    "metadata.before-commit.state._metadata.metadata",
+    "metadata.before-commit.confirmed",
+)
+"""What only a first start does, in order, and what it does first of all starts."""
 DRIVER_FAILPOINTS = (
+    "driver.topics-made",
     "driver.metadata-open",
     "driver.queries-started",
     "housekeeping.lag-measured",
@@ -148,6 +159,17 @@ def executors(app: AppProcess) -> list[psutil.Process]:
         except psutil.NoSuchProcess:
             continue
     return found
+
+
+def executors_at(app: AppProcess, failpoint: str) -> list[psutil.Process]:
+    """The executor processes that have come to this failpoint."""
+    logs = [log for log in app.state_dir.rglob("stderr") if f"FAILPOINT {failpoint} " in log.read_text()]
+    return [found for found in executors(app) if _executor_id(found) in {log.parent.name for log in logs}]
+
+
+def _executor_id(process: psutil.Process) -> str:
+    command = process.cmdline()
+    return command[command.index("--executor-id") + 1]
 
 
 def kill_executor(app: AppProcess, chooser: random.Random) -> int:

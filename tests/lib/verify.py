@@ -366,11 +366,17 @@ def verify_twin(bench: Bench) -> None:
         app = twin.start("twin", arguments=["--until-caught-up"])
         if app.await_exit(CATCH_UP_SECONDS) != 0:
             raise AssertionError(f"the twin failed:\n{app.tail()}")
-        ours, its = (rows_of(folded(bench.kafka, f"{b.prefix}-totals-changelog")) for b in (bench, twin))
-        if ours != its:
-            differing = [where for where in ours.keys() | its.keys() if ours.get(where) != its.get(where)]
-            raise Violation("I5", f"{len(differing)} of {len(its)} rows are not the twin's, e.g. {differing[0]}")
-        print(f"verified I5: {len(its)} rows are those of a twin that was never killed")
+        changelogs = [topic for topic in bench.all_topics() if topic.endswith("-changelog")]
+        assert changelogs, "there is no state to compare"
+        for changelog in changelogs:
+            store = changelog.removeprefix(bench.prefix)
+            ours, its = (rows_of(folded(bench.kafka, b.prefix + store)) for b in (bench, twin))
+            if ours != its:
+                differing = [where for where in ours.keys() | its.keys() if ours.get(where) != its.get(where)]
+                raise Violation(
+                    "I5", f"{changelog}: {len(differing)} of {len(its)} rows are not the twin's, e.g. {differing[0]}"
+                )
+            print(f"verified I5: the {len(its)} rows of {changelog} are those of a twin that was never killed")
 
 
 def verify_no_open_transactions(admin: Admin, topics: Iterable[str]) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 SOURCES = (".py", ".scala", ".sh", ".java")
 REGISTRY_HOST = re.compile(
-    r"pypi\.org|pythonhosted\.org|repo1?\.maven\.(apache\.)?org|repo\.maven|maven\.org/maven2|registry\.npmjs|index-url",
+    r"pypi\.org|pythonhosted\.org|repo1?\.maven\.(apache\.)?org|repo\.maven|maven\.org/maven2|registry\.npmjs|index-url"
+    r"|docker\.io|docker\.com|ghcr\.io|quay\.io|registry\.k8s|gcr\.io",
     re.I,
 )
 

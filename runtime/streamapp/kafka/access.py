@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from streamapp import failpoint
 from streamapp.errors import RunError
 from streamapp.kafka.acls import ANY, GROUP, TOPIC, Acl, acls_of
 from streamapp.kafka.admin import Admin, TopicSpec
@@ -34,6 +35,7 @@ def make_ready(kafka: KafkaConfig, plan: Plan, create_all: bool = False, file: s
     admin = Admin(kafka)
     require_access(kafka, admin, plan)
     made = ensure_topics(admin, topics_of(plan), create_all, file)
+    failpoint.hit("driver.topics-made")
     if made:
         require_access(kafka, admin, plan)
     return made

@@ -131,4 +131,5 @@ class Housekeeping:
         done = {at: end for at, end in positions.items() if at[0] in self._hops and end > self._purged.get(at, 0)}
         if done:
             self._admin.purge(done)
+            failpoint.hit("housekeeping.hops-purged")
             self._purged |= done

@@ -28,7 +28,7 @@ object Failpoint {
       }
   }
 
-  private val Item = """([A-Za-z.\-]+)(?:@(\d+))?(?:#(\d+))?=(.+)""".r
+  private val Item = """([\w.\-]+)(?:@(\d+))?(?:#(\d+))?=(.+)""".r
 
   private val armed: Array[Armed] = sys.env.get("STREAMAPP_FAILPOINTS").toArray
     .flatMap(_.split(',')).map(_.trim).filter(_.nonEmpty).map {
@@ -40,10 +40,15 @@ object Failpoint {
   def hit(name: String, epoch: Long = -1, partition: Int = -1): Unit =
     if (armed.nonEmpty) armed.foreach(point => if (point.name == name) point.hit(epoch, partition))
 
-  /** For a file of the driver: "/app/part/offsets/7" is NAME.offsets at epoch 7. */
-  def hitAt(name: String, path: String): Unit = {
-    val parts = path.split('/')
-    if (parts.length > 1) hit(s"$name.${parts(parts.length - 2)}", parts.last.toLongOption.getOrElse(-1L))
+  /**
+   * For a file of the driver, by where it lies below its sub-topology: "/app/part/offsets/7" is NAME.offsets at epoch 7,
+   * "/app/part/state/0/_metadata/metadata" is NAME.state._metadata.metadata. A folder's name ends with ".folder".
+   */
+  def hitAt(name: String, path: String): Unit = if (armed.nonEmpty) {
+    val below = path.split('/').filter(_.nonEmpty).drop(if (path.startsWith("/")) 2 else 0)
+    val (numbers, words) = below.partition(_.forall(_.isDigit))
+    val kind = if (path.endsWith("/")) words :+ "folder" else words
+    hit((name +: kind).mkString("."), numbers.lastOption.map(_.toLong).getOrElse(-1L))
   }
 }
 
