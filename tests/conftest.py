@@ -43,6 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one folder share what is dear to start: where several processes run tests, it is one for a folder."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+    # On the broker: files of the longest tests come first, so that in the end nobody works alone.
+    longest: dict[Path, float] = {}
+    for item in items:
+        limit = item.get_closest_marker("timeout") if item.path.parent.name == "kafka" else None
+        if limit is not None:
+            longest[item.path] = max(longest.get(item.path, 0), limit.args[0])
+    items.sort(key=lambda item: -longest.get(item.path, 0))
 
 
 @pytest.fixture

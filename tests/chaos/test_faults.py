@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.app import ECHO, JOIN, START_SECONDS, TOTALS, WINDOWS, AppProcess, Bench, Load
+from lib.app import ECHO, HOP, JOIN, START_SECONDS, TOTALS, WINDOWS, AppProcess, Bench, Load
 from lib.faults import (
     DRIVER_FAILPOINTS,
     FAILPOINTS,
@@ -115,6 +115,25 @@ def test_halted_at_every_step_again_and_again(own_kafka: KafkaConfig, tmp_path: 
                 proof.require_sound()
         app = bench.start()
         proof.finish(app, twin=topology != JOIN)
+
+
+def test_halted_when_a_hop_has_been_purged(own_kafka: KafkaConfig, tmp_path: Path) -> None:
+    """R3. What every reader has committed is gone from the internal topic; nobody remembers that it was deleted."""
+    step = "housekeeping.hops-purged"
+    with (
+        Bench(own_kafka, tmp_path, "purged", HOP) as bench,
+        Proof(bench, load := bench.load(seed(), rate=300)) as proof,
+    ):
+        load.start()
+        for _ in range(math.ceil(ROUNDS / 4)):
+            app = bench.start(env=failpoints(f"{step}=halt"))
+            print(await_halt(app, step, START_SECONDS))
+            require_work(bench, load)
+            hops = [topic for topic in bench.all_topics() if topic.endswith("-repartition")]
+            assert any(first > 0 for hop in hops for first in bench.admin.start_offsets(hop).values()), hops
+            proof.require_sound()
+        app = bench.start()
+        proof.finish(app, twin=True)
 
 
 def test_asleep_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from lib.apiserver import ApiServer
 from lib.app import ECHO, TOTALS, WINDOWS, Bench
-from lib.chart import RULES, alerts, queries
+from lib.chart import RULES, alerts, queries, variables
 from lib.faults import alter
 from lib.left_out import or_left_out
 from lib.operator import RUNNING, Apps
@@ -48,7 +48,8 @@ def test_the_rules_can_be_read(promtool: str) -> None:
 
 
 def test_every_query_can_be_read(promtool: str, tmp_path: Path) -> None:
-    rules = [{"record": f"query:{i}", "expr": plain(query)} for i, (_, query) in enumerate(queries())]
+    everything = [*queries(), *variables()]
+    rules = [{"record": f"query:{i}", "expr": plain(query)} for i, (_, query) in enumerate(everything)]
     assert rules
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
     check(promtool, "check", "rules", str(tmp_path / "rules.yaml"))
@@ -85,7 +86,7 @@ def test_every_query_returns_data_about_a_running_app_and_its_operator(
         with operator_metrics(api, tmp_path) as address:
             targets = {urlsplit(app.address).netloc: {"namespace": "shop"}, address: {"pod": "operator"}}
             with Prometheus(tmp_path, targets, (RULES,)) as prometheus:
-                for place, query in queries():
+                for place, query in (*queries(), *variables()):
                     for part in parts(place, query):
                         until(
                             lambda part=part: prometheus.ask(part),  # type: ignore[misc]
@@ -133,7 +134,11 @@ def operator_metrics(api: ApiServer, folder: Path) -> Iterator[str]:
 
 
 def parts(place: str, query: str) -> list[str]:
-    """What must have data. A panel: as it is. An alert, which has none when all is well: the metrics it looks at."""
+    """What must have data. A panel: as it is. An alert, which has none when all is well: what it compares, whatever the
+    values of the labels it asks for are, over a time that the test has."""
+    query = plain(query).replace("[5m]", "[30s]").replace("[15m:1m]", "[30s:5s]")
     if ":" in place:
-        return [plain(query).replace("[5m]", "[30s]")]
-    return sorted(set(re.findall(r"\bstreamapp_[a-z_]+", query)))
+        return [query]
+    query = re.sub(r"absent\((.+?)\)$", r"\1", query.strip())
+    operands = re.split(r"\s(?:and|or|unless|==|!=|>=|<=|>|<)\s", re.sub(r'(=|!=|=~|!~)"[^"]*"', '!=""', query))
+    return [operand.strip() for operand in operands if re.search("[a-z]", operand)]

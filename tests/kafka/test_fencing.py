@@ -53,6 +53,7 @@ def known_ids(kafka: KafkaConfig) -> set[str]:
     return {key[4:].decode() for key, value in state.items() if key is not None and value is not None}
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_the_older_of_two_runtimes_stops(kafka: KafkaConfig, tmp_path: Path) -> None:
     with Bench(kafka, tmp_path, "two") as bench, Proof(bench, load := bench.load(seed=501, rate=200)) as proof:
@@ -63,6 +64,20 @@ def test_the_older_of_two_runtimes_stops(kafka: KafkaConfig, tmp_path: Path) -> 
         assert older.await_exit(90) == 3, older.tail()
         assert TAKEN_OVER.format(bench.prefix) in older.said
         newer.await_work()
+        proof.finish(newer)
+
+
+@pytest.mark.timeout(600)
+def test_the_older_of_two_runtimes_stops_also_without_work(kafka: KafkaConfig, tmp_path: Path) -> None:
+    with Bench(kafka, tmp_path, "idle", ECHO) as bench, Proof(bench, load := bench.load(seed=508)) as proof:
+        load.send(500)
+        older = bench.start("older")
+        older.await_work()
+        proof.await_caught_up(older)
+        newer = bench.start("newer")
+        assert older.await_exit(90) == 3, older.tail()
+        assert TAKEN_OVER.format(bench.prefix) in older.said
+        load.send(500)
         proof.finish(newer)
 
 
@@ -88,7 +103,7 @@ def test_a_name_between_a_record_and_its_marker(kafka: KafkaConfig, tmp_path: Pa
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("topology", [TOTALS, ECHO], ids=["state", "no-state"])
+@pytest.mark.parametrize("topology", [TOTALS, pytest.param(ECHO, marks=pytest.mark.chaos)], ids=["state", "no-state"])
 def test_a_zombie_commits_after_the_winner(kafka: KafkaConfig, tmp_path: Path, topology: str) -> None:
     """R5. An attempt has sent everything and is about to commit; it sleeps, and its successor does the same work and
     more; then it wakes up and commits. Only the winner is heard, and the zombie does not disturb it."""

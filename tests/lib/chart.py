@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,3 +37,13 @@ def queries() -> Iterator[tuple[str, str]]:
         for panel in json.loads(file.read_text())["panels"]:
             for target in panel.get("targets", ()):
                 yield f"{file.stem}: {panel['title']}", target["expr"]
+
+
+def variables() -> Iterator[tuple[str, str]]:
+    """Where a dashboard offers values to choose from, and the query for them, as Prometheus has it."""
+    for file in DASHBOARDS:
+        for variable in json.loads(file.read_text())["templating"]["list"]:
+            if variable["type"] == "query":
+                asked = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"])
+                assert asked is not None, variable
+                yield f"{file.stem}: ${variable['name']}", f"group by ({asked[2]}) ({asked[1]})"

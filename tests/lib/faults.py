@@ -58,7 +58,6 @@ FIRST_FAILPOINTS = (
     "metadata.before-commit.sources",
     "metadata.before-commit.state._metadata.schema",
     "metadata.before-commit.state._metadata.metadata",
-    "metadata.before-commit.confirmed",
 )
 """What only a first start does, in order, and what it does first of all starts."""
 DRIVER_FAILPOINTS = (

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp import failpoint
-from streamapp.errors import StreamAppError
+from streamapp.errors import RunError, StreamAppError
 from streamapp.http.server import StatusServer
 from streamapp.kafka.access import NotAllowed, require_access
 from streamapp.kafka.admin import Admin
@@ -154,7 +154,7 @@ class _App:
         self._queries = Queries(spark, plan, kafka)
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan)
-        self._housekeeping = Housekeeping(kafka, plan)
+        self._housekeeping = Housekeeping(kafka, plan, self._objection)
         self._replicas = None if executors is None else Replicas(spark, executors, options.executor_template)
         self._server = StatusServer(
             self._status,
@@ -254,6 +254,8 @@ class _App:
     def _look(self) -> None:
         self._progress.collect(self._running)
         self._housekeeping.go_round(self._progress.positions())
+        if self._housekeeping.objection:
+            raise RunError(self._housekeeping.objection)
         self._progress.publish(self._housekeeping.lag, self._housekeeping.expiring)
         if self._due:
             self._progress.phase, self._progress.error = "Restarting", self._failure
@@ -263,6 +265,13 @@ class _App:
             self._progress.phase = "Restoring" if restoring else "Running"
             self._progress.error = self._housekeeping.trouble
         self._on_progress(self._status())
+
+    def _objection(self) -> str:
+        bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
+        try:
+            return str(bridge.objection(self._plan.application_id))
+        except Py4JError:  # Kafka does not answer: whoever writes next is told
+            return ""
 
     def _try_again_later(self, part: SubTopology, failure: Failure) -> None:
         epoch = self._progress.snapshot().get("subTopologies", {}).get(part.name, {}).get("epoch", -1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an app does on Kafka beside its queries: it shows its position, measures its lag, sees what is about to expire,
-and purges its hops.
+purges its hops, and makes sure that it is still the one.
 
 All of it is done in a thread of its own and may fail: a broker that does not answer must neither end the app nor hold
 up its stop, its status and its terminal. The queries find out by themselves, and decide.
@@ -9,6 +9,7 @@ up its stop, its status and its terminal. The queries find out by themselves, an
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Event, Thread
 
@@ -23,13 +24,17 @@ from streamapp.spark.progress import Offsets
 
 PATIENCE_SECONDS = 2.0
 PURGE_SECONDS = 10.0
+CONFIRM_SECONDS = 10.0
 
 
 class Housekeeping:
     """One thread calls this; `lag` and `trouble` are those of the last round that has ended."""
 
-    def __init__(self, kafka: KafkaConfig, plan: Plan) -> None:
+    def __init__(self, kafka: KafkaConfig, plan: Plan, ask_objection: Callable[[], str]) -> None:
+        """`ask_objection` says why this driver has to stop, as another one has taken over; nothing when it has not."""
         self._plan = plan
+        self._ask_objection = ask_objection
+        self._asked_at = time.monotonic()
         self._admin = Admin(kafka)
         self._group = GroupPosition(kafka, plan.application_id)
         self._expiry = Expiry(self._admin)
@@ -46,6 +51,8 @@ class Housekeeping:
         """Committed records that are still to be read, by TOPIC/PARTITION; None while nobody knows."""
         self.trouble: str | None = None
         """Why the last round did not do everything."""
+        self.objection = ""
+        """Why the app has to stop."""
         Thread(target=self._run, name="housekeeping", daemon=True).start()
 
     @property
@@ -78,6 +85,9 @@ class Housekeeping:
                 ended.set()
 
     def _round(self, positions: Offsets) -> str | None:
+        if time.monotonic() - self._asked_at >= CONFIRM_SECONDS:
+            self._asked_at = time.monotonic()
+            self.objection = self._ask_objection()
         trouble = self._measure(positions)
         failpoint.hit("housekeeping.lag-measured")
         self._group.write(positions)

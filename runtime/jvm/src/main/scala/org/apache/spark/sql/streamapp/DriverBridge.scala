@@ -40,6 +40,10 @@ object DriverBridge {
     })(DefaultFormats)
   }
 
+  /** Why this driver has to stop, as another one has taken over; empty when it has not. A driver without work writes
+   * nothing, and would never find out. */
+  def objection(applicationId: String): String = MetadataTopic.objection(applicationId).getOrElse("")
+
   /** The run has ended; a later one in this process opens everything anew. */
   def end(applicationId: String): Unit = {
     TaskTransaction.closeAll(applicationId)

@@ -48,6 +48,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
    * lie the name of a newer driver as well as the marker of our transaction. */
   private var end = 0L
   private var producer: KafkaProducer[String, Array[Byte]] = _
+  private var closed = false
   private var confirmedAt = System.nanoTime() - ConfirmedForNs - 1
 
   locally {
@@ -112,6 +113,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
 
   private def write(changes: Seq[(String, Array[Byte])]): Unit =
     try {
+      if (closed) throw new IllegalStateException(s"the run of '${conf.applicationId}' has ended")
       if (producer == null) reopen()
       producer.beginTransaction()
       changes.foreach { case (path, bytes) => producer.send(new ProducerRecord(topic, 0, path, bytes)) }
@@ -174,7 +176,10 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   def below(path: String): Seq[(String, MetadataFile)] =
     synchronized(files.subMap(path + "/", path + "0").asScala.toSeq) // '0' is the character after '/'
 
-  def close(): Unit = synchronized(closeProducer())
+  def close(): Unit = synchronized {
+    closed = true
+    closeProducer()
+  }
 }
 
 object MetadataTopic {
