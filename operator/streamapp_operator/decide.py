@@ -33,7 +33,7 @@ from streamapp_operator.render.runs import UNTIL_CAUGHT_UP, is_bounded, run_of_a
 from streamapp_operator.rolling import outdated as outdated_executors
 from streamapp_operator.rolling import to_replace
 from streamapp_operator.rollout import Rollout, control_revisions, rollout_of, without
-from streamapp_operator.runs import last_run, may_begin, next_run_of, obsolete
+from streamapp_operator.runs import last_run, may_begin, next_run_of, obsolete, set_right
 from streamapp_operator.scaling import scaled
 from streamapp_operator.settings import Settings
 from streamapp_operator.trial import Look, Trial, judge
@@ -263,14 +263,13 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
     for wanted in objects:
         kind, name = wanted["kind"], wanted["metadata"]["name"]
         if kind == "Job":
-            continue  # what one run is made of cannot be changed: see `_runs`
+            continue  # most of what one run is made of cannot be changed: see `_runs`
         names.add((kind, name))
         found = seen.children.get((kind, name))
         if found is None:
             actions.append(Apply(wanted, f"make {kind} {name}", is_new=True))
         elif different := list(differences(wanted, found)):
-            fields = ", ".join(different[:_MOST_DIFFERENCES])
-            actions.append(Apply(wanted, f"set {fields} of {kind} {name}", is_new=False))
+            actions.append(Apply(wanted, _set(different, wanted), is_new=False))
     for (kind, name), found in seen.children.items():
         if (kind, name) not in names and kind in LISTED and kind != "Job":
             actions.append(Delete(found, f"delete {kind} {name}, which is not needed any more"))
@@ -284,15 +283,24 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
     return tuple(actions)
 
 
+def _set(different: list[str], wanted: Object) -> str:
+    return f"set {', '.join(different[:_MOST_DIFFERENCES])} of {wanted['kind']} {wanted['metadata']['name']}"
+
+
 def _runs(app: App, seen: Observation, objects: tuple[Object, ...]) -> Iterator[Action]:
-    """Jobs that are not needed any more, and the one that is, as soon as it may begin."""
+    """Jobs that are not needed any more, and the one that is, as soon as it may begin; and while it runs, what of it is
+    not as it should be."""
     spec = app.manifest.spec
     wanted = run_of_app(app) if is_bounded(app) and spec.schedule is None else None
     for job, why in obsolete(seen.jobs, app.uid, wanted, spec.suspend):
         yield Delete(job, why)
-    for job in objects:
-        if job["kind"] == "Job" and may_begin(seen.jobs, job["metadata"]["name"], seen.drivers):
-            yield Apply(job, f"make Job {job['metadata']['name']}", is_new=True)
+    for job in (item for item in objects if item["kind"] == "Job"):
+        name = job["metadata"]["name"]
+        found = next((each for each in seen.jobs if each["metadata"]["name"] == name), None)
+        if may_begin(seen.jobs, name, seen.drivers):
+            yield Apply(job, f"make Job {name}", is_new=True)
+        elif found is not None and (different := list(differences(right := set_right(job, found), found))):
+            yield Apply(right, _set(different, job), is_new=False)
 
 
 def _other_replicas(app: App, seen: Observation) -> list[Action]:

@@ -12,6 +12,9 @@ from typing import Any
 
 from streamapp_operator.quantities import same_quantity
 
+_WHOLE = ("selector", "podSelector", "matchLabels", "subjects")
+"""Fields of which nothing may be anybody else's: what is added there changes who is meant."""
+
 
 def differences(wanted: Any, observed: Any, path: str = "") -> Iterator[str]:
     """Paths at which the observed object is not as wanted.
@@ -20,8 +23,12 @@ def differences(wanted: Any, observed: Any, path: str = "") -> Iterator[str]:
     ['a']
     >>> list(differences({"env": [{"name": "x", "value": "1"}]}, {"env": [{"name": "y"}, {"name": "x", "value": "2"}]}))
     ['env[x].value']
+    >>> list(differences({"subjects": [{"name": "x"}]}, {"subjects": [{"name": "x"}, {"name": "y"}]}))
+    ['subjects']
     """
-    if isinstance(wanted, dict) and isinstance(observed, dict):
+    if path.rpartition(".")[2] in _WHOLE and _has_more(wanted, observed):
+        yield path
+    elif isinstance(wanted, dict) and isinstance(observed, dict):
         for key, value in wanted.items():
             yield from differences(value, observed.get(key), f"{path}.{key}" if path else key)
     elif isinstance(wanted, list) and isinstance(observed, list):
@@ -41,6 +48,12 @@ def _of_lists(wanted: list[Any], observed: list[Any], path: str) -> Iterator[str
     else:
         for i, (one, other) in enumerate(zip(wanted, observed, strict=True)):
             yield from differences(one, other, f"{path}[{i}]")
+
+
+def _has_more(wanted: Any, observed: Any) -> bool:
+    if isinstance(wanted, dict) and isinstance(observed, dict):
+        return not observed.keys() <= wanted.keys()
+    return isinstance(wanted, list) and isinstance(observed, list) and len(observed) > len(wanted)
 
 
 def _is_nothing(wanted: Any, observed: Any) -> bool:

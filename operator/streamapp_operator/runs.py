@@ -18,6 +18,8 @@ from streamapp_operator.app import App
 from streamapp_operator.pods import driver_state, has_ended, newest
 from streamapp_operator.render.meta import Object, is_owned_by
 
+_CHANGEABLE = ("suspend", "parallelism", "backoffLimit")
+"""What we say of a Job that Kubernetes lets anybody change once it is made."""
 RUNNING, COMPLETED, FAILED = "Running", "Completed", "Failed"
 JOB_LABEL = "batch.kubernetes.io/job-name"
 
@@ -82,6 +84,15 @@ def obsolete(jobs: Iterable[Object], uid: str, wanted: str | None, suspended: bo
 def may_begin(jobs: Iterable[Object], wanted: str, drivers: Iterable[Object]) -> bool:
     """Whether the Job is to be made now: it is not there, and no driver of an earlier run or version is left."""
     return all(job["metadata"]["name"] != wanted for job in jobs) and all(has_ended(pod) for pod in drivers)
+
+
+def set_right(wanted: Object, found: Object) -> Object:
+    """A run that somebody has changed, as it is to be. What cannot be changed stays as it was made, by an earlier
+    operator perhaps; and one that is over, or is about to go, stays as it is."""
+    if is_over(found) or "deletionTimestamp" in found["metadata"]:
+        return found
+    changed = {field: wanted["spec"][field] for field in _CHANGEABLE}
+    return {**wanted, "spec": {**found["spec"], **changed}}
 
 
 def next_run_of(app: App | None, now: datetime) -> datetime | None:

@@ -20,6 +20,8 @@ VERDICT_ANNOTATION = "streamapp.dev/verdict"
 REASON_ANNOTATION = "streamapp.dev/verdict-reason"
 ATTEMPT_ANNOTATION = "streamapp.dev/verdict-attempt"
 """The restart that was last asked for when the verdict fell."""
+NUMBER_ANNOTATION = "streamapp.dev/version-number"
+"""What `revision` says, which would not be known any more once somebody has changed it."""
 HEALTHY, REJECTED = "Healthy", "Rejected"
 
 
@@ -89,4 +91,5 @@ def read_version(found: Mapping[str, Any]) -> Version | None:
     noted = metadata.get("annotations", {})
     word = noted.get(VERDICT_ANNOTATION)
     verdict = Verdict(word, noted.get(REASON_ANNOTATION, ""), noted.get(ATTEMPT_ANNOTATION, "")) if word else None
-    return Version(metadata["name"], int(found.get("revision", 0)), spec, verdict)
+    number = noted.get(NUMBER_ANNOTATION, "")
+    return Version(metadata["name"], int(number if number.isdecimal() else found.get("revision", 0)), spec, verdict)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lib.operator import WORD_COUNT, Apps, Crash, Object
+from lib.operator import WORD_COUNT, Apps, Crash
 from lib.rollouts import STUCK, WELL, prove, renew, versions
 from lib.wait import until
 from streamapp.cli.main import main
@@ -112,7 +112,7 @@ def test_a_driver_that_ends_over_its_users_mistake_is_taken_back_at_once(apps: A
     apps.change(topology=_topology(flatMap={"word": "split(value, ',')"}, name="words", store=True))
     apps.settle()
     driver = renew(apps, driver)
-    fail(apps, driver, "CodeError: sub-topology 'counts': DIVIDE_BY_ZERO: Division by zero.", 1)
+    apps.set_failed(driver, "CodeError: sub-topology 'counts': DIVIDE_BY_ZERO: Division by zero.")
     apps.settle()
     assert apps.status()["version"] == proven
     assert "DIVIDE_BY_ZERO" in apps.condition("Degraded")["message"]
@@ -183,7 +183,7 @@ def test_a_driver_that_fails_too_often_stays_down(apps: Apps) -> None:
     apps.settle()
     driver = apps.await_driver()
     for count in range(1, 5):
-        fail(apps, driver, "DataError: node 'lines': topic text-lines, partition 0, offset 7: bad", count)
+        apps.set_failed(driver, "DataError: node 'lines': topic text-lines, partition 0, offset 7: bad", count)
         apps.settle()
     assert apps.status()["phase"] == "Failed"
     assert apps.status()["failures"]["counts"] == {"DataError": 4}
@@ -208,17 +208,6 @@ def test_a_driver_that_fails_too_often_stays_down(apps: Apps) -> None:
     apps.settle()
     apps.await_driver(other_than=driver["metadata"]["uid"])
     assert "counts" not in apps.status().get("failures", {})
-
-
-def fail(apps: Apps, driver: Object, words: str, count: int) -> None:
-    """The driver's container has ended so often, and waits to be started again."""
-    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": words}}
-    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
-    name = driver["spec"]["containers"][0]["name"]
-    container = {"name": name, "ready": False, "started": False, "restartCount": count, "image": "x", "imageID": "x"}
-    apps.set_pod_status(
-        driver, phase="Running", containerStatuses=[{**container, "state": waiting, "lastState": ended}]
-    )
 
 
 def _topology(*, store: bool = False, name: str = "words", **change: Any) -> list[Any]:

@@ -35,6 +35,11 @@ def remove_cgroup(name: str, root: Path = ROOT) -> None:
                 folder.rmdir()
 
 
+def groups_of(name: str, root: Path = ROOT) -> list[Path]:
+    """Those that there are of that group."""
+    return [group for hierarchy in _hierarchies(root) if (group := hierarchy / name).exists()]
+
+
 def _hierarchies(root: Path) -> list[Path]:
     if (root / "cgroup.controllers").exists():
         return [root]

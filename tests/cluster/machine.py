@@ -6,7 +6,8 @@
 
 The node lives as long as this process: its first process (cluster/node.py) holds the read end of a pipe whose
 write end is here, and the operating system closes that even for a process killed with -9. The site's lock is held by
-`unshare`, which ends only when every process of the node has ended: whoever gets the lock finds the place empty.
+its keeper (cluster/keeper.py), which ends when every process of the node has ended and what it leaves is cleared
+away: whoever gets the lock finds the place empty.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -27,8 +29,9 @@ import psutil
 from cluster.binaries import binaries
 from cluster.cache import cache_folder
 from cluster.certificates import ensure_certificates
-from cluster.cgroups import make_cgroup, remove_cgroup
+from cluster.cgroups import make_cgroup
 from cluster.errors import Broken, Unavailable
+from cluster.keeper import clear_away
 from cluster.packages import SYSTEM_PATH, missing_packages
 from cluster.site import Site
 
@@ -99,10 +102,9 @@ class Machine:
     # --- steps ----------------------------------------------------------------------------------------------
 
     def _prepare(self, programs: Path) -> None:
-        """Clear away what an earlier run has left, above all one that was killed."""
+        """Clear away what an earlier run has left, above all one whose keeper was killed."""
         site = self.site
-        _unlink(site)
-        remove_cgroup(site.cgroup)
+        clear_away(site)
         for folder in (site.run, site.logs):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -113,8 +115,7 @@ class Machine:
             subprocess.run(["modprobe", "-a", "overlay", "br_netfilter"], capture_output=True)
 
     def _launch(self, lock: int) -> None:
-        command = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--net"]
-        command += [sys.executable, "-m", "cluster.node", str(self.site.number), str(self.site.home)]
+        command = [sys.executable, "-m", "cluster.keeper", str(self.site.number), str(self.site.home)]
         with (self.site.logs / "node.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -143,11 +144,13 @@ class Machine:
 
     def _first_process(self) -> int:
         """Of the node, by its number here."""
-        unshare = psutil.Process(self._process.pid)
+        keeper = psutil.Process(self._process.pid)
         deadline = time.monotonic() + STOP_SECONDS
         while self.running and time.monotonic() < deadline:
-            if children := unshare.children():
-                return children[0].pid
+            with suppress(psutil.NoSuchProcess):
+                for unshare in keeper.children():
+                    if children := unshare.children():
+                        return children[0].pid
             time.sleep(0.01)
         raise Broken(f"the node's first process does not come up; see {self.site.logs / 'node.log'}")
 
@@ -173,8 +176,7 @@ class Machine:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(STOP_SECONDS)
-        _unlink(self.site)
-        remove_cgroup(self.site.cgroup)
+            clear_away(self.site)
 
 
 def _claim_site() -> tuple[Site, int]:
@@ -188,11 +190,6 @@ def _claim_site() -> tuple[Site, int]:
         except BlockingIOError:
             os.close(lock)
     raise Unavailable(f"{SITES} clusters are running on this machine already; end one")
-
-
-def _unlink(site: Site) -> None:
-    """The link goes by itself with the node's network namespace, but in the kernel's own time."""
-    subprocess.run(["ip", "link", "delete", site.link], capture_output=True)
 
 
 def _read_line(pipe: IO[str] | None, seconds: float) -> str:

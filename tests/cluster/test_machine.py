@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+from cluster.cgroups import groups_of
 from cluster.choice import is_own
 from cluster.errors import Unavailable
 from cluster.machine import TESTS, why_not
@@ -58,29 +62,95 @@ def parent_with_cluster() -> Iterator[tuple[subprocess.Popen[str], Path]]:
         process.stdout.close()
 
 
-def processes_of(home: Path) -> list[str]:
+def processes_of(home: Path) -> list[psutil.Process]:
     """Those of the node: named after its folder in their command line, or with the node's containerd above them."""
     found = []
     for process in psutil.process_iter():
         try:
-            words = " ".join(process.cmdline())
             below = any(str(home) in " ".join(parent.cmdline()) for parent in process.parents())
+            if below or str(home) in " ".join(process.cmdline()):
+                found.append(process)
         except psutil.NoSuchProcess:
             continue
-        if str(home) in words or below:
-            found.append(f"{process.pid} {words}")
     return found
+
+
+def namespaces_of(process: psutil.Process) -> set[str]:
+    """As the kernel writes them, `net:[4026531840]`; none of a process that has ended."""
+    found = set()
+    for kind in ("mnt", "net", "pid"):
+        with suppress(OSError):
+            found.add(os.readlink(f"/proc/{process.pid}/ns/{kind}"))
+    return found
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What a node has on this machine while it runs, beside its files."""
+
+    site: Site
+    namespaces: frozenset[str]
+    """Of its own processes, which nobody else is in."""
+
+    @staticmethod
+    def of(home: Path) -> Traces:
+        inside = set().union(*(namespaces_of(process) for process in processes_of(home)))
+        return Traces(Site(int(home.name), home), frozenset(inside - namespaces_of(psutil.Process())))
+
+    def left(self, before: float = math.inf) -> list[str]:
+        """What is there of it now.
+
+        Args:
+            before: processes that began later do not count, as the kernel gives the number of a namespace that has
+                ended to another one.
+        """
+        return [
+            *(f"process {process.pid}" for process in processes_of(self.site.home)),
+            *(f"control group {group}" for group in groups_of(self.site.cgroup)),
+            *(f"link {link}" for link in Path("/sys/class/net").glob(self.site.link)),
+            *(f"route {line}" for line in routes() if any(each in line for each in self._addresses)),
+            *(f"mount {line}" for line in mounts() if any(each in line for each in (*self.namespaces, *self._paths))),
+            *(
+                f"namespace {name} of process {process.pid}"
+                for process in psutil.process_iter(["create_time"])
+                if process.info["create_time"] < before
+                for name in namespaces_of(process) & self.namespaces
+            ),
+        ]
+
+    @property
+    def _addresses(self) -> tuple[str, ...]:
+        return self.site.pod_range, self.site.service_range, self.site.host_address
+
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        return f"{self.site.home}/", f"/{self.site.cgroup}/"
+
+
+def mounts() -> list[str]:
+    """Of this machine. A network namespace without a process is kept by such a mount."""
+    return Path("/proc/self/mountinfo").read_text().splitlines()
+
+
+def routes() -> list[str]:
+    return subprocess.run(["ip", "route"], check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 def test_a_killed_parent_takes_the_whole_node_with_it_and_the_next_comes_up() -> None:
     with parent_with_cluster() as (parent, home):
-        before = processes_of(home)
+        running = [" ".join(process.cmdline()) for process in processes_of(home)]
         for expected in ("containerd", "etcd", "kube-apiserver", "kubelet", "coredns", "pause"):
-            assert any(expected in line for line in before), f"{expected} is not among {before}"
+            assert any(expected in line for line in running), f"{expected} is not among {running}"
+        traces = Traces.of(home)
+        assert {name.partition(":")[0] for name in traces.namespaces} == {"mnt", "net", "pid"}
+        there = {line.partition(" ")[0] for line in traces.left()}
+        assert there == {"process", "control", "link", "route", "namespace"}  # its mounts are its own business
         parent.send_signal(signal.SIGKILL)
-        until(lambda: not processes_of(home), 20, "the end of every process of the node")
-        link = Path("/sys/class/net") / Site(int(home.name), home).link
-        until(lambda: not link.exists(), 20, "the end of the link")
+        killed = time.time()
+        try:
+            until(lambda: not traces.left(killed), 20, "the end of everything of the node")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {traces.left(killed)}") from None
     with parent_with_cluster() as (_, again):
         assert "node1" in kubectl(again, "get", "nodes")
 

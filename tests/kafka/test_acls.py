@@ -102,19 +102,23 @@ def test_what_is_missing_is_told_before_anything_is_done(
 
 
 @pytest.mark.timeout(60)
-def test_topics_that_cannot_be_made_are_told(
-    guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("topic", [topic.name for topic in plan_of(AN_APP).topics])
+def test_each_topic_that_cannot_be_made_is_told(
+    guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], topic: str
 ) -> None:
     prefix = unique_name("uncreated")
     manifest = write(guarded, tmp_path, prefix)
     make_users_topics(guarded, prefix)
-    missing, rest = without(printed(manifest, capfd), f"{prefix}-totals-changelog", "Create")
+    missing, rest = without(printed(manifest, capfd), topic.replace(AN_APP, prefix), "Create")
     guarded.allow(rest)
     assert main(["run", str(manifest), "--state-dir", str(tmp_path / "state")]) == 3
     error = capfd.readouterr().err
     assert len(error.splitlines()) == 1, error
-    assert f"would not create topic '{missing.name}' for node 'totals'" in error
-    assert "Create on topic" in error
+    (spec,) = [spec for spec in topics_of(plan_of(prefix)) if spec.name == missing.name]
+    (told,) = re.findall(r"would not create topic '(\S+)' for node '(\S+)'", error)
+    assert told == (missing.name, spec.node)
+    assert f"it needs Create on topic '{missing.name}'" in error
+    assert missing.name not in Admin(guarded.open).topics()
 
 
 @pytest.mark.timeout(120)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -60,6 +61,13 @@ def lose(a: App, before: int) -> None:
     assert Admin(a.kafka).start_offsets(a.topic("in")) == {0: before}
 
 
+def make_anew(a: App) -> None:
+    admin = Admin(a.kafka)
+    admin.delete([a.topic("in")])
+    until(lambda: a.topic("in") not in admin.topics(), 30, "the topic is gone")
+    a.create("in")
+
+
 def came_out(a: App) -> list[str]:
     """The letters whose records were processed."""
     received = a.received("out")
@@ -81,7 +89,21 @@ def test_fail_ends_with_the_reason(app: Make) -> None:
     a.run()
     feed(a, "def")
     lose(a, before=5)
-    with pytest.raises(RunError, match=r"gone .*set onSourceLoss: Earliest or Latest"):
+    place = rf"{re.escape(a.topic('in'))}, partition 0, among offsets 3 to 5"
+    with pytest.raises(RunError, match=rf"are gone in topic {place} .*set onSourceLoss: Earliest or Latest"):
+        a.run()
+    assert came_out(a) == list("abc")
+
+
+@pytest.mark.parametrize("topology", [ECHO])
+def test_fail_ends_with_the_reason_for_a_topic_that_was_made_anew(app: Make) -> None:
+    a = app("Fail")
+    feed(a, "abc")
+    a.run()
+    make_anew(a)
+    feed(a, "x")
+    place = rf"{re.escape(a.topic('in'))}, partition 0, from offset 3 on"
+    with pytest.raises(RunError, match=rf"are gone in topic {place} .*the topic was deleted"):
         a.run()
     assert came_out(a) == list("abc")
 
@@ -112,10 +134,7 @@ def test_a_topic_that_was_made_anew(app: Make, policy: str, then: str) -> None:
     a = app(policy)
     feed(a, "abc")
     a.run()
-    admin = Admin(a.kafka)
-    admin.delete([a.topic("in")])
-    until(lambda: a.topic("in") not in admin.topics(), 30, "the topic is gone")
-    a.create("in")
+    make_anew(a)
     feed(a, "xy")
     a.run()
     feed(a, "z")

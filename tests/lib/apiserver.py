@@ -14,6 +14,7 @@ from types import TracebackType
 
 import yaml
 
+from lib.parent import end_with_parent
 from lib.wait import until
 from streamapp.kafka.ports import free_ports
 
@@ -176,7 +177,7 @@ class ApiServer:
                 stdout=log,
                 stderr=log,
                 # A test run that is killed must not leave these behind.
-                preexec_fn=_end_with_parent if os.uname().sysname == "Linux" else None,
+                preexec_fn=end_with_parent if os.uname().sysname == "Linux" else None,
             )
 
     def _end(self, name: str) -> None:
@@ -198,14 +199,6 @@ class ApiServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def _end_with_parent() -> None:
-    import ctypes
-    import signal
-
-    set_death_signal = 1
-    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
 
 
 def write_kubeconfig(file: Path, url: str, token: str, authority: str | None = None) -> Path:

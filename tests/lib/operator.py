@@ -263,6 +263,20 @@ class Apps:
             ],
         )
 
+    def set_failed(self, driver: Object, words: str, count: int = 1) -> None:
+        """The driver's container has ended so often, with these last words, and waits to be started again."""
+        container = {
+            "name": driver["spec"]["containers"][0]["name"],
+            "ready": False,
+            "started": False,
+            "restartCount": count,
+            "image": "x",
+            "imageID": "x",
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+            "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": words}},
+        }
+        self.set_pod_status(driver, phase="Running", containerStatuses=[container])
+
     def add_executor(self, number: int = 1, name: str = "word-count") -> Object:
         """A pod as Spark makes one from the template."""
         template = yaml.safe_load(self.get("ConfigMap", f"{name}-config")["data"]["executor.yaml"])
@@ -298,16 +312,22 @@ def _essence(item: Object) -> object:
     if item["kind"] == "Secret":
         return sorted(item["data"])
     spec = {key: value for key, value in item.items() if key not in ("metadata", "status", "apiVersion")}
-    template = spec.get("spec", {}).get("template")
-    if template:  # names the app's uid and the secret's fingerprint
+    body = spec.get("spec", {})
+    runs = body.get("jobTemplate", {}).get("spec", body)  # what makes the pod
+    if template := runs.get("template"):  # names the app's uid and the secret's fingerprint
         template["metadata"]["annotations"].pop("streamapp.dev/template")
         container = template["spec"]["containers"][0]
         container["args"] = [word for word in container["args"] if not word.startswith(("--owner", "--namespace"))]
+    if item["kind"] == "Job":  # Kubernetes tells its pods by its uid
+        body.pop("selector")
+        for label in ("controller-uid", "batch.kubernetes.io/controller-uid"):
+            body["template"]["metadata"]["labels"].pop(label, None)
     for subject in spec.get("subjects", ()):
         subject.pop("namespace")
     for own in ("clusterIP", "clusterIPs"):
-        spec.get("spec", {}).pop(own, None)
-    return {"labels": item["metadata"]["labels"], **spec}
+        body.pop(own, None)
+    labels = {name: value for name, value in item["metadata"]["labels"].items() if "controller-uid" not in name}
+    return {"labels": labels, **spec}
 
 
 RUNNING: Object = {

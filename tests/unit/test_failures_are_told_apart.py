@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lib.traces import LOST_RECORDS
 from streamapp.cli.driver import _leave_word
 from streamapp.spark.failure import diagnose
 from streamapp_operator.failures import BUDGETS
@@ -34,7 +35,8 @@ PLAN = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n Filter raise_error(
         ("Caused by: x.OversizedRecordException: a record for topic 't' has 9 bytes\n at", 1, False, "'t' has 9"),
         ("An error occurred while calling z:x.begin.\n: y.Trouble: no disk\n\tat", 3, True, "part': y.Trouble: no"),
         ("x: (as configured by transaction.max.timeout.ms)\n at", 1, False, "spec.transactionTimeout is longer"),
-        ("Some data may have been lost because they are not available in Kafka any more", 3, False, "onSourceLoss"),
+        ("Some data may have been lost because they are not available in Kafka any more", 3, False, "gone (retention"),
+        (LOST_RECORDS, 3, False, "are gone in topic text-lines, partition 1, among offsets 3 to 5 (retention passed"),
         ("y.UnknownTopicOrPartitionException: This server does not\n at", 1, True, "does not exist any more"),
         (
             "Caused by: x.TransactionalIdAuthorizationException: Transactional Id authorization failed.\n at",
@@ -64,7 +66,7 @@ SIDECAR = {"name": "agent", "restartCount": 7, "state": {"terminated": {"exitCod
         ("x.OversizedRecordException: a record for topic 't' has 9 bytes\n at", "DataError"),
         ("x.y.UserCodeError: node 'n': function 'm:f': ValueError: " + 5_000 * "x" + "\n\n at", "CodeError"),
         pytest.param(f"x.UserCodeError: node 'n': function 'm:f': {5_000 * 'x'}\n\n at", "CodeError", id="long"),
-        ("Some data may have been lost because they are not available in Kafka any more", "DataError"),
+        (LOST_RECORDS, "DataError"),
         ("x.IncompatibleStateException: store 's': changelog c\n at", "InputError"),
         ("another runtime of application 'a' has taken over: this one stops\n at", "Infrastructure"),
         ("x\nCaused by: y.TimeoutException: no answer\n at", "Infrastructure"),

@@ -22,7 +22,7 @@ from streamapp_operator.pods import driver_state
 from streamapp_operator.render import Credentials, render
 from streamapp_operator.render.meta import Object
 from streamapp_operator.render.runs import kubernetes_line, run_of_app
-from streamapp_operator.runs import Run, last_run, may_begin, obsolete
+from streamapp_operator.runs import Run, last_run, may_begin, obsolete, set_right
 from streamapp_operator.settings import Settings
 from streamapp_operator.status import status_of
 
@@ -163,6 +163,18 @@ def test_a_run_begins_when_no_other_driver_is_left() -> None:
     assert may_begin([job("old")], "new", [pod("old", "Succeeded")])
     assert not may_begin([job("old")], "new", [pod("old", "Running")])
     assert not may_begin([job("new")], "new", [])
+
+
+def test_only_a_run_that_is_under_way_is_set_right_and_only_in_what_can_be_changed() -> None:
+    (wanted,) = [item for item in render(app(), Settings(), CREDENTIALS) if item["kind"] == "Job"]
+    older = {**wanted["spec"], "suspend": True, "template": "of an earlier operator"}
+    found = {**job("mine"), "spec": older}
+    assert set_right(wanted, found)["spec"] == {**older, "suspend": False}
+    assert set_right(wanted, found)["metadata"] == wanted["metadata"]
+    over = {**job("mine", Complete=COMPLETE), "spec": older}
+    ending = {**found, "metadata": {**found["metadata"], "deletionTimestamp": "2024-03-13T10:00:00Z"}}
+    for other in (over, ending):
+        assert set_right(wanted, other) == other
 
 
 def facts(run: Run | None, pod: Object | None = None, **more: Any) -> Facts:

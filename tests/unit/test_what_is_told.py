@@ -15,6 +15,7 @@ from lib.simulated import LOOK_SECONDS, Simulation, live, works
 from streamapp_operator.decide import PAUSE_ANNOTATION
 from streamapp_operator.events import REASONS
 from streamapp_operator.observation import Position
+from streamapp_operator.times import stamp
 
 SPEC = yaml.safe_load(WORD_COUNT)["spec"]
 
@@ -101,8 +102,13 @@ def test_trouble_with_kafka(app: Simulation, driver: Moody) -> None:
 
 def test_executors_that_do_not_come(app: Simulation) -> None:
     app.executors, app.starts = [], lambda template: False
+    app.look()
+    ready = app.condition("Ready")
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "NoExecutors", "none of 1 executors runs")
+    assert ready["lastTransitionTime"] == stamp(app.now)
     app.run(20)
-    assert told(app) == []
+    assert told(app) == []  # another one is on its way: an event now would come with each update of an app
+    assert app.condition("Ready") == ready
     app.run(60)
     assert told(app) == [("Warning", "ExecutorsMissing")]
     app.executors, app.starts = [], lambda template: True

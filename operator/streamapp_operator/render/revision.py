@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from streamapp_operator.app import App
 from streamapp_operator.render.meta import Object, made, sealed
-from streamapp_operator.versions import ATTEMPT_ANNOTATION, REASON_ANNOTATION, VERDICT_ANNOTATION, Version
+from streamapp_operator.versions import (
+    ATTEMPT_ANNOTATION,
+    NUMBER_ANNOTATION,
+    REASON_ANNOTATION,
+    VERDICT_ANNOTATION,
+    Version,
+)
 
 
 def control_revision(app: App, version: Version) -> Object:
@@ -16,6 +22,7 @@ def control_revision(app: App, version: Version) -> Object:
     """
     data = {"spec": dict(version.spec)}
     found = made(app, "apps/v1", "ControllerRevision", version.name, data=data, revision=version.number)
+    found["metadata"]["annotations"][NUMBER_ANNOTATION] = str(version.number)
     if (verdict := version.verdict) is not None:
         notes = {
             VERDICT_ANNOTATION: verdict.word,

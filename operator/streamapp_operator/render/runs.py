@@ -77,6 +77,8 @@ def _job_spec(app: App, settings: Settings, credentials: Credentials) -> Object:
     template = driver_template(app, settings, credentials)
     disrupted = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     return {
+        # The same as if it were not there; but one that somebody has suspended by hand is not as it should be.
+        "suspend": False,
         "parallelism": 1,
         "completions": 1,
         "backoffLimit": _TRIES,

@@ -28,6 +28,18 @@ _USER_FUNCTION = re.compile(r"UserCodeError: (node '.*)")
 _DATA_LOSS = re.compile(
     r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)"
 )
+_PARTITION = r"(?P<topic>\S+)-(?P<partition>\d+)"
+# Spark breaks lines anywhere.
+_LOST_AT = tuple(
+    re.compile(said.replace(" ", r"\s+"))
+    for said in (
+        rf"records in offset \[(?P<first>\d+), (?P<end>\d+)\) for topic partition {_PARTITION}",
+        rf"Added partition {_PARTITION} starts from (?P<end>\d+) instead of 0",
+        rf"Starting offset for {_PARTITION} was (?P<first>\d+) but consumer reset",
+        rf"Partition {_PARTITION} offset was changed from (?P<first>\d+) to",
+        r"(?:partitions|Partitions) (?:Hash)?Set\((?P<partitions>[^)]+)\)\.? (?:They may )?have been deleted",
+    )
+)
 _SOURCES = re.compile(r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\]")
 _USER_CODE = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\] (.*?)(?: SQLSTATE|\n|$)", re.DOTALL)
 # Spark's error conditions that come from a user's expression meeting data it cannot take.
@@ -94,7 +106,8 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
     if _DATA_LOSS.search(trace):
         return Failure(LossError(
             f"sub-topology '{subtopology}': records between the committed position and the topic's start are gone "
-            "(retention passed, or the topic was deleted); set onSourceLoss: Earliest or Latest to go on without them"
+            f"{_lost_at(trace)}(retention passed, or the topic was deleted); set onSourceLoss: Earliest or Latest to "
+            "go on without them"
         ), False)  # fmt: skip
     if "UnknownTopicOrPartitionException" in trace:  # or a broker that does not know yet what the others know
         said = f"sub-topology '{subtopology}': a topic that it reads does not exist any more"
@@ -111,6 +124,27 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
                 CodeError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False
             )
     return Failure(RunError(f"sub-topology '{subtopology}': {_last_cause(trace)}"), True)
+
+
+def _lost_at(trace: str) -> str:
+    """Where records are gone, as far as Spark has said it. It met a gap within what it was about to read, and does not
+    say how far that reaches.
+
+    >>> _lost_at("Could not read records in offset [3, 6) for topic partition my-lines-0\\nwith consumer group g.")
+    'in topic my-lines, partition 0, among offsets 3 to 5 '
+    >>> _lost_at("Partition lines-1 offset was changed from 7 to 2.")
+    'in topic lines, partition 1, from offset 7 on '
+    >>> _lost_at("Partitions Set(lines-0, lines-1) have been deleted.")
+    'in lines-0, lines-1 '
+    """
+    found = next((match for pattern in _LOST_AT if (match := pattern.search(trace))), None)
+    if found is None:
+        return ""
+    at = {"first": "0", **found.groupdict()}
+    if "partitions" in at:
+        return f"in {at['partitions']} "
+    offsets = f"among offsets {at['first']} to {int(at['end']) - 1}" if "end" in at else f"from offset {at['first']} on"
+    return f"in topic {at['topic']}, partition {at['partition']}, {offsets} "
 
 
 def _refused(subtopology: str, said: re.Match[str], application_id: str) -> Failure:
