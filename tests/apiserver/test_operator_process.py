@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from lib.operator import RUNNING, Apps
+from lib.operator import Apps
 from lib.operator_process import Operators
-from lib.traces import LOST_RECORDS
 from lib.wait import until
-from streamapp.cli.driver import _leave_word
-from streamapp.spark.failure import diagnose
 from streamapp_operator.kube import Kube
-from streamapp_operator.reconcile import RESYNC_SECONDS
 
 pytestmark = pytest.mark.cluster
 
@@ -69,48 +64,6 @@ def test_of_two_one_acts_and_the_other_takes_over_from_one_that_is_frozen_or_kil
     assert apps.lease_holder() == identity
 
 
-def test_that_no_executor_is_left_is_in_status_at_once(apps: Apps, operators: Operators, tmp_path: Path) -> None:
-    """It is told by what the API server says of the pod, long before the app would be looked at anyway. An event comes
-    only when none has come instead, see the unit tests."""
-
-    def is_ready(status: str, reason: str) -> bool:
-        found = apps.condition("Ready")
-        return (found["status"], found["reason"]) == (status, reason)
-
-    operators.start(apps.namespace)
-    apps.create()
-    await_budget(apps, 0)
-    apps.await_driver()
-    with apps.driver_says(RUNNING, tmp_path):
-        executor = apps.add_executor()
-        until(lambda: is_ready("True", "Processing"), 30, "the app is ready", every=0.1)
-        apps.kube.delete("Pod", apps.namespace, executor["metadata"]["name"], executor["metadata"]["uid"])
-        until(lambda: is_ready("False", "NoExecutors"), RESYNC_SECONDS / 2, "the status says so", every=0.1)
-    assert "ExecutorsMissing" not in apps.events()
-
-
-def test_that_input_was_gone_before_it_was_read_is_in_status(
-    apps: Apps, operators: Operators, tmp_path: Path
-) -> None:
-    """R10, from what Spark says to what people see. That Spark says it so, tests/kafka/test_source_loss.py proves."""
-    operators.start(apps.namespace)
-    apps.create()
-    driver = apps.await_driver()
-    _leave_word(tmp_path / "termination-log", diagnose("counts", LOST_RECORDS, "word-count").error)
-    apps.set_failed(driver, (tmp_path / "termination-log").read_text())
-
-    def is_told() -> bool:
-        degraded = apps.condition("Degraded")
-        return (degraded["status"], degraded["reason"]) == ("True", "DriverFailed")
-
-    until(is_told, 60, "the app is Degraded", every=0.1)
-    for said in (apps.condition("Degraded"), apps.status()["lastError"]):
-        assert "topic text-lines, partition 1, among offsets 3 to 5" in said["message"]
-        assert "set onSourceLoss: Earliest or Latest" in said["message"]
-    assert apps.status()["phase"] == "Failed"
-    assert "Failed" in apps.events()
-
-
 def test_with_the_rights_of_the_whole_cluster_it_looks_after_every_namespace(
     kube: Kube, new_namespace: Callable[[], str], operators: Operators
 ) -> None:
@@ -128,4 +81,8 @@ def test_with_the_rights_of_the_whole_cluster_it_looks_after_every_namespace(
     assert home.lease_holder() != ""
     assert {apps.lease_holder() for apps in (*others, new)} == {""}
     operator.stop()
-    assert "forbidden" not in operator.said.lower(), operator.said
+    refused = [line for line in operator.said.lower().splitlines() if "forbidden" in line]
+    # It sees the namespaces of earlier tests as well, which are on their way to their end; none of ours is.
+    assert [line for line in refused if "because it is being terminated" not in line] == []
+    namespaces = [apps.namespace for apps in (home, *others, new)]
+    assert [line for line in refused for name in namespaces if name in line] == []
