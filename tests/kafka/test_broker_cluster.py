@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from lib.broker import Cluster, bounce, new_topic, paused, read, write
-from streamapp.kafka.admin import Admin
+from lib.wait import until
+from streamapp.kafka.admin import Admin, TopicState
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -23,7 +24,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_topics_are_replicated(cluster: Cluster) -> None:
     kafka = KafkaConfig(cluster.bootstrap_servers)
     name = new_topic(kafka, partitions=2)
-    assert Admin(kafka).topics()[name].replication_factor == 3
+    found: dict[str, TopicState] = {}
+
+    def known() -> bool:
+        found.update(Admin(kafka).topics())
+        return name in found
+
+    until(known, 30, "the broker that is asked knows the topic, too")
+    assert found[name].replication_factor == 3
 
 
 @pytest.mark.parametrize("hard", [pytest.param(False, marks=pytest.mark.chaos), True], ids=["SIGTERM", "kill-9"])

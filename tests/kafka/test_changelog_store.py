@@ -200,8 +200,9 @@ def test_a_surviving_store_catches_up_from_its_local_base(
     with pytest.raises(Exception, match="the script says fail"):
         s.task(1, "put:default:1:2 fail")
     s.task(1, "put:default:1:3 commit")
-    read = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.restores()  # type: ignore[union-attr]
-    assert '"total":0' in read  # the last restore had nothing left to read
+    read = json.loads(spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.restores())  # type: ignore[union-attr]
+    # Nothing is left to read: what failed had sent nothing yet, or else a row, with the marker of its abort behind it.
+    assert [part["total"] for part in read["partitions"]] in ([0], [2])
     assert "default/default/1=3" in s.rebuilt(2)
 
 
