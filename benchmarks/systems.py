@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -92,11 +92,13 @@ class Running:
         print("\n".join(f"    {line}" for line in profile.lines()), flush=True)
 
     def _java(self) -> psutil.Process:
-        """The JVM, as soon as there is one."""
+        """The JVM, as soon as there is one. Before it a short one finds out how Spark's is to be started."""
         for _ in range(600):
             me = psutil.Process(self.process.pid)
-            if found := [p for p in (me, *me.children(recursive=True)) if p.name() == "java"]:
-                return found[0]
+            with suppress(psutil.Error):
+                for found in (me, *me.children(recursive=True)):
+                    if found.name() == "java" and "org.apache.spark.launcher.Main" not in found.cmdline():
+                        return found
             time.sleep(0.05)
         raise AssertionError("no JVM was started")
 
