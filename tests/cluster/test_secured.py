@@ -17,6 +17,7 @@ from lib.app import ECHO, TOTALS, Bench
 from lib.faults import require_work
 from lib.secured import USER, bindings_of, secured_broker
 from lib.verify import Proof, committed
+from lib.wait import until
 from streamapp.cli.main import main
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -46,8 +47,9 @@ class Secured(App):
         data = {"username": USER, "password": password}
         self._put("kafka-user", {key: value.encode() for key, value in data.items()})
 
-    def put_authority(self, folder: Path) -> None:
-        names = {"ca.crt": "ca.pem", "tls.crt": "client.pem", "tls.key": "client.key"}
+    def put_certificate(self, folder: Path, name: str) -> None:
+        """And the authority that has signed the broker's."""
+        names = {"ca.crt": "ca.pem", "tls.crt": f"{name}.pem", "tls.key": f"{name}.key"}
         self._put("kafka-tls", {key: (folder / name).read_bytes() for key, name in names.items()})
 
     def _put(self, secret: str, data: dict[str, bytes]) -> None:
@@ -115,7 +117,7 @@ def test_credentials_from_a_secret_that_comes_and_changes(
             assert main(["topics", str(bench.manifest), "--acls", "--principal", f"User:{USER}"]) == 0
             kafka.allow(bindings_of(capfd.readouterr().out))
             app = Secured(operated, bench.prefix)
-            app.put_authority(tmp_path)
+            app.put_certificate(tmp_path, "client")
             app.apply(bench.manifest.read_text())
             app.await_condition("Ready", "SecretUnusable", "create secret generic kafka-user --from-file")
             app.put_password("wr0ng")
@@ -143,4 +145,14 @@ def test_credentials_from_a_secret_that_comes_and_changes(
             app.put_password(SECOND)
             app.await_ready(other_than=driver)
             proof.await_more(app)
+
+            driver = app.driver()["metadata"]["uid"]
+            require_work(bench, load)
+            assert kafka.lets_in("client", SECOND)
+            kafka.trust_next_clients()
+            until(lambda: not kafka.lets_in("client", SECOND), 30, "the old certificate is of no use any more")
+            app.put_certificate(tmp_path, "next-client")
+            app.await_ready(other_than=driver)
+            proof.await_more(app)
+            app.await_lag_is_read()
             proof.finish(app)

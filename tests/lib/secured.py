@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -54,7 +58,8 @@ class SecuredBroker:
     certified_port: int
     open: KafkaConfig
     folder: Path
-    """With `ca.pem`, and `other-ca.pem`, of an authority that has signed nothing; `client.pem` and `client.key`."""
+    """With `ca.pem`, and `other-ca.pem`, of an authority that has signed nothing; `client.pem` and `client.key`; and
+    `next-client.pem` and `next-client.key`, which are good after `trust_next_clients`."""
     expired_port: int = 0
     """Where its certificate has expired."""
     tokens: Tokens | None = None
@@ -93,6 +98,30 @@ class SecuredBroker:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             change = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), password.encode())
             self.admin.alter_user_scram_credentials([change])[USER].result(30)
+
+    def trust_next_clients(self) -> None:
+        """From now on who comes shows a certificate of the next authority; who is in already may stay."""
+        name, authority = f"{_SECURE}.ssl.truststore.location", str(self.folder / "next-ca.pem")
+        change = ConfigEntry(name, authority, incremental_operation=AlterConfigOpType.SET)
+        broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[change])
+        for future in self.admin.incremental_alter_configs([broker]).values():
+            future.result(30)
+
+    def lets_in(self, certificate: str, password: str) -> bool:
+        """Whether USER gets an answer within some seconds."""
+        settings = {
+            "bootstrap.servers": self.address, "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.folder / "ca.pem"),
+            "ssl.certificate.location": str(self.folder / f"{certificate}.pem"),
+            "ssl.key.location": str(self.folder / f"{certificate}.key"),
+            "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": USER, "sasl.password": password,
+            "log_level": 0,
+        }  # fmt: skip
+        try:
+            AdminClient(settings).list_topics(timeout=5)
+        except KafkaException:
+            return False
+        return True
 
     def allow(self, bindings: Iterable[AclBinding]) -> None:
         wanted = list(bindings)
@@ -166,13 +195,13 @@ def make_authority(folder: Path, name: str) -> None:
             "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
 
 
-def make_certificate(folder: Path, name: str, host: str, days: int = 2) -> None:
-    """NAME.pem and NAME.key, signed by the authority `ca`; with -1 days, it has expired."""
+def make_certificate(folder: Path, name: str, host: str, days: int = 2, authority: str = "ca") -> None:
+    """NAME.pem and NAME.key, signed by the authority; with -1 days, it has expired."""
     (folder / f"{name}.ext").write_text(f"subjectAltName={_alternative(host)}\n")
     openssl(folder, "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={host}", "-keyout", f"{name}.key",
             "-out", f"{name}.csr")  # fmt: skip
-    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-            "-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
+            "-CAcreateserial", "-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
     both = (folder / f"{name}.key").read_text() + (folder / f"{name}.pem").read_text()
     (folder / f"{name}-both.pem").write_text(both)
 
@@ -203,9 +232,11 @@ def secured_broker(
     """
     make_authority(folder, "ca")
     make_authority(folder, "other-ca")
+    make_authority(folder, "next-ca")
     make_certificate(folder, "broker", host)
     make_certificate(folder, "expired", host, days=-1)
     make_certificate(folder, "client", USER)
+    make_certificate(folder, "next-client", USER, authority="next-ca")
     make_certificate(folder, "expired-client", USER, days=-1)
     plain, controller, secure, certified, expired = free_ports(5)
     bind = "127.0.0.1" if host == "localhost" else host
