@@ -109,7 +109,7 @@ class SecuredBroker:
 
     def lets_in(self, certificate: str, password: str) -> bool:
         """Whether USER gets an answer within some seconds."""
-        settings = {
+        settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.address, "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self.folder / "ca.pem"),
             "ssl.certificate.location": str(self.folder / f"{certificate}.pem"),
