@@ -124,6 +124,16 @@ def test_what_is_watched(render: Render) -> None:
         assert variable(container, "STREAMAPP_CLUSTER_WIDE") == cluster_wide
 
 
+def test_common_labels_are_on_every_object(render: Render) -> None:
+    everything = str(HERE / "values" / "everything.yaml")
+    objects = render("--values", everything, "--set", "commonLabels.team=data,rbac.aggregateToDefaultRoles=true")
+    kinds = {item["kind"] for item in objects}
+    assert {CRD, "Pod", "Deployment", "ConfigMap", "PrometheusRule", "ClusterRole"} <= kinds
+    templates = [item["spec"]["template"] for item in objects if item["kind"] == "Deployment"]
+    bare = [item for item in (*objects, *templates) if item["metadata"].get("labels", {}).get("team") != "data"]
+    assert bare == []
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
@@ -216,3 +226,18 @@ def test_the_operator_is_found_by_what_it_has(render: Render) -> None:
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     (ingress,) = policy["spec"]["ingress"]
     assert [port["port"] for port in ingress["ports"]] == [ports[endpoint["port"]]]
+
+
+def test_the_pod_of_helm_test_is_let_in_with_those_who_are_named(render: Render) -> None:
+    named = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
+    chart = render("--set-json", f"networkPolicy.ingressFrom=[{json.dumps(named)}]")
+    (policy,) = [item for item in chart if item["kind"] == "NetworkPolicy"]
+    (pod,) = [item for item in chart if item["kind"] == "Pod"]
+    (ingress,) = policy["spec"]["ingress"]
+    first, second = ingress["from"]
+    assert first == named
+    assert list(second) == ["podSelector"], "in the namespace of the release"
+    assert second["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert pod["spec"]["containers"][0]["command"][-1].endswith(f":{ingress['ports'][0]['port']}")
+    (unnamed,) = [item for item in render() if item["kind"] == "NetworkPolicy"]
+    assert "from" not in unnamed["spec"]["ingress"][0], "anyone is let in"
