@@ -94,7 +94,11 @@ class Running:
 @pytest.fixture(scope="module")
 def installed(api: ApiServer, render: Render) -> list[Object]:
     """The chart's objects, applied, but for the pods: the operator runs as a process here."""
-    objects = [item for item in render() if item["kind"] not in ("CustomResourceDefinition", "Deployment", "Pod")]
+    return applied(api, render())
+
+
+def applied(api: ApiServer, rendered: list[Object]) -> list[Object]:
+    objects = [item for item in rendered if item["kind"] not in ("CustomResourceDefinition", "Deployment", "Pod")]
     api.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects))
     return objects
 
@@ -285,6 +289,43 @@ def may(api: ApiServer, user: str, verb: str, what: str, namespace: str) -> bool
 def test_what_is_allowed_and_what_is_not(api: ApiServer, installed: list[Object]) -> None:
     assert [case for case in ALLOWED if not may(api, USER, *case)] == []
     assert [case for case in DENIED if may(api, USER, *case)] == []
+
+
+WIDE = "everywhere"
+WIDE_USER = f"system:serviceaccount:{WIDE}:{ACCOUNT}"
+PLACES = (WIDE, "default", "kube-system")
+WIDE_ALLOWED = [
+    *[(verb, what, place) for verb, what, _ in ALLOWED for place in PLACES if not what.startswith("leases")],
+    *[(verb, what, "") for verb in ("list", "watch") for what in (
+        "streamapps.streamapp.dev",
+        "pods",
+        "statefulsets.apps",
+        "rolebindings.rbac.authorization.k8s.io",
+    )],
+    (f"update={ACCOUNT}", "leases.coordination.k8s.io", WIDE),
+    (f"get={WIDE}", "namespaces", WIDE),
+]  # fmt: skip
+WIDE_DENIED = [
+    # What is not granted where apps may be is granted nowhere,
+    *[(verb, what, place) for verb, what, asked in DENIED if asked == NAMESPACE for place in PLACES],
+    # nor is what belongs to no namespace,
+    *[case for case in DENIED if case[2] == ""],
+    ("list", "secrets", ""),
+    ("create", "clusterrolebindings.rbac.authorization.k8s.io", ""),
+    ("escalate", "clusterroles.rbac.authorization.k8s.io", ""),
+    ("bind", "clusterroles.rbac.authorization.k8s.io", ""),
+    # and the Lease and the namespace are still its own alone.
+    *[(f"{verb}={ACCOUNT}", "leases.coordination.k8s.io", place) for verb in ("get", "update") for place in PLACES[1:]],
+    *[("create", "leases.coordination.k8s.io", place) for place in PLACES[1:]],
+    *[(f"get={place}", "namespaces", place) for place in PLACES[1:]],
+]
+
+
+def test_what_is_allowed_in_all_namespaces_and_what_still_is_not(api: ApiServer, render: Render) -> None:
+    api.kubectl("create", "namespace", WIDE)
+    applied(api, render("--set", "watch.clusterWide=true", namespace=WIDE))
+    assert [case for case in WIDE_ALLOWED if not may(api, WIDE_USER, *case)] == []
+    assert [case for case in WIDE_DENIED if may(api, WIDE_USER, *case)] == []
 
 
 DRIVER_ALLOWED = [

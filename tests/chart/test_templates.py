@@ -15,6 +15,8 @@ import yaml
 from cluster.binaries import KUBERNETES
 from lib.apiserver import ApiServer
 from lib.chart import CHART, VALUES, Helm, Object, Render
+from lib.left_out import or_left_out
+from lib.monitoring import definitions
 from lib.operator import WORD_COUNT
 from streamapp_operator.__main__ import settings_of
 from streamapp_operator.app import read_app
@@ -58,10 +60,48 @@ def test_the_objects(render: Render, values: Path, golden: Callable[[Path, str],
     golden(HERE / "rendered" / values.name, yaml.safe_dump_all(objects, sort_keys=False, width=120))
 
 
+@pytest.fixture(scope="session")
+def monitored(api: ApiServer) -> ApiServer:
+    """The API server, once it knows PodMonitor and PrometheusRule."""
+    for file in or_left_out(definitions):
+        api.kubectl("apply", "--server-side", "-f", str(file))
+        api.kubectl("wait", "--for=condition=Established", "-f", str(file), "--timeout=30s")
+    return api
+
+
 @each_values
-def test_an_api_server_takes_every_object(api: ApiServer, render: Render, values: Path) -> None:
+def test_an_api_server_takes_every_object(monitored: ApiServer, render: Render, values: Path) -> None:
     """Without a warning, so with no field that it does not know, and pods that are `restricted`."""
-    objects = render("--values", str(values))
+    said = tried(monitored, objects := render("--values", str(values)))
+    lines = said.splitlines()
+    assert len(lines) == len(objects), said
+    assert all(line.endswith("serverside-applied (server dry run)") for line in lines), said
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "wrong", "word"),
+    [
+        ("PodMonitor", ("podMetricsEndpoints", 0, "intervall"), "30s", "intervall"),
+        ("PodMonitor", ("podMetricsEndpoints", 0, "interval"), "often", "interval"),
+        ("PrometheusRule", ("groups", 0, "rules", 0, "for"), "a while", "for"),
+        ("PrometheusRule", ("groups", 0, "rules", 0, "sumary"), "x", "sumary"),
+    ],
+)
+def test_a_mistake_in_what_is_monitored_is_noticed(
+    monitored: ApiServer, render: Render, kind: str, path: tuple[Any, ...], wrong: str, word: str
+) -> None:
+    objects = [item for item in render("--values", str(HERE / "values" / "everything.yaml")) if item["kind"] == kind]
+    place = objects[0]["spec"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = wrong
+    refused = [line for line in tried(monitored, objects).splitlines() if "(server dry run)" not in line]
+    assert word in "\n".join(refused)
+
+
+def tried(api: ApiServer, objects: list[Object]) -> str:
+    """What the API server says to these objects, without taking them in: one line for each that is right. Their
+    namespaces are made."""
     named = {item["metadata"].get("namespace") for item in objects} - {None}
     for namespace in named:
         made = {
@@ -73,14 +113,10 @@ def test_an_api_server_takes_every_object(api: ApiServer, render: Render, values
             },
         }
         api.kubectl("apply", "-f", "-", text=yaml.safe_dump(made))
-    known = [item for item in objects if not item["apiVersion"].startswith("monitoring.coreos.com/")]
-    said = api.kubectl(
+    return api.kubectl(
         "apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-",
-        text=yaml.safe_dump_all(known), check=False,
+        text=yaml.safe_dump_all(objects), check=False,
     )  # fmt: skip
-    lines = said.splitlines()
-    assert len(lines) == len(known), said
-    assert all(line.endswith("serverside-applied (server dry run)") for line in lines), said
 
 
 def test_the_definition_is_that_of_the_manifest(root: Path, render: Render) -> None:
@@ -122,6 +158,16 @@ def test_what_is_watched(render: Render) -> None:
         container = operator_of(render(*options))
         assert variable(container, "STREAMAPP_NAMESPACES") == namespaces
         assert variable(container, "STREAMAPP_CLUSTER_WIDE") == cluster_wide
+
+
+def test_common_labels_are_on_every_object(render: Render) -> None:
+    everything = str(HERE / "values" / "everything.yaml")
+    objects = render("--values", everything, "--set", "commonLabels.team=data,rbac.aggregateToDefaultRoles=true")
+    kinds = {item["kind"] for item in objects}
+    assert {CRD, "Pod", "Deployment", "ConfigMap", "PrometheusRule", "ClusterRole"} <= kinds
+    templates = [item["spec"]["template"] for item in objects if item["kind"] == "Deployment"]
+    bare = [item for item in (*objects, *templates) if item["metadata"].get("labels", {}).get("team") != "data"]
+    assert bare == []
 
 
 @pytest.mark.parametrize(
@@ -216,3 +262,18 @@ def test_the_operator_is_found_by_what_it_has(render: Render) -> None:
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     (ingress,) = policy["spec"]["ingress"]
     assert [port["port"] for port in ingress["ports"]] == [ports[endpoint["port"]]]
+
+
+def test_the_pod_of_helm_test_is_let_in_with_those_who_are_named(render: Render) -> None:
+    named = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
+    chart = render("--set-json", f"networkPolicy.ingressFrom=[{json.dumps(named)}]")
+    (policy,) = [item for item in chart if item["kind"] == "NetworkPolicy"]
+    (pod,) = [item for item in chart if item["kind"] == "Pod"]
+    (ingress,) = policy["spec"]["ingress"]
+    first, second = ingress["from"]
+    assert first == named
+    assert list(second) == ["podSelector"], "in the namespace of the release"
+    assert second["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert pod["spec"]["containers"][0]["command"][-1].endswith(f":{ingress['ports'][0]['port']}")
+    (unnamed,) = [item for item in render() if item["kind"] == "NetworkPolicy"]
+    assert "from" not in unnamed["spec"]["ingress"][0], "anyone is let in"

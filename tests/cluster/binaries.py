@@ -37,7 +37,7 @@ def binaries() -> Path:
 
 
 def _build(folder: Path) -> None:
-    go = _find_go()
+    go = find_go()
     print(
         f"building Kubernetes {KUBERNETES} and Helm {HELM} (the first time: 5 to 8 minutes on two cores) ...",
         flush=True,
@@ -76,7 +76,8 @@ def _linker_settings() -> list[str]:
     return ["-s", "-w", *(f"-X {name}={value}" for name, value in values.items())]
 
 
-def _find_go() -> str:
+def find_go() -> str:
+    """Raises Unavailable where there is none, or one too old."""
     wanted = ".".join(map(str, GO))
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
     if go is None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,30 @@ def test_for_strimzi(file: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("KafkaTopic", "shop-counts-changelog", 8),
     ]
     assert topics[0]["spec"]["config"]["cleanup.policy"] == "compact"
+
+
+def test_two_topics_of_strimzi_are_two_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where their names differ in nothing but what an object's name cannot have; each is legal, and always the
+    same."""
+    stores = ("word_counts", "word-counts", "Word-Counts", "word..counts", "_word-counts_", "Long" * 56)
+    nodes = [
+        f"  - {{name: n{number}, from: orders, groupBy: [value], aggregate: {{n: count(*)}}, store: {store}}}\n"
+        f"  - {{name: o{number}, from: n{number}, to: {{topic: out-{number}}}}}\n"
+        for number, store in enumerate(stores)
+    ]
+    head = MANIFEST[: MANIFEST.index("  - {name: counts")]
+    (tmp_path / "app.yaml").write_text(head + "".join(nodes))
+    said = []
+    for _ in range(2):
+        assert main(["topics", str(tmp_path / "app.yaml"), "--acls", "--strimzi", "prod"]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    topics = [item for item in yaml.safe_load_all(said[0]) if item["kind"] == "KafkaTopic"]
+    names = {item["spec"]["topicName"]: item["metadata"]["name"] for item in topics}
+    assert len(set(names.values())) == len(names) == 1 + len(stores)
+    part = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+    assert [name for name in names.values() if not re.fullmatch(rf"{part}(\.{part})*", name) or len(name) > 253] == []
+    assert names["shop-word-counts-changelog"] == "shop-word-counts-changelog", "where it can be, it is the topic's own"
 
 
 def test_how_they_are_printed_without_them_is_a_mistake(file: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,8 +21,20 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
+{{/* Of the pod that `helm test` runs. */}}
+{{- define "operator.testSelector" -}}
+app.kubernetes.io/name: {{ include "operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: test
+{{- end }}
+
 {{- define "operator.labels" -}}
 {{ include "operator.selector" . }}
+{{ include "operator.sharedLabels" . }}
+{{- end }}
+
+{{/* What every object has, whatever it is part of. */}}
+{{- define "operator.sharedLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: streamapp
 app.kubernetes.io/managed-by: {{ .Release.Service }}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,9 @@ from streamapp.plan import KafkaSettings
 Object = dict[str, Any]
 STRIMZI = "kafka.strimzi.io/v1"
 _CLUSTER = "strimzi.io/cluster"
+_LEGAL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+_LONGEST = 253
+"""A name of an object of Kubernetes has at most so many characters."""
 
 
 def to_commands(acls: Iterable[Acl], principal: str, servers: str) -> Iterator[str]:
@@ -62,13 +66,19 @@ def _rule(acl: Acl) -> Object:
     return {"resource": resource, "operations": list(acl.operations)}
 
 
-def _object_name(topic: str) -> str:
-    """A topic's name as that of an object.
+def _object_name(name: str) -> str:
+    """A topic's or user's name as that of an object: itself where it can be, else one made of it that no other has.
 
-    >>> _object_name("Shop_App-metadata")
-    'shop-app-metadata'
+    >>> _object_name("shop-metadata")
+    'shop-metadata'
+    >>> _object_name("shop-word_counts"), _object_name("shop-Word.counts")
+    ('shop-word-counts-8e11f4', 'shop-word-counts-17b2f3')
     """
-    return re.sub(r"[^a-z0-9.-]", "-", topic.lower()).strip("-.")
+    if _LEGAL.fullmatch(name) and len(name) <= _LONGEST:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:6]
+    plain = re.sub(r"[^a-z0-9]", "-", name.lower())[: _LONGEST - 7].strip("-")
+    return f"{plain}-{digest}" if plain else f"x-{digest}"
 
 
 def _object(kind: str, name: str, cluster: str, spec: Object) -> Object:
