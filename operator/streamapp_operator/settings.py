@@ -31,6 +31,7 @@ class Settings:
     network_policy: bool = True
     """Whether apps get NetworkPolicies."""
     api_server_ports: tuple[int, ...] = (443, 6443)
-    """Of the service, and of the API server behind it: some networks judge before the one becomes the other, some after."""
+    """Of the service, and of the API server behind it: some networks judge before the one becomes the other, some
+    after."""
     kafka_ports: tuple[int, ...] = ()
     """Of brokers, besides those in `bootstrapServers`: where they are advertised at others."""
