@@ -56,7 +56,7 @@ def let_go(kube: Kube, seen: Observation, cleaner: Cleaner, now: datetime) -> fl
     pods, remains = running(seen), remains_of(seen)
     if pods and not late:
         return LOOK_SECONDS
-    outcome = _clean(cleaner, remains, pods)
+    outcome = _clean(kube, cleaner, remains, pods)
     if outcome.left and not late:
         log.warning("%s/%s: %s", metadata["namespace"], metadata["name"], outcome.why)
         return TRY_SECONDS
@@ -97,12 +97,12 @@ def farewell(remains: Remains | None, outcome: Outcome) -> Event:
     return Event(NORMAL, "Deleted", f"deleted {', '.join(outcome.deleted[:_MOST_NAMES]) or 'no topic'} and {group}")
 
 
-def _clean(cleaner: Cleaner, remains: Remains | None, pods: tuple[str, ...]) -> Outcome:
+def _clean(kube: Kube, cleaner: Cleaner, remains: Remains | None, pods: tuple[str, ...]) -> Outcome:
     if remains is None:
         return Outcome(why="the manifest cannot be run, and no plan of an earlier one is there")
     if pods:
         return Outcome(left=remains.topics, why=f"{pods[0]} does not end")
-    return cleaner.clean(remains)
+    return cleaner.clean(remains, kube.may_write)
 
 
 def _say(kube: Kube, seen: Observation, now: datetime) -> None:

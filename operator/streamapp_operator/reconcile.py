@@ -243,6 +243,7 @@ def _do(kube: Kube, seen: Observation, action: Action) -> None:
     if isinstance(action, Hold):
         hold(kube, body, action.on)
     elif isinstance(action, Scale):
+        kube.may_write()
         if problem := live.scale(action.driver, seen.token, action.replicas):
             log.warning("%s/%s: %s", body["metadata"]["namespace"], body["metadata"]["name"], problem)
     elif isinstance(action, Apply):

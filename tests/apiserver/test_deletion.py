@@ -21,7 +21,8 @@ from streamapp.plan import Plan
 from streamapp_operator.app import read_app
 from streamapp_operator.cleanup import RETRY_SECONDS, Cleaner
 from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER, is_held
-from streamapp_operator.kube import Kube
+from streamapp_operator.kube import SECONDS, Kube
+from streamapp_operator.lease import NotHolder
 from streamapp_operator.leaving import TRIES, leave
 from streamapp_operator.reconcile import Memory
 from streamapp_operator.silence import Silence
@@ -136,6 +137,20 @@ def test_a_crash_after_any_write_makes_no_difference(apps: Apps, kafka: KafkaCon
     assert crashes >= 4  # status, StatefulSet, event, finalizer
 
 
+def test_an_operator_that_has_lost_the_lease_deletes_no_topic(apps: Apps, kafka: KafkaConfig) -> None:
+    """Another one may have let the app go, and somebody may have made it anew."""
+    plan = create(apps, kafka.bootstrap_servers)
+    admin = use(kafka, plan, owner_of(apps))
+    delete(apps)
+    assert apps.reconcile() is not None  # what would make new drivers goes
+    until(lambda: not running_pods(apps), 30, "the driver is gone", every=0.2)
+    with apps.losing_the_lease_after(0), pytest.raises(NotHolder):
+        apps.reconcile()
+    assert internal(plan) <= admin.topics().keys()
+    await_gone(apps)
+    assert not internal(plan) & admin.topics().keys()
+
+
 def test_topics_of_somebody_else_with_the_same_id_stay(apps: Apps, kafka: KafkaConfig) -> None:
     plan = create(apps, kafka.bootstrap_servers)
     admin = use(kafka, plan, "shop/words/their-uid")
@@ -245,9 +260,10 @@ def test_an_operator_that_goes_with_its_namespace_lets_changing_apps_go(apps: Ap
     create(apps, NOBODY)
     changes = iter(range(2, TRIES + 1))
 
-    def change() -> None:
+    def change() -> float:
         if replicas := next(changes, None):
             apps.change(replicas=replicas)
+        return SECONDS
 
     def is_there() -> bool:
         found = find(apps)
