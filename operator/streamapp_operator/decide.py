@@ -26,6 +26,7 @@ from streamapp_operator.modules import with_modules
 from streamapp_operator.names import secret_name
 from streamapp_operator.observation import LISTED, Observation
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
+from streamapp_operator.progress import waiting_of
 from streamapp_operator.render import Credentials, render
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
@@ -228,7 +229,8 @@ def _judged(
     verdict = None
     if rollout.on_trial:
         behind = len(outdated_executors(seen.executors, _executor_template(objects)))
-        verdict, trial = judge(Look(outdated, driver, behind, live), trial, app.attempt, app.progress_deadline, now)
+        look = Look(outdated, driver, behind, live, waiting_of(live or {}, app.plan))
+        verdict, trial = judge(look, trial, app.attempt, app.progress_deadline, now)
         if failures.used_up and (verdict is None or verdict.word != REJECTED):
             verdict = Verdict(REJECTED, failures.message)
         if verdict is not None and verdict.word == REJECTED:

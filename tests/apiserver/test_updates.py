@@ -87,7 +87,8 @@ def test_one_that_does_not_is_taken_back(apps: Apps, proven: str, tmp_path: Path
         apps.pass_time(40)
     degraded = apps.condition("Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "RolledBack")
-    assert "generation 2 was taken back: within 60 s sub-topology 'counts' committed no epoch" in degraded["message"]
+    why = "generation 2 was taken back: within 60 s sub-topology 'word-counts' committed no epoch"
+    assert why in degraded["message"]
     assert apps.status()["version"] == proven
     assert "RolledBack" in apps.events()
     assert '"epoch_interval_ms": 100,' in apps.get("ConfigMap", "word-count-config")["data"]["plan.json"]

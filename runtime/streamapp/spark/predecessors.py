@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamapp.errors import InputError
-from streamapp.nodes import DeadLetter, RepartitionSource, Stream
+from streamapp.nodes import DeadLetter
 from streamapp.plan import Plan, SubTopology
 
 
@@ -47,7 +46,7 @@ def require_positions_kept(plan: Plan, known: Mapping[str, Known]) -> None:
         if part.stateful is not None or part.name in known:
             continue
         for name, old in sorted(gone.items()):
-            again = sorted(topic for topic in old.topics if reads(part, topic))
+            again = sorted(topic for topic in old.topics if part.reads(topic))
             if again and _is_dead_letter(part) == name.endswith("-dead-letter"):
                 raise InputError(
                     f"sub-topology '{part.name}' would process topic '{again[0]}' from startFrom on, although "
@@ -55,16 +54,6 @@ def require_positions_kept(plan: Plan, known: Mapping[str, Known]) -> None:
                     f"after its first source. Name the source '{name.removesuffix('-dead-letter')}' again and put none "
                     "before it in the alphabet; or, to process everything again, choose another applicationId"
                 )
-
-
-def reads(part: SubTopology, topic: str) -> bool:
-    """Whether the sub-topology reads that topic."""
-    return any(
-        topic in node.topics or (node.pattern is not None and re.fullmatch(node.pattern, topic) is not None)
-        if isinstance(node, Stream)
-        else isinstance(node, RepartitionSource) and node.topic == topic
-        for node in part.nodes
-    )
 
 
 def _is_dead_letter(part: SubTopology) -> bool:
