@@ -44,6 +44,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "Completed",
         "Scheduled",
         "NoExecutors",
+        "Stalled",
         "Deleting",
         "RestartsUsedUp",
     ),
@@ -55,6 +56,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "QueryRestarting",
         "KafkaTrouble",
         "ExecutorsMissing",
+        "Stalled",
         "SecretUnusable",
         "Refused",
         "RestartsUsedUp",
@@ -142,6 +144,8 @@ def _ready(facts: Facts) -> Verdict:
         return FALSE, "NoExecutors", f"none of {facts.wanted_executors} executors runs"
     if not driver.ready:
         return FALSE, "DriverStarting", "the driver runs, and its pod is not ready yet"
+    if facts.stalled:
+        return FALSE, "Stalled", facts.stalled
     return TRUE, "Processing", "records are processed"
 
 
@@ -194,6 +198,8 @@ def _degraded(facts: Facts, under_way: float) -> Verdict:
     missing = facts.live_phase == "Running" and facts.executors < facts.wanted_executors
     if missing and under_way > EXECUTORS_SECONDS:
         return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
+    if facts.stalled:
+        return TRUE, "Stalled", facts.stalled
     if facts.rollout.held == ROLLED_BACK:
         return TRUE, "RolledBack", facts.rollout.why
     return FALSE, "AsExpected", "nothing is amiss"

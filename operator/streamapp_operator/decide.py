@@ -25,6 +25,7 @@ from streamapp_operator.login import Login, UnusableSecret, login_of, open_secre
 from streamapp_operator.modules import with_modules
 from streamapp_operator.names import secret_name
 from streamapp_operator.observation import LISTED, Observation
+from streamapp_operator.pace import Pace, look_at_pace
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.progress import waiting_of
 from streamapp_operator.render import Credentials, render
@@ -97,6 +98,8 @@ class Decision:
     """For the next decision, while a version has to prove itself."""
     heard: Heard = field(default_factory=lambda: Heard(None, "", None))
     """Of the driver; its words are for the next decision."""
+    pace: Pace | None = None
+    """For the next decision."""
 
 
 def decide(
@@ -107,6 +110,7 @@ def decide(
     history: History | None = None,
     trial: Trial | None = None,
     words: Words | None = None,
+    pace: Pace | None = None,
 ) -> Decision:
     """
     Args:
@@ -117,6 +121,7 @@ def decide(
         history: of the last decision; None: nothing is remembered, and an app is scaled a little later.
         trial: of the last decision; None: a version that has to prove itself gets its time anew.
         words: of the last decision; None: the driver has not been heard yet.
+        pace: of the last decision; None: it begins to be watched now whether epochs are committed.
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
@@ -130,6 +135,7 @@ def decide(
     next_run = next_run_of(wanted.app, now)
     driver = driver_state(seen.driver)
     heard = hear(seen.status, seen.silence, driver, words, now)
+    stalled, pace = look_at_pace(heard.live, app.plan, driver, pace, now) if app is not None else ("", None)
     facts = Facts(
         generation=body["metadata"]["generation"],
         app=app,
@@ -141,6 +147,8 @@ def decide(
         driver=driver,
         live=heard.live,
         silence=heard.silence,
+        stalled=stalled,
+        position=seen.position,
         before=str((body.get("status") or {}).get("phase", "")),
         executors=_running(seen),
         remaining=len(seen.executors),
@@ -152,7 +160,7 @@ def decide(
         unusable_secret=wanted.unusable_secret,
     )
     target = _target(facts, objects) if actions else previous
-    return Decision(facts, target, actions, wanted.history, trial, heard)
+    return Decision(facts, target, actions, wanted.history, trial, heard, pace)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ REASONS = (
     "DriverSilent",
     "KafkaTrouble",
     "ExecutorsMissing",
+    "Stalled",
     "Recovered",
     "RestartsUsedUp",
     "MetricsMissing",
@@ -49,7 +50,7 @@ REASONS = (
     "TopicsLeft",
 )
 _USED_UP = "RestartsUsedUp"
-_WITHOUT_PHASE = ("Refused", "SecretUnusable", "DriverSilent", "KafkaTrouble", "ExecutorsMissing", _USED_UP)
+_WITHOUT_PHASE = ("Refused", "SecretUnusable", "DriverSilent", "KafkaTrouble", "ExecutorsMissing", "Stalled", _USED_UP)
 """Reasons of Degraded that no phase goes with."""
 _PAUSED = "ReconciliationPaused"
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")

@@ -15,6 +15,7 @@ from streamapp_operator.planned import plan_of
 from streamapp_operator.progress import lag_of, restore_of, sub_topologies_of
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import selector_text
+from streamapp_operator.runs import COMPLETED, Run
 from streamapp_operator.times import stamp
 
 Status = dict[str, Any]
@@ -67,18 +68,26 @@ def _run(facts: Facts, previous: Status) -> Status | None:
         return None
     found: Status = {"nextAt": stamp(facts.next_run) if facts.next_run is not None else None}
     if run is not None:
-        before = previous.get("run") or {}
-        kept = before.get("records") if before.get("job") == run.job else None
+        kept = previous["run"].get("records") if _is_of(previous, run) else None
         found |= {"job": run.job, "result": run.result, "startedAt": run.started, "endedAt": run.ended}
         found["records"] = run.records if run.records is not None else kept
     return {key: value for key, value in found.items() if value is not None}
 
 
+def _is_of(previous: Status, run: Run) -> bool:
+    """Whether the status so far is about that run."""
+    return (previous.get("run") or {}).get("job") == run.job
+
+
 def _lag(facts: Facts, previous: Status) -> Status | None:
-    """A driver that has ended has left the last number."""
-    if facts.rest is not None and facts.run is not None and facts.run.lag is not None:
-        return {"total": facts.run.lag}
-    return lag_of(facts.live or {}) or previous.get("lag")
+    """What is true now: while nobody knows, there is none. A run that has come to its end has left the last number."""
+    if facts.rest is not None and facts.run is not None and facts.run.result == COMPLETED:
+        kept = previous.get("lag") if _is_of(previous, facts.run) else None
+        return {"total": facts.run.lag} if facts.run.lag is not None else kept
+    found = lag_of(facts.live or {})
+    if found is None and facts.position is not None:
+        return {"total": facts.position.produced - facts.position.consumed}
+    return found
 
 
 def only_numbers_moved(previous: Status, status: Status) -> bool:
@@ -95,7 +104,7 @@ def _without_numbers(status: Status) -> Status:
 
 
 def _quotes_numbers(condition: Mapping[str, Any]) -> bool:
-    return bool(condition["reason"] == "Restoring" or condition["type"] == "ScalingActive")
+    return bool(condition["reason"] in ("Restoring", "Stalled") or condition["type"] == "ScalingActive")
 
 
 def _last_error(facts: Facts, previous: Status, now: datetime) -> Status | None:
