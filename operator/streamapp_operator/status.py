@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -108,18 +109,36 @@ def _quotes_numbers(condition: Mapping[str, Any]) -> bool:
 
 
 def _last_error(facts: Facts, previous: Status, now: datetime) -> Status | None:
-    """What went wrong last; it stays when it is over."""
-    message = _error(facts)[:_LONGEST_ERROR]
+    """What went wrong last; it stays when it is over. Some go on saying what they have said once: an error counts when
+    its own source says something else than before."""
     old: Status | None = previous.get("lastError")
-    if not message or (old is not None and old["message"] == message):
-        return old
-    node, record = _NODE.search(message), _RECORD.search(message)
-    error = {"message": message, "time": stamp(now)}
-    return error | ({"node": node[1]} if node else {}) | ({"record": record[0]} if record else {})
+    before: Mapping[str, str] = (old or {}).get("told", {})
+    said = _errors(facts)
+    told = {source: mark for source, mark in before.items() if source not in said}
+    news = ""
+    for source, (message, count) in said.items():
+        if message:
+            told[source] = hashlib.sha256(f"{count} {message}".encode()).hexdigest()[:10]
+            if told[source] != before.get(source):
+                news = news or message[:_LONGEST_ERROR]
+    error = {} if old is None else {key: value for key, value in old.items() if key != "told"}
+    if news:
+        node, record = _NODE.search(news), _RECORD.search(news)
+        error = {"message": news, "time": stamp(now)}
+        error |= ({"node": node[1]} if node else {}) | ({"record": record[0]} if record else {})
+    return (error | ({"told": told} if told else {})) or None
 
 
-def _error(facts: Facts) -> str:
-    live = facts.live or {}
-    lost = (live.get("replicas") or {}).get("lastLoss")
-    # A driver that speaks has outlived the error of the one before it.
-    return str(live.get("error") or lost or facts.driver.error or facts.refusal or "; ".join(facts.problems))
+def _errors(facts: Facts) -> dict[str, tuple[str, str]]:
+    """What each source says now, empty for nothing, and what tells it from the same error of another time. One that
+    cannot be asked now is left out."""
+    driver = facts.driver
+    found = {}
+    if facts.live is not None:
+        replicas = facts.live.get("replicas") or {}
+        found["driver"] = str(facts.live.get("error") or ""), ""
+        found["executors"] = str(replicas.get("lastLoss") or ""), str(replicas.get("lost"))
+    found["pod"] = driver.error, f"{driver.uid} {driver.ended}"
+    found["apiServer"] = facts.refusal, ""
+    found["manifest"] = "; ".join(facts.problems), ""
+    return found
