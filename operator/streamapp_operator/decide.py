@@ -22,6 +22,7 @@ from streamapp_operator.facts import Facts
 from streamapp_operator.failures import Failures, count_failures
 from streamapp_operator.hearing import Heard, Words, hear
 from streamapp_operator.login import Login, UnusableSecret, login_of, open_secrets
+from streamapp_operator.mistakes import mistakes_of
 from streamapp_operator.modules import with_modules
 from streamapp_operator.names import secret_name
 from streamapp_operator.observation import LISTED, Observation
@@ -177,6 +178,17 @@ class _Wanted:
 
 
 def _wanted(seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History) -> _Wanted:
+    found = _wanted_or_before(seen, settings, fresh, now, history)
+    if not found.rollout.problems:
+        return found
+    problems = mistakes_of(seen.body, seen.code, settings) or found.rollout.problems
+    return replace(found, rollout=replace(found.rollout, problems=problems))
+
+
+def _wanted_or_before(
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History
+) -> _Wanted:
+    """Of what the resource asks for or, where that cannot be run, of what ran before."""
     try:
         body = with_modules(seen.body, seen.code)
     except ManifestError as error:

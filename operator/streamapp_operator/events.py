@@ -129,7 +129,7 @@ def to_object(event: Event, about: Object, now: datetime) -> Object:
         },
         "type": event.kind,
         "reason": event.reason,
-        "message": event.message[:_LONGEST],
+        "message": event.message if len(event.message) <= _LONGEST else event.message[: _LONGEST - 1] + "…",
         "source": {"component": MANAGER},
         "reportingComponent": MANAGER,
         "firstTimestamp": stamp(now),
