@@ -22,10 +22,13 @@ from streamapp_operator.facts import Facts
 from streamapp_operator.failures import Failures, count_failures
 from streamapp_operator.hearing import Heard, Words, hear
 from streamapp_operator.login import Login, UnusableSecret, login_of, open_secrets
+from streamapp_operator.mistakes import mistakes_of
 from streamapp_operator.modules import with_modules
 from streamapp_operator.names import secret_name
 from streamapp_operator.observation import LISTED, Observation
+from streamapp_operator.pace import Pace, look_at_pace
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
+from streamapp_operator.progress import waiting_of
 from streamapp_operator.render import Credentials, render
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
@@ -96,6 +99,8 @@ class Decision:
     """For the next decision, while a version has to prove itself."""
     heard: Heard = field(default_factory=lambda: Heard(None, "", None))
     """Of the driver; its words are for the next decision."""
+    pace: Pace | None = None
+    """For the next decision."""
 
 
 def decide(
@@ -106,6 +111,7 @@ def decide(
     history: History | None = None,
     trial: Trial | None = None,
     words: Words | None = None,
+    pace: Pace | None = None,
 ) -> Decision:
     """
     Args:
@@ -116,6 +122,7 @@ def decide(
         history: of the last decision; None: nothing is remembered, and an app is scaled a little later.
         trial: of the last decision; None: a version that has to prove itself gets its time anew.
         words: of the last decision; None: the driver has not been heard yet.
+        pace: of the last decision; None: it begins to be watched now whether epochs are committed.
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
@@ -129,6 +136,7 @@ def decide(
     next_run = next_run_of(wanted.app, now)
     driver = driver_state(seen.driver)
     heard = hear(seen.status, seen.silence, driver, words, now)
+    stalled, pace = look_at_pace(heard.live, app.plan, driver, pace, now) if app is not None else ("", None)
     facts = Facts(
         generation=body["metadata"]["generation"],
         app=app,
@@ -140,6 +148,8 @@ def decide(
         driver=driver,
         live=heard.live,
         silence=heard.silence,
+        stalled=stalled,
+        position=seen.position,
         before=str((body.get("status") or {}).get("phase", "")),
         executors=_running(seen),
         remaining=len(seen.executors),
@@ -151,7 +161,7 @@ def decide(
         unusable_secret=wanted.unusable_secret,
     )
     target = _target(facts, objects) if actions else previous
-    return Decision(facts, target, actions, wanted.history, trial, heard)
+    return Decision(facts, target, actions, wanted.history, trial, heard, pace)
 
 
 @dataclass(frozen=True)
@@ -168,6 +178,17 @@ class _Wanted:
 
 
 def _wanted(seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History) -> _Wanted:
+    found = _wanted_or_before(seen, settings, fresh, now, history)
+    if not found.rollout.problems:
+        return found
+    problems = mistakes_of(seen.body, seen.code, settings) or found.rollout.problems
+    return replace(found, rollout=replace(found.rollout, problems=problems))
+
+
+def _wanted_or_before(
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History
+) -> _Wanted:
+    """Of what the resource asks for or, where that cannot be run, of what ran before."""
     try:
         body = with_modules(seen.body, seen.code)
     except ManifestError as error:
@@ -228,7 +249,8 @@ def _judged(
     verdict = None
     if rollout.on_trial:
         behind = len(outdated_executors(seen.executors, _executor_template(objects)))
-        verdict, trial = judge(Look(outdated, driver, behind, live), trial, app.attempt, app.progress_deadline, now)
+        look = Look(outdated, driver, behind, live, waiting_of(live or {}, app.plan))
+        verdict, trial = judge(look, trial, app.attempt, app.progress_deadline, now)
         if failures.used_up and (verdict is None or verdict.word != REJECTED):
             verdict = Verdict(REJECTED, failures.message)
         if verdict is not None and verdict.word == REJECTED:

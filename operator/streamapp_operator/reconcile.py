@@ -33,6 +33,7 @@ from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lag import Lags
 from streamapp_operator.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
 from streamapp_operator.observe import Objects, observe
+from streamapp_operator.pace import Pace
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
 from streamapp_operator.settings import Settings
@@ -74,6 +75,9 @@ class Memory:
     words: MutableMapping[Key, Words] = field(default_factory=dict)
     """By namespace and name: what the driver said last."""
 
+    paces: MutableMapping[Key, Pace] = field(default_factory=dict)
+    """By namespace and name: since when which sub-topology has committed no epoch."""
+
     def history(self, body: Object) -> History | None:
         metadata = body["metadata"]
         uid, history = self.histories.get((metadata["namespace"], metadata["name"]), ("", None))
@@ -86,12 +90,14 @@ class Memory:
         self.histories[key] = metadata["uid"], decision.history
         _note(self.trials, key, decision.trial)
         _note(self.words, key, decision.heard.words)
+        _note(self.paces, key, decision.pace)
 
     def forget(self, namespace: str, name: str) -> None:
         """There is no such app any more."""
         self.histories.pop((namespace, name), None)
         self.trials.pop((namespace, name), None)
         self.words.pop((namespace, name), None)
+        self.paces.pop((namespace, name), None)
         self.lags.forget(namespace, name)
 
 
@@ -170,7 +176,7 @@ def _round(
             raise _NotCertain(EVERY_KIND)
         return let_go(kube, seen, memory.cleaner, clock())
     _, name = key = seen.body["metadata"]["namespace"], seen.body["metadata"]["name"]
-    past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key)
+    past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key), memory.paces.get(key)
     decision = decide(seen, settings, new, clock(), *past)
     previous: Status = seen.body.get("status") or {}
     needed = DECISIVE | {_kind_of(action) for action in decision.actions}

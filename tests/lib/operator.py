@@ -359,7 +359,7 @@ RUNNING: Object = {
     "error": None,
     "lag": {"text-lines/0": 3, "text-lines/1": 4},
     "totalLag": 7,
-    "subTopologies": {"counts": {"epoch": 12, "watermark": None}},
+    "subTopologies": {"word-counts": {"epoch": 12, "watermark": None}},
     "restore": {},
     "replicas": {"wanted": 1, "running": 1},
 }
