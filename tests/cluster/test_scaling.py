@@ -28,7 +28,7 @@ ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "10"))
 def test_kubectl_scale_changes_a_running_query(
     operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, rounds: int
 ) -> None:
-    """R11: 1→4→1 under load, with an executor killed in the middle."""
+    """R11: 1→4→1 under load, with an executor's pod lost in the middle."""
     chooser = random.Random(1101)
     spec = (
         f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
@@ -48,7 +48,7 @@ def test_kubectl_scale_changes_a_running_query(
             operated.kubectl("scale", f"sapp/{app.name}", "--replicas=4")
             app.await_executors(4)
             victim = chooser.choice(app.executors())
-            app.kill(victim)
+            app.lose(victim)
             proof.await_more(app)
             operated.kubectl("scale", f"sapp/{app.name}", "--replicas=1")
             app.await_executors(1, without=victim)
