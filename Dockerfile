@@ -8,8 +8,8 @@
 # at each of the two will do. What an image is made of stands in its /opt/sbom.cdx.json (CycloneDX). Layers go from what
 # changes seldom to what changes often: a change of our own code makes one small layer anew.
 #
-# The tag alone is for builds at a desk, and where a base is made without a registry. A release names its base by digest:
-# --build-arg BASE_IMAGE=debian:bookworm-slim@sha256:...
+# `make images` names the base by the digest that it has on its registry at the moment, and keeps that as a label of the
+# image; BASE_IMAGE in the environment names another. Without a registry, a base is made from Debian's packages.
 ARG BASE_IMAGE=debian:bookworm-slim
 
 # --- what both begin with ---------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ wheel: setup ## dist/streamapp-VERSION-py3-none-any.whl, jars included
 
 images: wheel ## the container images streamapp/runtime:dev and streamapp/operator:dev, with Docker
 	@for image in runtime operator; do \
-	  docker build --target $$image --tag streamapp/$$image:dev --tag localhost/streamapp/$$image:dev . || exit 1; done
+	  $(PYTHON) container/docker_images.py $$image streamapp/$$image:dev localhost/streamapp/$$image:dev || exit 1; done
 
 clean: ## remove what set-up and runs made (keeps .venv)
 	@rm -rf .build build dist runtime/streamapp/jars .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .streamapp

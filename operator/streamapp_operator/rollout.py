@@ -18,6 +18,7 @@ from streamapp_operator.render.config import LIVE_ANNOTATION, VERSION_ANNOTATION
 from streamapp_operator.render.meta import Object
 from streamapp_operator.render.revision import control_revision
 from streamapp_operator.settings import Settings
+from streamapp_operator.state import would_miss
 from streamapp_operator.versions import Spec, Verdict, Version, as_resource, read_version
 
 INVALID, ROLLED_BACK = "Invalid", "RolledBack"
@@ -42,6 +43,8 @@ class Rollout:
     """Versions that are in the cluster, by name."""
     rejected: Version | None = None
     """The version that is asked for, where it was taken back."""
+    no_way_back: str = ""
+    """Why the version that proved itself last could not follow on this one; empty when it could."""
 
     @property
     def healthy(self) -> Version | None:
@@ -58,8 +61,9 @@ class Rollout:
 
     @property
     def can_go_back(self) -> bool:
-        """Whether there is another version that has proved itself."""
-        return self.app is not None and self.healthy is not None and self.healthy.name != self.app.version_name
+        """Whether there is another version that has proved itself, and can follow on this one."""
+        other = self.app is not None and self.healthy is not None and self.healthy.name != self.app.version_name
+        return other and not self.no_way_back
 
 
 def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings) -> Rollout:
@@ -87,7 +91,7 @@ def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings) 
         return Rollout(app, ROLLED_BACK, _taken_back(mine, healthy, wanted.name), (), changes, kept, mine)
     if changes is not None and changes.refused:
         return Rollout(_going_on(body, current, live), changes.kind, changes.refused, (), changes, kept)
-    return Rollout(wanted, changes=changes, kept=kept)
+    return Rollout(wanted, changes=changes, kept=kept, no_way_back=_no_way_back(body, wanted, healthy, live))
 
 
 def acted_upon(body: Mapping[str, Any], children: Children) -> Mapping[str, Any]:
@@ -167,6 +171,13 @@ def _read(body: Mapping[str, Any], spec: Spec, live: Spec) -> App | None:
         return read_app(as_resource(body, spec, live))
     except ManifestError:
         return None
+
+
+def _no_way_back(body: Mapping[str, Any], wanted: App, healthy: Version | None, live: Spec) -> str:
+    if healthy is None or healthy.name == wanted.version_name:
+        return ""
+    before = _read(body, healthy.spec, live)
+    return would_miss(wanted.plan, before.plan) if before is not None else ""
 
 
 def _taken_back(rejected: Version, healthy: Version, name: str) -> str:

@@ -30,3 +30,8 @@ class Settings:
     executor_resources: Resources = field(default_factory=_executor_resources)
     network_policy: bool = True
     """Whether apps get NetworkPolicies."""
+    api_server_ports: tuple[int, ...] = (443, 6443)
+    """Of the service, and of the API server behind it: some networks judge before the one becomes the other, some
+    after."""
+    kafka_ports: tuple[int, ...] = ()
+    """Of brokers, besides those in `bootstrapServers`: where they are advertised at others."""

@@ -10,7 +10,7 @@ from streamapp.nodes import RepartitionSource, Stream
 from streamapp.plan import Plan, Store, SubTopology
 
 KEPT, NEW, UNUSED, REFUSED = "Kept", "New", "Unused", "Refused"
-_WAY_OUT = "undo the change, or give the node another `store`, which begins empty and reads its input anew"
+_WAY_OUT = "undo the change, or give the node another `store`, which begins empty"
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,36 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
     for name, store in was.items():
         if name not in will:
             words = f"store '{name}' is not used any more; its changelog {store.changelog_topic} stays"
+            if feeders := _going_on(before, store, after):
+                words += f". It cannot come back when '{feeders[0]}' has gone on without it"
             yield StateChange(name, UNUSED, words, store.node)
         else:
             problem = _problem(store, will[name], before, after)
             words = f"store '{name}' {problem}" if problem else f"store '{name}' is kept"
             yield StateChange(name, REFUSED if problem else KEPT, words, will[name].node)
-    for name in will:
+    for name, store in will.items():
         if name not in was:
-            yield StateChange(name, NEW, f"store '{name}' is new and begins empty", will[name].node)
+            feeders = _going_on(after, store, before)
+            then = f"with what '{feeders[0]}' gives from now on" if feeders else "and reads its input from startFrom on"
+            yield StateChange(name, NEW, f"store '{name}' is new and begins empty, {then}", store.node)
     yield from _positions(before, after)
+
+
+def would_miss(before: Plan, after: Plan) -> str:
+    """Why `after` could not follow on `before`, if an app of it has run earlier: a store that comes back, while what
+    feeds it by an internal topic has gone on without it. Empty when there is none."""
+    known = {store.name for store in before.stores}
+    for store in after.stores:
+        if store.name not in known and (feeders := _going_on(after, store, before)):
+            return f"store '{store.name}' would miss what '{feeders[0]}' has processed without it"
+    return ""
+
+
+def _going_on(plan: Plan, store: Store, other: Plan) -> list[str]:
+    """What feeds the store by internal topics in the plan, and is in the other one too: it has one position in both."""
+    there = {part.name for part in other.subtopologies}
+    read = plan.subtopology(store.subtopology).reads_internally
+    return sorted(part.name for part in plan.subtopologies if part.writes_internally & read and part.name in there)
 
 
 def _problem(store: Store, new: Store, before: Plan, after: Plan) -> str:
@@ -55,7 +76,15 @@ def _problem(store: Store, new: Store, before: Plan, after: Plan) -> str:
     had, has = (len(_sources(plan.subtopology(s.subtopology))) for plan, s in ((before, store), (after, new)))
     if had != has:
         return f"(node '{new.node}') has a position in {had} inputs and would have {has}; {_WAY_OUT}"
+    was, will = (plan.subtopology(s.subtopology).reads_internally for plan, s in ((before, store), (after, new)))
+    if was != will:
+        here, there = _way(was - will), _way(will - was)
+        return f"(node '{new.node}') has its position in {here}, and would read {there}; {_WAY_OUT}"
     return ""
+
+
+def _way(topics: frozenset[str]) -> str:
+    return f"internal topic '{min(topics)}'" if topics else "its sources"
 
 
 def _positions(before: Plan, after: Plan) -> Iterator[StateChange]:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from lib.operator import WORD_COUNT, Apps, Crash
 from lib.rollouts import STUCK, WELL, prove, renew, versions
 from lib.wait import until
 from streamapp.cli.main import main
+from streamapp_operator.failures import BUDGETS
+from streamapp_operator.names import config_name
 from streamapp_operator.reconcile import Memory
 
 pytestmark = pytest.mark.cluster
@@ -176,6 +181,34 @@ def test_an_update_that_needs_a_migration_is_not_made(apps: Apps, proven: str) -
     apps.settle()
     assert apps.condition("TopologyValid")["status"] == "True"
     assert apps.status()["plan"]["outcome"] == "Applied"
+
+
+def test_a_plan_of_another_version_is_not_run_and_told(apps: Apps, tmp_path: Path) -> None:
+    """R18. An app may have an image of its own, with another runtime than the operator's."""
+    apps.create()
+    apps.settle()
+    driver = apps.await_driver()
+    (container,) = driver["spec"]["containers"]
+    plan = json.loads(apps.get("ConfigMap", config_name("word-count"))["data"]["plan.json"])
+    (tmp_path / "plan.json").write_text(json.dumps(plan | {"version": plan["version"] - 1}))
+    said = tmp_path / "said"
+    places = {"/etc/streamapp/config/plan.json": str(tmp_path / "plan.json")}
+    places[f"--termination-log={container['terminationMessagePath']}"] = f"--termination-log={said}"
+    assert set(places) <= set(container["args"])
+    words = [places.get(word, word) for word in container["args"]]
+    command = [sys.executable, "-m", "streamapp.cli.main", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert "created topic" not in done.stdout, "it has talked to Kafka"
+    assert said.read_text() == (
+        f"InputError: the plan has version {plan['version'] - 1}, and this runtime reads version {plan['version']}"
+    )
+    for count in range(1, BUDGETS["InputError"] + 2):
+        apps.set_failed(driver, said.read_text(), count)
+        apps.settle()
+        degraded = apps.condition("Degraded")
+        assert f"this runtime reads version {plan['version']}" in degraded["message"]
+        assert degraded["reason"] == ("RestartsUsedUp" if count > BUDGETS["InputError"] else "DriverFailed")
 
 
 def test_a_driver_that_fails_too_often_stays_down(apps: Apps) -> None:

@@ -44,6 +44,9 @@ def prepare(log: Path) -> None:
 def _given_cluster(kubeconfig: Path) -> Iterator[Cluster]:
     """Somebody else's: it must have the images, or be able to pull them, under the names of cluster/images.py; its pods
     must reach this machine, where the tests' broker is (see cluster/host.py)."""
+    if os.pathsep in str(kubeconfig):
+        several = "`kubectl config view --flatten` makes one of several"
+        raise Unavailable(f"KUBECONFIG is {kubeconfig}: name one file ({several})")
     if not kubeconfig.is_file():
         raise Unavailable(f"KUBECONFIG is {kubeconfig}, and there is no such file")
     what, kubectl = f"KUBECONFIG={kubeconfig}", kubectl_program()

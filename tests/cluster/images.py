@@ -43,7 +43,7 @@ def make_wheel() -> None:
 def docker_build(name: str) -> None:
     """Have the Docker engine build one of the images; it decides by itself what is new."""
     make_wheel()
-    _run("docker", "build", "--quiet", "--target", TARGETS[name], "--tag", name, ".", folder=ROOT)
+    _run(sys.executable, str(ROOT / "container" / "docker_images.py"), TARGETS[name], name)
 
 
 class Buildah:

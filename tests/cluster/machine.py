@@ -46,7 +46,10 @@ def why_not() -> str | None:
     if sys.platform != "linux":
         return "our own cluster runs on Linux only"
     if os.geteuid() != 0:
-        return "our own cluster needs root (it makes namespaces, mounts and network links)"
+        return (
+            "our own cluster needs root (it makes namespaces, mounts and network links); without it: install `kind` "
+            "beside Docker, or set KUBECONFIG"
+        )
     if missing := missing_packages():
         return f"missing for our own cluster: apt-get install {' '.join(missing)}"
     return None

@@ -11,7 +11,7 @@ from lib.app import ECHO, TOTALS, Bench
 from lib.faults import kill, require_work
 from lib.inprocess import App
 from lib.verify import Proof
-from streamapp.errors import InputError
+from streamapp.errors import InputError, RunError
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -83,6 +83,71 @@ def test_another_number_of_sources_is_refused_at_once(kafka: KafkaConfig, tmp_pa
 """)
     with pytest.raises(InputError, match="read 1 sources in an earlier version and reads 2 now"):
         a.run()
+
+
+def counted(store: str, by_an_internal_topic: bool = True) -> str:
+    """Counts of `in` per key. What is not the same twice is written down before it is counted."""
+    marked = "  - {name: marked, with: {mark: rand()}}\n" if by_an_internal_topic else ""
+    return f"""
+  - {{name: raw, stream: {{topic: $T-in, value: text}}}}
+{marked}  - {{name: counts, groupBy: [key], aggregate: {{n: count(*)}}, store: {store}}}
+  - {{name: out, to: {{topic: $T-out}}}}
+"""
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["by-a-topic", "directly"])
+def test_records_that_come_by_another_way_are_refused(kafka: KafkaConfig, tmp_path: Path, first: bool) -> None:
+    """Its position is in other topics: all would be counted again."""
+    a = App(kafka, tmp_path, counted("sums", first))
+    a.create("in")
+    a.send("in", ("k", "a"))
+    a.run()
+    a.change(counted("sums", not first))
+    a.send("in", ("k", "b"))
+    with pytest.raises(InputError, match=r"store 'sums' has its position in .* and would read .*give the node another"):
+        a.run()
+    a.change(counted("others", not first))
+    a.run()
+    assert sorted(record.value["n"] for record in a.received("out")) == [1, 2]  # it began anew
+
+
+def test_a_store_that_has_missed_records_does_not_come_back(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """What reads the input for it has gone on without it."""
+    a = App(kafka, tmp_path, counted("sums"))
+    a.create("in")
+    a.send("in", ("k", "a"))
+    a.run()
+    a.change(counted("others"))
+    a.send("in", ("k", "b"))
+    a.run()
+    a.change(counted("sums"))
+    a.send("in", ("k", "c"))
+    with pytest.raises(InputError, match=r"store 'sums' was not part of the version before.*'raw' has gone on"):
+        a.run()
+    a.change(counted("others"))
+    a.run()
+    assert sorted(record.value["n"] for record in a.received("out")) == [1, 1, 2]
+
+
+def test_a_store_that_has_missed_nothing_comes_back(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """The version without it never came to an epoch."""
+    a = App(kafka, tmp_path, counted("sums"))
+    a.create("in")
+    a.send("in", ("k", "a"))
+    a.run()
+    a.change(counted("others"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("streamapp.spark.queries.Queries.start", no_query)
+        with pytest.raises(RunError, match="no query today"):
+            a.run()
+    a.change(counted("sums"))
+    a.send("in", ("k", "b"))
+    a.run()
+    assert sorted(record.value["n"] for record in a.received("out")) == [1, 2]
+
+
+def no_query(*_: object, **__: object) -> None:
+    raise RunError("no query today")
 
 
 @pytest.mark.parametrize(

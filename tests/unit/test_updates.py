@@ -144,6 +144,26 @@ def test_another_spec_is_tried_and_so_is_the_same_after_a_restart() -> None:
     assert app.condition("Degraded")["status"] == "False"
 
 
+def test_one_whose_stores_have_missed_records_does_not_come_back() -> None:
+    """What feeds the store has gone on without it, by an internal topic."""
+    def spec(store: str, image: str) -> dict[str, Any]:
+        marked = {"name": "marked", "from": "lines", "with": {"mark": "rand()"}}
+        counts = {**TOPOLOGY[1], "from": "marked", "store": store}
+        return with_image(image, topology=[TOPOLOGY[0], marked, counts, TOPOLOGY[2]])
+
+    app = Simulation(by_image(bad=stands_still))
+    app.apply(60, **spec("old", "good"))
+    good = app.version
+    app.apply(60, **spec("new", "bad"))
+    bad = app.running
+    assert bad != good
+    app.run(DEADLINE + 120, every=20)
+    assert app.running == app.version == bad
+    assert "RolledBack" not in reasons(app)
+    state = {change["name"]: change["what"] for change in app.status["plan"]["state"]}
+    assert state["old"].endswith("It cannot come back when 'lines' has gone on without it")
+
+
 def test_back_to_what_ran_before_is_no_trial() -> None:
     app = Simulation(by_image(bad=stands_still))
     app.apply(60, **SPEC)

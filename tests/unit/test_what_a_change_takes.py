@@ -27,7 +27,7 @@ from streamapp_operator.classes import (
 )
 from streamapp_operator.crd.rules import _of_the_app
 from streamapp_operator.settings import Settings
-from streamapp_operator.state import KEPT, NEW, REFUSED, UNUSED
+from streamapp_operator.state import KEPT, NEW, REFUSED, UNUSED, would_miss
 
 LINES = {"name": "lines", "stream": {"topic": "text-lines", "value": "text"}}
 WORDS = {"name": "words", "from": "lines", "flatMap": {"word": "split(lower(value), ' ')"}}
@@ -179,6 +179,38 @@ def test_another_store_is_no_migration() -> None:
     found = changes(topology=[LINES, WORDS, {**COUNTS, "store": "new-counts", "aggregate": {"n": "sum(1)"}}, OUT])
     assert outcomes(found) == {"word-counts": UNUSED, "new-counts": NEW}
     assert found.refused == ""
+
+
+MARKED: dict[str, Any] = {"name": "marked", "from": "words", "with": {"mark": "rand()"}}
+"""Not the same twice: what it gives is written down on an internal topic before it is counted."""
+
+
+def test_a_store_that_is_fed_by_an_internal_topic_is_told_what_it_misses() -> None:
+    def version(store: str) -> App:
+        return app(topology=[LINES, WORDS, MARKED, {**COUNTS, "from": "marked", "store": store}, OUT])
+
+    found = changes_between(version("old"), version("new"), Settings())
+    words = {change.name: change.words for change in found.state}
+    assert outcomes(found) == {"old": UNUSED, "new": NEW}
+    assert words["old"].endswith("It cannot come back when 'lines' has gone on without it")
+    assert words["new"] == "store 'new' is new and begins empty, with what 'lines' gives from now on"
+    assert would_miss(version("new").plan, version("old").plan) == (
+        "store 'old' would miss what 'lines' has processed without it"
+    )
+    assert would_miss(version("old").plan, version("old").plan) == ""
+    directly = changes(topology=[LINES, WORDS, {**COUNTS, "store": "new"}, OUT])
+    words = {change.name: change.words for change in directly.state}
+    assert words["new"] == "store 'new' is new and begins empty, and reads its input from startFrom on"
+
+
+@pytest.mark.parametrize("begins", ["by a topic", "directly"])
+def test_records_that_come_by_another_way_are_refused(begins: str) -> None:
+    ways = [[LINES, WORDS, COUNTS, OUT], [LINES, WORDS, MARKED, {**COUNTS, "from": "marked"}, OUT]]
+    before, after = ways if begins == "directly" else reversed(ways)
+    found = changes_between(app(topology=before), app(topology=after), Settings())
+    assert found.kind == NEEDS_STATE_MIGRATION
+    assert "has its position in" in found.refused
+    assert "-word-counts-repartition'" in found.refused
 
 
 def test_nodes_in_another_order_may_be_another_app() -> None:

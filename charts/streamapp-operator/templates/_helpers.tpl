@@ -75,5 +75,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   "driverResources" .Values.apps.driver.resources
   "executorResources" .Values.apps.executor.resources
   "networkPolicy" .Values.apps.networkPolicy
+  "apiServerPorts" .Values.networkPolicy.apiServerPorts
+  "kafkaPorts" .Values.apps.kafkaPorts
   | toJson }}
 {{- end }}

@@ -29,7 +29,7 @@ def render(app: App, settings: Settings, credentials: Credentials) -> tuple[Obje
         *access(app),
         secret(app, credentials),
         config_map(app, settings),
-        *(network_policies(app) if settings.network_policy else ()),
+        *(network_policies(app, settings) if settings.network_policy else ()),
         disruption_budget(app, 0 if app.stopped else app.plan.replicas),
         service(app),
         *_driver(app, settings, credentials),

@@ -12,14 +12,12 @@ from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import Object, made, selector
 from streamapp_operator.render.pods import BLOCK_PORT, LIVE_PORT, RPC_PORT
-
-_API_PORTS = (443, 6443)
-"""Of the service, and of the API server behind it: some networks judge before the one becomes the other, some after."""
+from streamapp_operator.settings import Settings
 
 
-def network_policies(app: App) -> tuple[Object, ...]:
+def network_policies(app: App, settings: Settings) -> tuple[Object, ...]:
     driver, executors = selector(app.base, DRIVER), selector(app.base, EXECUTOR)
-    outside = [_dns(), _anywhere(*_kafka_ports(app))]
+    outside = [_dns(), _anywhere(*sorted({*_kafka_ports(app), *settings.kafka_ports}))]
     return (
         _policy(
             app,
@@ -32,7 +30,7 @@ def network_policies(app: App) -> tuple[Object, ...]:
             egress=[
                 {"to": [_pods(executors)], "ports": _tcp(BLOCK_PORT)},
                 *outside,
-                _anywhere(*_API_PORTS),
+                _anywhere(*settings.api_server_ports),
             ],
         ),
         _policy(
@@ -74,7 +72,7 @@ def _tcp(*ports: int) -> list[Object]:
 
 
 def _anywhere(*ports: int) -> Object:
-    """Where Kafka's brokers are is not known: only the ports they are asked for at first."""
+    """Where Kafka's brokers are is not known: only ports."""
     return {"ports": _tcp(*ports)}
 
 
@@ -82,11 +80,12 @@ def _dns() -> Object:
     return {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
 
 
-def _kafka_ports(app: App) -> list[int]:
+def _kafka_ports(app: App) -> set[int]:
+    """Those that the manifest names."""
     kafka = app.plan.kafka
     servers = kafka.bootstrap_servers or ""
     ports = {int(server.rsplit(":", 1)[1]) for server in servers.split(",") if ":" in server}
     if kafka.token_endpoint is not None:  # where its tokens come from
         url = urlsplit(kafka.token_endpoint)
         ports.add(url.port or (443 if url.scheme == "https" else 80))
-    return sorted(ports)
+    return ports

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 
 from streamapp.errors import InputError
-from streamapp.nodes import Node, Python, Topology
+from streamapp.nodes import Node, Python, RepartitionSink, RepartitionSource, Topology
 from streamapp.plan import codec
 
 PLAN_VERSION = 3
@@ -30,6 +30,16 @@ class SubTopology:
     def topology(self) -> Topology:
         """The nodes as a graph that can be asked for columns and kinds."""
         return Topology(self.nodes)
+
+    @property
+    def reads_internally(self) -> frozenset[str]:
+        """The internal topics that it reads."""
+        return frozenset(node.topic for node in self.nodes if isinstance(node, RepartitionSource))
+
+    @property
+    def writes_internally(self) -> frozenset[str]:
+        """The internal topics that it writes."""
+        return frozenset(node.topic for node in self.nodes if isinstance(node, RepartitionSink))
 
 
 @dataclass(frozen=True)

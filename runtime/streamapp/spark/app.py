@@ -29,7 +29,13 @@ from streamapp.spark.code import ship_code
 from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.housekeeping import Housekeeping
 from streamapp.spark.jvm import JvmLimit, jvm_is_gone, jvm_missed
-from streamapp.spark.predecessors import read_known, require_positions_kept
+from streamapp.spark.predecessors import (
+    hops_to_note,
+    read_known,
+    require_fed,
+    require_positions_kept,
+    require_same_way,
+)
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
 from streamapp.spark.replicas import Replicas
@@ -130,7 +136,11 @@ def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options:
         if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
             raise  # no answer at all
         raise diagnose("metadata", str(error), plan.application_id).error from None
-    require_positions_kept(plan, read_known(bridge.known(plan.application_id)))
+    known = read_known(bridge.known(plan.application_id))
+    for require in (require_positions_kept, require_same_way, require_fed):
+        require(plan, known)
+    for name, hops in hops_to_note(plan, known):
+        bridge.noteHops(plan.application_id, name, hops.to_json())
 
 
 class _App:

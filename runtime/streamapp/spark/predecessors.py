@@ -1,30 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What earlier versions of the app have left under names that this one has not: a position nobody goes on from."""
+"""What earlier versions of the app have left on its metadata topic, and whether this one can go on from there: a
+position that nobody goes on from, one in other topics, a store that has been fed no longer for a while."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from streamapp.errors import InputError
 from streamapp.nodes import DeadLetter, RepartitionSource, Stream
 from streamapp.plan import Plan, SubTopology
 
+NO_EPOCH = -1
+_ANOTHER = (
+    "give the node another `store`, which begins empty; or, to process everything again, choose another applicationId"
+)
+
+
+@dataclass(frozen=True)
+class Hops:
+    """The internal topics that a sub-topology writes, and those that it has written in an earlier version."""
+
+    written: frozenset[str] = frozenset()
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Those of earlier versions: with the last epoch that was committed when the first version without them began."""
+
+    @staticmethod
+    def from_json(text: str) -> Hops:
+        """What `to_json` wrote."""
+        found = json.loads(text)
+        return Hops(frozenset(found["written"]), found["ended"])
+
+    def to_json(self) -> str:
+        """As it is kept on the metadata topic."""
+        return json.dumps({"written": sorted(self.written), "ended": dict(sorted(self.ended.items()))})
+
 
 @dataclass(frozen=True)
 class Known:
-    """A sub-topology of an earlier run: whether it had state, and the topics it has read."""
+    """A sub-topology of an earlier run."""
 
     stateful: bool
     topics: frozenset[str]
+    """That it has read."""
+    planned: int = NO_EPOCH
+    """Its last epoch, be it committed or not."""
+    committed: int = NO_EPOCH
+    """Its last epoch that was committed."""
+    hops: Hops | None = None
+    """None when nothing was noted."""
 
 
 def read_known(text: str) -> dict[str, Known]:
     """From the driver bridge's answer, by name."""
     return {
-        name: Known(found["stateful"], frozenset(_topics(found["offsets"])))
+        name: Known(
+            found["stateful"],
+            frozenset(_topics(found["offsets"])),
+            found["planned"],
+            found["committed"],
+            Hops.from_json(found["hops"]) if found["hops"] else None,
+        )
         for name, found in json.loads(text).items()
     }
 
@@ -57,6 +95,60 @@ def require_positions_kept(plan: Plan, known: Mapping[str, Known]) -> None:
                 )
 
 
+def require_same_way(plan: Plan, known: Mapping[str, Known]) -> None:
+    """A part has a position in each topic it reads. When records come by an internal topic that came directly before,
+    or the other way round, that position is good for nothing: they would be processed again, or never.
+
+    Raises:
+        InputError: when a part gets its records by another way than it did.
+    """
+    for part in plan.subtopologies:
+        old = known.get(part.name)
+        if old is None or not old.topics:
+            continue
+        was = {topic for topic in old.topics if _is_internal(plan, topic)}
+        will = part.reads_internally
+        if was != will:
+            raise InputError(
+                f"{_called(part)} has its position in {_way(was - will)}, and would read {_way(will - was)}: records "
+                f"would be processed again, or never. Undo the change, or {_ANOTHER}"
+            )
+
+
+def require_fed(plan: Plan, known: Mapping[str, Known]) -> None:
+    """What writes an internal topic has a position of its own: what it has processed in a version that did not write
+    that topic, whoever reads it never gets.
+
+    Raises:
+        InputError: when a part comes back that has missed records.
+    """
+    for writer in plan.subtopologies:
+        old = known.get(writer.name)
+        if old is None or old.hops is None:
+            continue
+        for topic in sorted(writer.writes_internally & set(old.hops.ended)):
+            reader = next(part for part in plan.subtopologies if reads(part, topic))
+            before = known.get(reader.name)
+            if old.planned != old.hops.ended[topic] and before is not None and before.topics:
+                raise InputError(
+                    f"{_called(reader)} was not part of the version before, which has processed records that it never "
+                    f"got: '{writer.name}' has gone on from epoch {old.hops.ended[topic]} to {old.planned} without "
+                    f"writing '{topic}'. {_ANOTHER[0].upper()}{_ANOTHER[1:]}"
+                )
+
+
+def hops_to_note(plan: Plan, known: Mapping[str, Known]) -> Iterator[tuple[str, Hops]]:
+    """What is to be noted before the plan's first epoch: sub-topologies' names and their internal topics of now on."""
+    for part in plan.subtopologies:
+        now = part.writes_internally
+        old = known.get(part.name, Known(False, frozenset()))
+        before = old.hops or Hops()
+        ended = {topic: epoch for topic, epoch in before.ended.items() if topic not in now}
+        ended |= dict.fromkeys(before.written - now, old.committed)
+        if (hops := Hops(now, ended)) != before:
+            yield part.name, hops
+
+
 def reads(part: SubTopology, topic: str) -> bool:
     """Whether the sub-topology reads that topic."""
     return any(
@@ -65,6 +157,18 @@ def reads(part: SubTopology, topic: str) -> bool:
         else isinstance(node, RepartitionSource) and node.topic == topic
         for node in part.nodes
     )
+
+
+def _is_internal(plan: Plan, topic: str) -> bool:
+    return topic.startswith(f"{plan.application_id}-") and topic.endswith("-repartition")
+
+
+def _way(topics: frozenset[str] | set[str]) -> str:
+    return f"internal topic '{min(topics)}'" if topics else "its sources"
+
+
+def _called(part: SubTopology) -> str:
+    return f"store '{part.name}'" if part.stateful is not None else f"sub-topology '{part.name}'"
 
 
 def _is_dead_letter(part: SubTopology) -> bool:

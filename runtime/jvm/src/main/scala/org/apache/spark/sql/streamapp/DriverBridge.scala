@@ -22,8 +22,9 @@ object DriverBridge {
   }
 
   /**
-   * What earlier runs have left of sub-topologies, as JSON: {"NAME": {"stateful": …, "offsets": "…"}}, with the text of
-   * the last file of Spark's offset log (empty for none).
+   * What earlier runs have left of sub-topologies, as JSON: {"NAME": {"stateful": …, "offsets": "…", "planned": …,
+   * "committed": …, "hops": "…"}}, with the text of the last file of Spark's offset log (empty for none), the last epochs
+   * of offset log and commit log (-1 for none), and what `noteHops` was given (empty for nothing).
    */
   def known(applicationId: String): String = {
     val prefix = s"/$applicationId/"
@@ -31,14 +32,25 @@ object DriverBridge {
       case (path, _) => path.substring(prefix.length).takeWhile(_ != '/')
     }
     Serialization.write(parts.map { case (name, files) =>
-      val logged = files.flatMap { case (path, file) =>
-        path.stripPrefix(s"$prefix$name/offsets/").toLongOption.map(_ -> file.bytes)
-      }
+      def last(log: String): Option[(Long, MetadataFile)] = files.flatMap { case (path, file) =>
+        path.stripPrefix(s"$prefix$name/$log/").toLongOption.map(_ -> file)
+      }.maxByOption(_._1)
+      def text(file: MetadataFile): String = new String(file.bytes, UTF_8)
+      val planned = last("offsets")
       name -> Map[String, Any](
         "stateful" -> files.exists { case (path, _) => path.startsWith(s"$prefix$name/state/") },
-        "offsets" -> logged.maxByOption(_._1).map { case (_, bytes) => new String(bytes, UTF_8) }.getOrElse(""))
+        "offsets" -> planned.map { case (_, file) => text(file) }.getOrElse(""),
+        "planned" -> planned.map(_._1).getOrElse(-1L),
+        "committed" -> last("commits").map(_._1).getOrElse(-1L),
+        "hops" -> files.collectFirst { case (path, file) if path == hops(applicationId, name) => text(file) }.getOrElse(""))
     })(DefaultFormats)
   }
+
+  /** Keeps which internal topics a sub-topology writes from now on; `known` has it for the next run. */
+  def noteHops(applicationId: String, subTopology: String, text: String): Unit =
+    MetadataTopic.current(applicationId).put(Seq(hops(applicationId, subTopology) -> text.getBytes(UTF_8)))
+
+  private def hops(applicationId: String, subTopology: String): String = s"/$applicationId/$subTopology/hops"
 
   /** Why this driver has to stop, as another one has taken over; empty when it has not. A driver without work writes
    * nothing, and would never find out. */
