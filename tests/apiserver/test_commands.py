@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
 from lib.apiserver import ApiServer
+from lib.debian import program
+from lib.left_out import or_left_out
 from lib.operator import RUNNING, WORD_COUNT, Apps
 from streamapp.cli.completion import suggestions
 from streamapp.cli.main import main
@@ -187,6 +190,7 @@ def test_completion(api: ApiServer, apps: Apps) -> None:
     apps.create()
     place = ("--kubeconfig", str(api.kubeconfig), "-n", apps.namespace)
     assert suggestions(["su"]) == ["suspend"]
+    assert suggestions(["dr"]) == [], "what is internal is not shown"
     assert suggestions(["suspend", *place, "w"]) == ["word-count"]
     assert suggestions(["suspend", *place, "x"]) == []
     assert suggestions(["scale", *place, "word-count", ""]) == []
@@ -209,13 +213,58 @@ def test_kubectl_is_told_what_to_complete(api: ApiServer, apps: Apps) -> None:
     assert said("query", "-n", apps.namespace, "wor") == "word-count\n:4\n"  # on a laptop it has no NAME
 
 
-def test_bash_completes(tmp_path: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def test_kubectl_itself_asks_what_to_complete(api: ApiServer, apps: Apps) -> None:
+    """As its scripts for shells do it: the program of that name on the PATH is found and heard."""
+    apps.create()
+    paths = [str(Path(sys.executable).parent), str(api.folder / "bin"), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": ":".join(paths), "KUBECONFIG": str(api.kubeconfig)}
+
+    def completed(*words: str) -> tuple[set[str], str]:
+        """What may stand there, and whether names of files may, too."""
+        command = ["kubectl", "__complete", "streamapp", *words]
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+        *found, directive = said.splitlines()
+        return set(found), directive
+
+    names, files = completed("")
+    assert {"logs", "plan", "query", "restart", "resume", "scale", "status", "suspend"} <= names
+    assert "driver" not in names
+    assert files == ":4", "no files"
+    assert completed("suspend", "-n", apps.namespace, "w") == ({"word-count"}, ":4")
+    assert completed("logs", "word-count", "--t") == ({"--tail"}, ":4")
+    assert completed("plan", "") == (set(), ":0"), "files"
+
+
+@pytest.fixture
+def with_streamapp() -> dict[str, str]:
+    """An environment in whose PATH streamapp is."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def test_zsh_completes(with_streamapp: dict[str, str]) -> None:
+    """By what its own bashcompinit calls when Tab is pressed."""
+    zsh = or_left_out(partial(program, "zsh", "zsh"))
+    script = """
+        autoload -U compinit && compinit -u -D
+        source <(streamapp completion zsh)
+        [[ ${_comps[streamapp]} == *_bash_complete*_streamapp* ]] || exit 1
+        complete_last() {
+            words=("$@") CURRENT=$# COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+            compgen -F _streamapp -- "${@[-1]}"
+        }
+        complete_last streamapp compl
+        complete_last streamapp completion z
+    """
+    done = subprocess.run([zsh, "-f", "-c", script], env=with_streamapp, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "completion\nzsh\n", "")
+
+
+def test_bash_completes(with_streamapp: dict[str, str]) -> None:
     script = """
         source <(streamapp completion bash)
         COMP_WORDS=(streamapp compl) COMP_CWORD=1
         _streamapp
         echo "${COMPREPLY[@]}"
     """
-    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", script], env=with_streamapp, capture_output=True, text=True, check=True)
     assert done.stdout == "completion\n"

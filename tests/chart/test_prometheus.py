@@ -18,10 +18,11 @@ from confluent_kafka import Producer
 from lib.apiserver import ApiServer
 from lib.app import ECHO, TOTALS, WINDOWS, Bench
 from lib.chart import RULES, alerts, queries, variables
+from lib.debian import program
 from lib.faults import alter
 from lib.left_out import or_left_out
 from lib.operator import RUNNING, Apps
-from lib.prometheus import Prometheus, program
+from lib.prometheus import PACKAGE, Prometheus
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.ports import free_ports
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.cluster  # needs a program that is installed only there
 
 @pytest.fixture(scope="session")
 def promtool() -> str:
-    return or_left_out(partial(program, "promtool"))
+    return or_left_out(partial(program, "promtool", PACKAGE))
 
 
 def check(promtool: str, *arguments: str) -> None:

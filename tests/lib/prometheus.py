@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import urllib.parse
 import urllib.request
@@ -15,29 +13,11 @@ from typing import Any
 
 import yaml
 
-from cluster.errors import Unavailable
+from lib.debian import program
 from lib.wait import until
 from streamapp.kafka.ports import free_ports
 
 PACKAGE = "prometheus"
-
-
-def program(name: str) -> str:
-    """`prometheus` or `promtool`, installed if need be and we are root on Debian or Ubuntu.
-
-    Raises:
-        Unavailable: where it cannot be had.
-    """
-    if shutil.which(name) is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", PACKAGE]):
-            done = subprocess.run(["apt-get", *command], env=quiet, capture_output=True, text=True)
-            if done.returncode != 0:
-                raise Unavailable(f"apt-get could not install {PACKAGE}: {done.stderr.strip()[-300:]}")
-    found = shutil.which(name)
-    if found is None:
-        raise Unavailable(f"there is no {name} on the PATH (Debian has it in the package {PACKAGE})")
-    return found
 
 
 class Prometheus:
@@ -68,7 +48,7 @@ class Prometheus:
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 [
-                    program("prometheus"),
+                    program("prometheus", PACKAGE),
                     f"--config.file={file}",
                     f"--storage.tsdb.path={self._folder / 'data'}",
                     f"--web.listen-address=127.0.0.1:{self._port}",

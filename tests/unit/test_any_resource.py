@@ -13,6 +13,7 @@ import yaml
 
 from lib.manifests import broken
 from lib.operator import WORD_COUNT
+from streamapp_operator.conditions import REASONS
 from streamapp_operator.decide import Decision, decide
 from streamapp_operator.events import events_between
 from streamapp_operator.observation import Observation
@@ -22,6 +23,7 @@ from streamapp_operator.settings import Settings
 from streamapp_operator.status import Status, status_of
 
 NOW = datetime(2024, 1, 31, tzinfo=UTC)
+KNOWN = {(kind, reason) for kind, reasons in REASONS.items() for reason in reasons}
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
@@ -52,6 +54,7 @@ def test_it_is_run_or_it_is_told(thousand: int) -> None:
 def _run_or_told(body: dict[str, Any]) -> None:
     decision, status = decided(body)
     list(events_between({}, status))
+    assert {(each["type"], each["reason"]) for each in status["conditions"]} <= KNOWN
     valid = next(each for each in status["conditions"] if each["type"] == "TopologyValid")
     if decision.facts.app is None:
         assert decision.facts.driver.state == ABSENT

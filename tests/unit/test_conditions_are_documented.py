@@ -36,6 +36,31 @@ def test_every_condition_phase_and_event(sections: dict[str, set[str]]) -> None:
     assert sections["Events"] == set(EVENTS) - set(PHASES)
 
 
+AS_ASKED_FOR = {"Suspended", "Scheduled", "Completed", "Stopped", "DriverStopping", "Deleting"}
+"""Reasons for not being Ready that nobody need look into."""
+
+
+def troubles(root: Path) -> set[str]:
+    """The reasons of conditions that are not as one would have them, by their status in the manual's tables."""
+    text = (root / "docs" / "kubernetes" / "conditions.md").read_text()
+    bad = {"Ready": "False Unknown", "Degraded": "True", "TopologyValid": "False", "ScalingActive": "Unknown"}
+    found = set()
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        title, body = part.split("\n", 1)
+        for reason, status in re.findall(r"^\| `(\w+)` \| (\w+) \|", body, re.MULTILINE):
+            if status in bad.get(title, "").split():
+                found.add(reason)
+    return found - AS_ASKED_FOR
+
+
+def test_every_trouble_is_in_the_page_about_symptoms(root: Path) -> None:
+    wanted = troubles(root)
+    assert {"DriverFailed", "KafkaTrouble", "NeedsStateMigration", "MetricsMissing"} <= wanted
+    text = (root / "docs" / "kubernetes" / "troubleshooting.md").read_text()
+    told = {*re.findall(r"`(\w+)`", text), *re.findall(r"^### (\w+)$", text, re.MULTILINE)}
+    assert wanted - told == set()
+
+
 def test_every_link_leads_somewhere(root: Path) -> None:
     """Of the pages about clusters: to a file that is there, and a heading that it has."""
     pages = [*(root / "docs" / "kubernetes").glob("*.md"), root / "docs" / "security.md"]

@@ -17,7 +17,7 @@ EXAMPLE = """  streamapp completion bash > ~/.local/share/bash-completion/comple
 
 _BASH = """_streamapp() {
   local found
-  found=$(streamapp completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  found=$(streamapp completion words -- "${COMP_WORDS[@]:1:$COMP_CWORD}" 2>/dev/null)
   COMPREPLY=($(compgen -W "$found" -- "${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -o default -F _streamapp streamapp
@@ -60,12 +60,12 @@ def suggestions(words: Sequence[str]) -> list[str]:
     Args:
         words: behind the program's name; the last is the one to be completed, and may be empty.
     """
-    from streamapp.cli.main import commands_there_are
+    from streamapp.cli.main import INTERNAL, commands_there_are
 
     *before, last = words or [""]
     known = commands_there_are()
     if not before:
-        return _beginning_with(last, known)
+        return _beginning_with(last, (name for name in known if name not in INTERNAL))
     if before[0] not in known:
         return []
     command = known[before[0]]()
