@@ -51,7 +51,7 @@ jvm: setup ## the Scala part only
 classes: setup ## the list of classes that apps load, after another version of Spark
 	@$(PYTHON) runtime/jvm/record_classes.py
 
-crd: setup ## crds/streamapp.yaml, the chart's copy of it and the manual's table of fields, from the manifest's model
+crd: setup ## crds/streamapp.yaml, the chart's copy of it and the manual's tables of fields, from the manifest's model
 	@$(PYTHON) -m streamapp_operator.crd > .build/crd && mv .build/crd crds/streamapp.yaml
 	@cp crds/streamapp.yaml charts/streamapp-operator/files/streamapp.yaml
 	@$(PYTHON) -m pytest -q tests/unit/test_manual.py -k every_field --rewrite-golden

@@ -65,7 +65,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "TopologyValid": ("Valid", "Invalid", "NeedsStateMigration", "Forbidden"),
     "StateRestored": ("Restored", "NoState", "Restoring", "DriverNotRunning"),
-    "ScalingActive": ("AutoscalingOff", "Suspended", "RecommendOnly", *autoscale.REASONS),
+    "ScalingActive": ("AutoscalingOff", "TopologyInvalid", "Suspended", "RecommendOnly", *autoscale.REASONS),
     "Paused": ("Active", "Suspended", "ReconciliationPaused"),
 }
 
@@ -243,7 +243,9 @@ def _state_restored(facts: Facts) -> Verdict:
 
 
 def _scaling_active(facts: Facts) -> Verdict:
-    if facts.app is None or facts.app.manifest.spec.autoscaling is None:
+    if facts.app is None:
+        return FALSE, "TopologyInvalid", "the manifest cannot be run: see the condition TopologyValid"
+    if facts.app.manifest.spec.autoscaling is None:
         return FALSE, "AutoscalingOff", "spec.autoscaling is not there"
     if facts.scaling is None:
         return FALSE, "Suspended", "spec.suspend is true"

@@ -103,13 +103,16 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
         yield Event(WARNING if bad else NORMAL, phase, message)
 
 
+_DOES_NOT_SCALE = ("AutoscalingOff", "TopologyInvalid", "Suspended")
+
+
 def _known_or_not(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
     """Whether the lag is known by which the app scales."""
     if after["status"] == before.get("status"):
         return
     if after["status"] == "Unknown":
         yield Event(WARNING, "MetricsMissing", after["message"])
-    elif before.get("status") == "Unknown" and after["reason"] not in ("AutoscalingOff", "Suspended"):
+    elif before.get("status") == "Unknown" and after["reason"] not in _DOES_NOT_SCALE:
         yield Event(NORMAL, "MetricsKnown", after["message"])
 
 

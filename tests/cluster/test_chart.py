@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import yaml
 from cluster.access import Cluster, CommandFailed
 from cluster.install import image_options
 from cluster.namespace import Namespace
-from lib.chart import CHART
+from lib.chart import CHART, VALUES
+from lib.left_out import or_left_out
+from lib.monitoring import definitions
 from lib.operator import WORD_COUNT
 from lib.wait import until
 from streamapp.cli.main import main
@@ -24,8 +27,18 @@ from streamapp.cli.main import main
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 CRD = "customresourcedefinition/streamapps.streamapp.dev"
+DEFINITION = {
+    "customresourcedefinition.apiextensions.k8s.io/streamapps.streamapp.dev",
+    "apiservice.apiregistration.k8s.io/v1alpha1.streamapp.dev",
+}
+"""The definition, and what Kubernetes makes of it by itself."""
 NAME = "ops-streamapp-operator"
 SECONDS = 120.0
+OF_OTHERS = {
+    "events", "events.events.k8s.io", "componentstatuses", "namespaces", "nodes", "csinodes.storage.k8s.io",
+    "ipaddresses.networking.k8s.io",
+}  # fmt: skip
+"""Kinds of which the cluster makes and removes objects by itself, or for other tests."""
 
 
 class Release:
@@ -64,6 +77,17 @@ class Release:
             "get", ",".join(kinds), "--all-namespaces", "-o", "json", "-l", "app.kubernetes.io/instance=ops"
         )  # fmt: skip
         return [f"{each['kind']} {each['metadata']['name']}" for each in json.loads(found)["items"]]
+
+    def everything(self) -> set[str]:
+        """Every object of the namespace, and every one that is in none: `kind/name`."""
+        found: set[str] = set()
+        for namespaced, place in (("true", ["-n", self.namespace.name]), ("false", [])):
+            kinds = self.cluster.kubectl(
+                "api-resources", "--verbs=list", f"--namespaced={namespaced}", "-o", "name"
+            ).split()  # fmt: skip
+            listed = ",".join(kind for kind in kinds if kind not in OF_OTHERS)
+            found |= set(self.cluster.kubectl("get", listed, *place, "-o", "name").split())
+        return found
 
 
 @pytest.fixture
@@ -141,6 +165,50 @@ def test_install_upgrade_rollback_uninstall(cluster: Cluster, release: Release, 
     # A release of the same name takes over what was kept.
     install(release)
     release.await_leader()
+
+
+@pytest.fixture
+def monitoring(cluster: Cluster) -> Iterator[None]:
+    """The cluster knows PodMonitor and PrometheusRule."""
+    files = [file for file in or_left_out(definitions) if not cluster.has(f"crd/{file.stem}.monitoring.coreos.com")]
+    for file in files:
+        cluster.kubectl("create", "-f", str(file))
+        cluster.kubectl("wait", "--for=condition=Established", "-f", str(file), "--timeout=30s")
+    yield
+    for file in files:
+        cluster.kubectl("delete", "-f", str(file))
+
+
+HERE_TOO = [
+    "nodeSelector=null", "affinity=null", "extraEnv=null", "resources.requests.cpu=20m",
+    *(f"{image}.{value}" for image in ("image", "apps.image") for value in ("registry=", "pullPolicy=IfNotPresent")),
+    "image.digest=",
+]  # fmt: skip
+"""What values must say, or not say, if pods are to run here."""
+
+
+@pytest.mark.parametrize("values", ["default", "everything", "cluster-wide"])
+def test_what_uninstalling_leaves(
+    cluster: Cluster, release: Release, namespace: Namespace, monitoring: None, values: str
+) -> None:
+    """Of all objects of the cluster, those that were there before, and what the values say to keep."""
+    until(lambda: cluster.has("configmap/kube-root-ca.crt", namespace.name), 30, "the namespace is whole")
+    file = next(file for file in VALUES if file.stem == values)
+    chosen = [*HERE_TOO, f"dashboards.namespace={namespace.name}"]
+    keep = yaml.safe_load(file.read_text()).get("crds", {}).get("keep", True)
+    if cluster.has(CRD):  # somebody else's, with their apps
+        keep, chosen = True, [*chosen, "crds.keep=true"]
+    before = release.everything()
+    install(release, CHART, "--values", str(file), *(word for value in chosen for word in ("--set", value)))
+    lease = next(each for each in release.everything() - before if each.startswith("lease."))
+    name = lease.partition("/")[2]
+    until(lambda: namespace.get(f"lease/{name}").get("spec", {}).get("holderIdentity"), 60, "an operator acts")
+    assert "Phase:          Succeeded" in release.helm("test")
+    release.helm("uninstall", "--wait")
+    kept = DEFINITION - before if keep else set()
+    with suppress(AssertionError):  # which would not say what is left
+        until(lambda: release.everything() - before == kept, 60, "nothing more is left", every=0.5)
+    assert release.everything() - before == kept
 
 
 def test_an_older_chart_is_upgraded_and_so_is_the_definition(

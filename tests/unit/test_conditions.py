@@ -144,6 +144,15 @@ def test_ready_progressing_degraded_restored(seen: Facts, said: str) -> None:
     assert ", ".join(found[kind] for kind in kinds) == said
 
 
+def test_what_cannot_be_run_does_not_scale_and_says_why_not() -> None:
+    """Nothing is said of autoscaling that may stand in a manifest that nobody can read."""
+    seen = facts(DriverState(ABSENT), app=None, problems=("node 'a': no",), executors=0, remaining=0)
+    found = {c["type"]: (c["status"], c["reason"]) for c in conditions(seen, (), NOW)}
+    assert found["ScalingActive"] == found["Ready"] == ("False", "TopologyInvalid")
+    well = {c["type"]: c["reason"] for c in conditions(facts(READY, phase("Running")), (), NOW)}
+    assert well["ScalingActive"] == "AutoscalingOff"
+
+
 def test_executors_have_a_while_to_come() -> None:
     seen = facts(READY, phase("Running"), spec={"replicas": 3})
     before = conditions(seen, (), NOW)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +19,12 @@ from streamapp.manifest import parse_manifest
 from streamapp.manifest.model import Spec
 from streamapp.manifest.node import OPERATIONS
 from streamapp_operator.crd import resource_schema
-from streamapp_operator.crd.reference import reference
+from streamapp_operator.crd.reference import reference, status_reference
 
 FILE = Path(__file__).parents[2] / "docs" / "manifest.md"
 MANUAL = FILE.read_text(encoding="utf-8")
 BEGIN, END = "<!-- all fields, from the model -->\n", "<!-- end of all fields -->"
+STATUS, STATUS_BEGIN = FILE.parent / "kubernetes" / "status.md", "<!-- all fields, from the definition -->\n"
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", MANUAL, re.DOTALL)
 
 
@@ -46,13 +49,20 @@ def test_every_setting_operation_and_format_is_there() -> None:
     assert missing == []
 
 
-def test_every_field_of_the_definition_is_in_the_table(request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    ("file", "begin", "table"),
+    [(FILE, BEGIN, reference), (STATUS, STATUS_BEGIN, status_reference)],
+    ids=["spec", "status"],
+)
+def test_every_field_of_the_definition_is_in_the_table(
+    request: pytest.FixtureRequest, file: Path, begin: str, table: Callable[[dict[str, Any]], str]
+) -> None:
     """As `kubectl explain` tells it. With --rewrite-golden the table is written anew."""
-    before, rest = MANUAL.split(BEGIN)
+    before, rest = file.read_text(encoding="utf-8").split(begin)
     found, after = rest.split(END)
-    made = f"\n{reference(resource_schema())}\n"
+    made = f"\n{table(resource_schema())}\n"
     if request.config.getoption("--rewrite-golden"):
-        FILE.write_text(before + BEGIN + made + END + after, encoding="utf-8")
+        file.write_text(before + begin + made + END + after, encoding="utf-8")
         found = made
     assert found == made
 
@@ -62,3 +72,10 @@ def test_a_field_that_is_missing_in_the_table_is_noticed() -> None:
     schema["properties"]["spec"]["properties"]["unheardOf"] = {"type": "string", "description": "New."}
     assert "| `unheardOf` | text |  | New. |" in reference(schema).splitlines()
     assert reference(schema) not in MANUAL
+
+
+def test_status_has_a_table_without_defaults() -> None:
+    lines = status_reference(resource_schema()).splitlines()
+    assert "| `desiredReplicas` | whole number | Executors that are wanted. |" in lines
+    assert any(line.startswith("| `conditions[].lastTransitionTime` | time, in UTC |") for line in lines)
+    assert {line.count(" | ") for line in lines[2:]} == {2}

@@ -240,6 +240,16 @@ def test_lag_that_is_not_known(app: Simulation) -> None:
     ]
 
 
+def test_a_manifest_that_cannot_be_run_makes_no_lag_known(app: Simulation) -> None:
+    """Also where the version before it is gone, so that nothing runs."""
+    app.apply(20, **SPEC, autoscaling={"maxReplicas": 4})
+    assert told(app)[-1] == ("Warning", "MetricsMissing")
+    app.children = {key: item for key, item in app.children.items() if key[0] != "ControllerRevision"}
+    app.apply(20, **{**SPEC, "topology": []}, autoscaling={"maxReplicas": 4})
+    assert app.condition("ScalingActive")["reason"] == "TopologyInvalid"
+    assert "MetricsKnown" not in [reason for _, reason in told(app)]
+
+
 def test_to_be_suspended_is_no_recovery(app: Simulation, driver: Moody) -> None:
     driver.error = "Kafka at kafka:9092 does not answer"
     app.run(20)

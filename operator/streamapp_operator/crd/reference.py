@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every field of a manifest as a table for the manual, in the words of the definition."""
+"""Every field of a manifest, and of its status, as a table for the manual, in the words of the definition."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 Schema = dict[str, Any]
 
 HEAD = ("| field | takes | default | meaning |", "|---|---|---|---|")
+STATUS_HEAD = ("| field | is | meaning |", "|---|---|---|")
 
 
 def reference(schema: Schema) -> str:
@@ -25,18 +26,40 @@ def reference(schema: Schema) -> str:
     | `mode` | `a` or `b` | `a` | How. |
     <BLANKLINE>
     """
-    return "\n".join([*HEAD, *_rows(schema["properties"]["spec"], "")]) + "\n"
+    return _table(HEAD, _fields(schema["properties"]["spec"]))
 
 
-def _rows(schema: Schema, path: str) -> Iterator[str]:
+def status_reference(schema: Schema) -> str:
+    """The fields of `status`, likewise; they have no defaults.
+
+    Args:
+        schema: of the whole resource.
+
+    >>> print(status_reference({"properties": {"status": {"properties": {
+    ...     "lag": {"type": "object", "description": "Behind.", "additionalProperties": {"type": "integer"}}}}}}))
+    | field | is | meaning |
+    |---|---|---|
+    | `lag` | map | Behind. |
+    <BLANKLINE>
+    """
+    fields = _fields(schema["properties"]["status"])
+    return _table(STATUS_HEAD, ((field, kind, meaning) for field, kind, _, meaning in fields))
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join([*head, *(f"| {' | '.join(cells)} |" for cells in rows)]) + "\n"
+
+
+def _fields(schema: Schema, path: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Path, what it takes, default and meaning of each."""
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         default = "required" if name in required else _default(field)
         meaning = field.get("description", "").replace("|", "\\|")
-        yield f"| `{path}{name}` | {_takes(field)} | {default} | {meaning} |"
-        yield from _rows(field, f"{path}{name}.")
+        yield f"`{path}{name}`", _takes(field), default, meaning
+        yield from _fields(field, f"{path}{name}.")
         if "items" in field:
-            yield from _rows(field["items"], f"{path}{name}[].")
+            yield from _fields(field["items"], f"{path}{name}[].")
 
 
 def _default(field: Schema) -> str:
@@ -56,6 +79,8 @@ def _takes(field: Schema) -> str:
         return "fields, below" if "properties" in field else "map"
     if kind == "integer":
         return _bounds(field)
+    if field.get("format") == "date-time":
+        return "time, in UTC"
     rules = field.get("x-kubernetes-validations", ())
     if any("is not a duration" in rule.get("messageExpression", "") for rule in rules):
         return "duration"

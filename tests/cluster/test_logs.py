@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`streamapp logs` of pods that speak: the driver's or an executor's, all of it, its end, or on and on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.namespace import Namespace
+from cluster.pods import pod, script
+from lib.operator import WORD_COUNT
+from streamapp_operator.render.driver import DRIVER
+from streamapp_operator.render.executors import EXECUTOR
+from streamapp_operator.render.meta import labels
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+AT_ONCE = 20
+
+
+def numbers(log: str, name: str) -> list[int]:
+    """Of the lines, which are all whole and of that name."""
+    words = [line.split(" ") for line in log.splitlines()]
+    assert all(len(each) == 2 and each[0] == name for each in words), log
+    return [int(number) for _, number in words]
+
+
+def test_logs(definition: None, operator_image: str, namespace: Namespace) -> None:
+    namespace.apply(WORD_COUNT)
+    for name, component in (
+        ("word-count-driver-0", DRIVER),
+        ("word-count-1a2b3c-exec-1", EXECUTOR),
+        ("word-count-1a2b3c-exec-2", EXECUTOR),
+    ):
+        speaks = script("speak", name, str(AT_ONCE))
+        namespace.apply(
+            pod(
+                name,
+                command=speaks,
+                image=operator_image,
+                labels=labels("word-count", component),
+                container={"name": component},
+            )
+        )
+    namespace.await_ready("pod", "-l", "app.kubernetes.io/instance=word-count")
+    command = [
+        str(Path(sys.executable).parent / "streamapp"), "logs", "word-count",
+        "--kubeconfig", str(namespace.cluster.kubeconfig), "-n", namespace.name,
+    ]  # fmt: skip
+
+    def logs(*options: str) -> str:
+        return subprocess.run([*command, *options], capture_output=True, text=True, check=True, timeout=60).stdout
+
+    driver, second = "word-count-driver-0", "word-count-1a2b3c-exec-2"
+    whole = numbers(logs(), driver)
+    assert whole == list(range(1, len(whole) + 1))
+    assert len(whole) >= AT_ONCE
+    first, *_, last = numbers(logs("--tail", "3"), driver)
+    assert last - first == 2
+    assert last >= len(whole)
+    assert numbers(logs("--executor", "2", "--tail", "5"), second)[0] > AT_ONCE - 5
+
+    with subprocess.Popen([*command, "--follow", "--tail", "1"], stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        heard = numbers("".join(following.stdout.readline() for _ in range(6)), driver)
+        assert heard == list(range(heard[0], heard[0] + 6)), "each line once, as it comes"
+        assert heard[0] >= last
+        following.send_signal(signal.SIGINT)
+        assert following.wait(60) == 130, "until Ctrl-C"
