@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from streamapp.errors import RunError
+from streamapp.kafka import tls
 from streamapp.kafka.config import KafkaConfig
 
 ANSWER_SECONDS = 8.0
@@ -63,6 +64,11 @@ class Troubles:
         found = None if self._code is None else _FIXES.get(self._code)
         return found or "check that it runs and that the address is right"
 
+    def of_tls(self) -> str | None:
+        """The complaint, where it comes of a handshake."""
+        said = "" if self._last is None else self._last.str()
+        return said if self._code == KafkaError._SSL or "in state SSL_HANDSHAKE" in said else None
+
     def words(self) -> str:
         if self._last is None:
             return "no answer"
@@ -83,9 +89,11 @@ def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict
 
 
 def unreachable(kafka: KafkaConfig, troubles: Troubles) -> RunError:
-    return RunError(
-        f"no Kafka broker answers at {kafka.bootstrap_servers}: {troubles.words()}; {troubles.fix()}"
-    )
+    """Takes some seconds where a handshake has failed: a broker is asked once more, for the reason."""
+    complaint = troubles.of_tls()
+    why = None if complaint is None else tls.reason(kafka, complaint)
+    said = f"the TLS handshake failed: {why[0]}; {why[1]}" if why else f"{troubles.words()}; {troubles.fix()}"
+    return RunError(f"no Kafka broker answers at {kafka.bootstrap_servers}: {said}")
 
 
 def is_unreachable(error: KafkaException) -> bool:
