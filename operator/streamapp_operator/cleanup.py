@@ -42,6 +42,8 @@ class Outcome:
 class Cleaner:
     silence: Silence[str] = field(default_factory=lambda: Silence(RETRY_SECONDS))
     """By address."""
+    last: dict[str, Outcome] = field(default_factory=dict)
+    """By owner: what came of the last try, if something is left."""
 
     def clean(self, remains: Remains, may_write: Callable[[], object] = lambda: None) -> Outcome:
         """Does what can be done now, in some 40 seconds at most. What is left may be tried again.
@@ -55,10 +57,10 @@ class Cleaner:
             return Outcome(left=remains.topics, why=why)
         try:
             kafka = config_of(remains.kafka, open_secrets(remains.kafka, remains.secrets, remains.namespace))
+            admin = Admin(kafka)
         except StreamAppError as error:  # which says nothing about Kafka
             return Outcome(left=remains.topics, why=str(error))
         try:
-            admin = Admin(kafka)
             there = admin.topics().keys()
         except StreamAppError as error:
             return Outcome(left=remains.topics, why=self.silence.note(address, str(error)))

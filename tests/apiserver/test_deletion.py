@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,8 +20,9 @@ from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.plan import Plan
 from streamapp_operator.app import read_app
-from streamapp_operator.cleanup import RETRY_SECONDS, Cleaner
-from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER, is_held
+from streamapp_operator.cleanup import RETRY_SECONDS, Cleaner, Outcome
+from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER, Remains, is_held
+from streamapp_operator.farewell import TRY_SECONDS
 from streamapp_operator.kube import SECONDS, Kube
 from streamapp_operator.lease import NotHolder
 from streamapp_operator.leaving import TRIES, leave
@@ -198,6 +200,41 @@ def test_a_kafka_that_is_gone_holds_nothing_up_for_longer_than_the_deadline(apps
     words = told(apps, "TopicsLeft")
     assert all(name in words for name in internal(plan))
     assert f"no Kafka broker answers at {NOBODY}" in words
+
+
+class BrokenCleaner(Cleaner):
+    """As if there were a mistake in it, or in a library."""
+
+    tries = 0
+
+    def clean(self, remains: Remains, may_write: Callable[[], object] = lambda: None) -> Outcome:
+        self.tries += 1
+        raise ZeroDivisionError("planted")
+
+
+def test_a_fault_of_ours_holds_nothing_up_for_longer_than_the_deadline_either(apps: Apps) -> None:
+    create(apps, NOBODY)
+    apps.memory.cleaner = cleaner = BrokenCleaner()
+    delete(apps)
+    until(lambda: apps.reconcile() == TRY_SECONDS, 30, "Kafka is to be asked", every=0.2)
+    assert find(apps) is not None
+    tries = cleaner.tries
+    be_late(apps)
+    assert apps.reconcile() is None
+    assert find(apps) is None
+    assert "ZeroDivisionError: planted" in told(apps, "TopicsLeft")
+    assert cleaner.tries == tries, "the time for tries was over"
+
+
+def test_an_operator_that_comes_too_late_tries_once(apps: Apps, kafka: KafkaConfig) -> None:
+    plan = create(apps, kafka.bootstrap_servers)
+    admin = use(kafka, plan, owner_of(apps))
+    delete(apps)
+    assert apps.reconcile() is not None
+    until(lambda: not running_pods(apps), 30, "the driver is gone", every=0.2)
+    be_late(apps)
+    assert apps.reconcile() is None
+    assert not internal(plan) & admin.topics().keys()
 
 
 def running_pods(apps: Apps) -> list[Object]:

@@ -8,7 +8,8 @@ so that a call that ran out of time can say why.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -19,6 +20,7 @@ from streamapp.kafka.config import KafkaConfig
 ANSWER_SECONDS = 8.0
 """How long a broker may take to answer before it counts as unreachable."""
 
+C = TypeVar("C")
 _log = logging.getLogger("streamapp.kafka")
 _log.addHandler(logging.NullHandler())
 _log.propagate = False
@@ -29,6 +31,14 @@ _FIXES = {
     "out of date, that of the authority that has signed it, and our own",
     KafkaError._RESOLVE: "check the address",
 }
+_UNUSABLE = {
+    "key values mismatch": "the private key does not belong to the certificate; take both from the same place",
+    "ssl.key.": "the private key cannot be read; it must be a PEM block as it was issued, whole and not encrypted",
+    "ssl.certificate.": "our certificate cannot be read; it must be a PEM block as it was issued, whole",
+    "ssl.ca.": "the certificate of the authority cannot be read; it must be a PEM block as it was issued, whole",
+    "ssl.keystore.": "the key store cannot be read; check file and password",
+}
+"""By what librdkafka says of settings that it can make no client of."""
 _TELLING = {
     KafkaError._AUTHENTICATION: "it does not accept the credentials",
     KafkaError._SSL: "the TLS handshake failed",
@@ -86,6 +96,24 @@ def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict
         "reconnect.backoff.max.ms": 1000,
         **more,
     }
+
+
+def make_client(
+    make: Callable[[dict[str, Any]], C], kafka: KafkaConfig, troubles: Troubles, **more: Any
+) -> C:
+    """A client of one of librdkafka's kinds. Nobody is asked for anything yet.
+
+    Raises:
+        RunError: when none can be made of these settings.
+    """
+    try:
+        return make(client_settings(kafka, troubles, **more))
+    except KafkaException as error:
+        said = error.args[0].str()
+        why = next((words for word, words in _UNUSABLE.items() if word in said), "check them")
+        raise RunError(
+            f"the settings for Kafka at {kafka.bootstrap_servers} cannot be used: {why} ({said.split(': ', 1)[-1]})"
+        ) from None
 
 
 def unreachable(kafka: KafkaConfig, troubles: Troubles) -> RunError:
