@@ -28,6 +28,7 @@ WRITTEN = (
     "touch: cannot touch '/opt/x': Read-only file system\n"
     "written to /tmp\n"
 )
+OPEN = ("/healthz", "/readyz", "/metrics")
 MAPPED = "grep -h classes.jsa /proc/[0-9]*/maps || true"
 
 
@@ -66,7 +67,8 @@ def test_apply_count_and_delete(words: WordCount) -> None:
 
 def require_closed(words: WordCount) -> None:
     """An executor has no token of the cluster's, as its driver has; neither can change what its image has brought; a
-    driver takes nothing from anybody but who begins an encrypted connection with the app's secret."""
+    driver takes nothing from anybody but who begins an encrypted connection with the app's secret, and tells nobody but
+    who has the app's token more than that it is well and how much it does."""
     driver, (executor, *_) = words.driver(), words.executors()
     for pod, mounted in ((driver["metadata"]["name"], True), (executor, False)):
         assert bool(words.namespace.kubectl("exec", pod, "--", "sh", "-c", TOKENS)) is mounted
@@ -74,6 +76,14 @@ def require_closed(words: WordCount) -> None:
     place = driver["status"]["podIP"], str(RPC_PORT)
     said = words.namespace.kubectl("exec", executor, "--", *script("call_spark", *place))
     assert said.strip() == UNKNOWN_STRANGER
+    *answers, pages = words.namespace.kubectl("exec", executor, "--", *script("knock", place[0], "guess")).splitlines()
+    for path in OPEN:
+        assert answers.count(f"GET {path} 200") == 2, answers
+    closed = [answer for answer in answers if answer.split()[1] not in OPEN]
+    assert len(closed) == 2 * 7
+    assert {answer.split()[2] for answer in closed} == {"401"}, closed
+    assert pages == "Spark's own pages: closed"
+    assert len(words.executors()) == 1
 
 
 def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were(words: WordCount) -> None:
