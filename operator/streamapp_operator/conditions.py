@@ -62,7 +62,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "TopologyValid": ("Valid", "Invalid", "NeedsStateMigration", "Forbidden"),
     "StateRestored": ("Restored", "NoState", "Restoring", "DriverNotRunning"),
-    "ScalingActive": ("AutoscalingOff", "Suspended", "RecommendOnly", *autoscale.REASONS),
+    "ScalingActive": ("AutoscalingOff", "Suspended", "ReconciliationPaused", "RecommendOnly", *autoscale.REASONS),
     "Paused": ("Active", "Suspended", "ReconciliationPaused"),
 }
 
@@ -226,8 +226,10 @@ def _state_restored(facts: Facts) -> Verdict:
 def _scaling_active(facts: Facts) -> Verdict:
     if facts.app is None or facts.app.manifest.spec.autoscaling is None:
         return FALSE, "AutoscalingOff", "spec.autoscaling is not there"
-    if facts.scaling is None:
+    if facts.suspended:
         return FALSE, "Suspended", "spec.suspend is true"
+    if facts.scaling is None:
+        return FALSE, "ReconciliationPaused", "reconciliation is paused, so the number of executors stays as it is"
     reason, words = facts.scaling.reason, facts.scaling.words
     if reason == autoscale.UNKNOWN:
         return UNKNOWN, reason, words

@@ -121,7 +121,7 @@ def decide(
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
-    wanted = _wanted(seen, settings, fresh, now, history or History())
+    wanted = _wanted(seen, settings, fresh, now, history or History(), paused)
     app, objects, failures, trial = _judged(wanted, seen, settings, None if paused else trial, now)
     actions: tuple[Action, ...] = ()
     doubtful: tuple[Object, ...] = ()
@@ -171,25 +171,33 @@ class _Wanted:
     history: History = field(default_factory=History)
 
 
-def _wanted(seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History) -> _Wanted:
+def _wanted(
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History, paused: bool
+) -> _Wanted:
     try:
         body = with_modules(seen.body, seen.code)
     except ManifestError as error:
         rollout = without(seen.body, seen.children, error)
     else:
-        rollout = rollout_of(body, seen.children, settings)
+        rollout = rollout_of(body, seen.children, settings, paused)
     try:
-        return _rendered(rollout, seen, settings, fresh, now, history)
+        return _rendered(rollout, seen, settings, fresh, now, history, paused)
     except ManifestError as error:
         rollout = without(seen.body, seen.children, error)
     try:
-        return _rendered(rollout, seen, settings, fresh, now, history)
+        return _rendered(rollout, seen, settings, fresh, now, history, paused)
     except ManifestError:  # what runs cannot be rendered either, as the operator's settings have changed
         return _Wanted(replace(rollout, app=None))
 
 
 def _rendered(
-    rollout: Rollout, seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History
+    rollout: Rollout,
+    seen: Observation,
+    settings: Settings,
+    fresh: Credentials,
+    now: datetime,
+    history: History,
+    paused: bool,
 ) -> _Wanted:
     """
     Raises:
@@ -199,7 +207,7 @@ def _rendered(
         return _Wanted(rollout)
     status = seen.body.get("status") or {}
     app, scaling, history = scaled(
-        rollout.app, settings, status, seen.position, seen.unknown, _running(seen), history, now
+        rollout.app, settings, status, seen.position, seen.unknown, _running(seen), history, now, paused
     )
     known = credentials_of(seen.children.get(("Secret", secret_name(app.base)), {})) or fresh
     try:

@@ -108,7 +108,7 @@ def _known_or_not(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterat
         return
     if after["status"] == "Unknown":
         yield Event(WARNING, "MetricsMissing", after["message"])
-    elif before.get("status") == "Unknown" and after["reason"] not in ("AutoscalingOff", "Suspended"):
+    elif before.get("status") == "Unknown" and after["reason"] not in ("AutoscalingOff", "Suspended", _PAUSED):
         yield Event(NORMAL, "MetricsKnown", after["message"])
 
 
