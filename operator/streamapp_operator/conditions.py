@@ -65,7 +65,14 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "TopologyValid": ("Valid", "Invalid", "NeedsStateMigration", "Forbidden"),
     "StateRestored": ("Restored", "NoState", "Restoring", "DriverNotRunning"),
-    "ScalingActive": ("AutoscalingOff", "TopologyInvalid", "Suspended", "RecommendOnly", *autoscale.REASONS),
+    "ScalingActive": (
+        "AutoscalingOff",
+        "TopologyInvalid",
+        "Suspended",
+        "ReconciliationPaused",
+        "RecommendOnly",
+        *autoscale.REASONS,
+    ),
     "Paused": ("Active", "Suspended", "ReconciliationPaused"),
 }
 
@@ -247,8 +254,10 @@ def _scaling_active(facts: Facts) -> Verdict:
         return FALSE, "TopologyInvalid", "the manifest cannot be run: see the condition TopologyValid"
     if facts.app.manifest.spec.autoscaling is None:
         return FALSE, "AutoscalingOff", "spec.autoscaling is not there"
-    if facts.scaling is None:
+    if facts.suspended:
         return FALSE, "Suspended", "spec.suspend is true"
+    if facts.scaling is None:
+        return FALSE, "ReconciliationPaused", "reconciliation is paused, so the number of executors stays as it is"
     reason, words = facts.scaling.reason, facts.scaling.words
     if reason == autoscale.UNKNOWN:
         return UNKNOWN, reason, words

@@ -29,7 +29,7 @@ from streamapp_operator.observation import LISTED, Observation
 from streamapp_operator.pace import Pace, look_at_pace
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.progress import waiting_of
-from streamapp_operator.render import Credentials, render
+from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 from streamapp_operator.render.runs import UNTIL_CAUGHT_UP, is_bounded, run_of_app
@@ -93,6 +93,8 @@ class Decision:
     target: Mapping[str, Any]
     """For the status: what we are about to bring about."""
     actions: tuple[Action, ...] = ()
+    doubtful: tuple[Object, ...] = ()
+    """Objects that the API server must be ready to take before any of a new version is changed."""
     history: History = field(default_factory=History)
     """For the next decision."""
     trial: Trial | None = None
@@ -126,12 +128,14 @@ def decide(
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
-    wanted = _wanted(seen, settings, fresh, now, history or History())
+    wanted = _wanted(seen, settings, fresh, now, history or History(), paused)
     app, objects, failures, trial = _judged(wanted, seen, settings, None if paused else trial, now)
     actions: tuple[Action, ...] = ()
+    doubtful: tuple[Object, ...] = ()
     if not paused and "deletionTimestamp" not in body["metadata"]:
         changes = _changes(app, seen, objects) if app is not None and objects else ()
         actions = (*_hold(body), *useless_pods(seen, now), *changes)
+        doubtful = _doubtful(seen, objects, changes)
     previous = (body.get("status") or {}).get("target", {})
     next_run = next_run_of(wanted.app, now)
     driver = driver_state(seen.driver)
@@ -161,7 +165,7 @@ def decide(
         unusable_secret=wanted.unusable_secret,
     )
     target = _target(facts, objects) if actions else previous
-    return Decision(facts, target, actions, wanted.history, trial, heard, pace)
+    return Decision(facts, target, actions, doubtful, wanted.history, trial, heard, pace)
 
 
 @dataclass(frozen=True)
@@ -177,8 +181,10 @@ class _Wanted:
     history: History = field(default_factory=History)
 
 
-def _wanted(seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History) -> _Wanted:
-    found = _wanted_or_before(seen, settings, fresh, now, history)
+def _wanted(
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History, paused: bool
+) -> _Wanted:
+    found = _wanted_or_before(seen, settings, fresh, now, history, paused)
     if not found.rollout.problems:
         return found
     problems = mistakes_of(seen.body, seen.code, settings) or found.rollout.problems
@@ -186,7 +192,7 @@ def _wanted(seen: Observation, settings: Settings, fresh: Credentials, now: date
 
 
 def _wanted_or_before(
-    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History, paused: bool
 ) -> _Wanted:
     """Of what the resource asks for or, where that cannot be run, of what ran before."""
     try:
@@ -194,19 +200,25 @@ def _wanted_or_before(
     except ManifestError as error:
         rollout = without(seen.body, seen.children, error)
     else:
-        rollout = rollout_of(body, seen.children, settings)
+        rollout = rollout_of(body, seen.children, settings, paused)
     try:
-        return _rendered(rollout, seen, settings, fresh, now, history)
+        return _rendered(rollout, seen, settings, fresh, now, history, paused)
     except ManifestError as error:
         rollout = without(seen.body, seen.children, error)
     try:
-        return _rendered(rollout, seen, settings, fresh, now, history)
+        return _rendered(rollout, seen, settings, fresh, now, history, paused)
     except ManifestError:  # what runs cannot be rendered either, as the operator's settings have changed
         return _Wanted(replace(rollout, app=None))
 
 
 def _rendered(
-    rollout: Rollout, seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History
+    rollout: Rollout,
+    seen: Observation,
+    settings: Settings,
+    fresh: Credentials,
+    now: datetime,
+    history: History,
+    paused: bool,
 ) -> _Wanted:
     """
     Raises:
@@ -216,7 +228,7 @@ def _rendered(
         return _Wanted(rollout)
     status = seen.body.get("status") or {}
     app, scaling, history = scaled(
-        rollout.app, settings, status, seen.position, seen.unknown, _running(seen), history, now
+        rollout.app, settings, status, seen.position, seen.unknown, _running(seen), history, now, paused
     )
     known = credentials_of(seen.children.get(("Secret", secret_name(app.base)), {})) or fresh
     try:
@@ -303,6 +315,23 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
     elif not actions:  # what the next driver reads is there
         actions += restart
     return tuple(actions)
+
+
+def _doubtful(seen: Observation, objects: tuple[Object, ...], changes: tuple[Action, ...]) -> tuple[Object, ...]:
+    """What a version is made of that follows another one. If the last of it were refused when the first is there, the
+    next driver would be the old one with the new plan. A Job counts that only comes when the one before is gone.
+
+    Nothing where no driver is made anew, and where one object is all that changes: it is taken or not.
+    """
+    if not changes or not any(kind in STARTERS for kind, _ in seen.children):
+        return ()
+    known = {job["metadata"]["name"] for job in seen.jobs}
+    coming = [item for item in objects if item["kind"] == "Job" and item["metadata"]["name"] not in known]
+    applied = [action.wanted for action in changes if isinstance(action, Apply)]
+    found = [*applied, *(item for item in coming if item not in applied)]
+    if not any(item["kind"] in STARTERS for item in found) or len(changes) == len(found) == 1:
+        return ()
+    return tuple(found)
 
 
 def _set(different: list[str], wanted: Object) -> str:

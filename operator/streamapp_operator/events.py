@@ -103,7 +103,7 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
         yield Event(WARNING if bad else NORMAL, phase, message)
 
 
-_DOES_NOT_SCALE = ("AutoscalingOff", "TopologyInvalid", "Suspended")
+_DOES_NOT_SCALE = ("AutoscalingOff", "TopologyInvalid", "Suspended", _PAUSED)
 
 
 def _known_or_not(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:

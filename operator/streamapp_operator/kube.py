@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import urllib3
@@ -227,6 +228,16 @@ class Kube:
             return self._call("POST", _path(wanted["kind"], namespace), dry, wanted)
         return self._call("PUT", _path(wanted["kind"], namespace, wanted["metadata"]["name"]), dry, wanted)
 
+    def try_apply(self, wanted: Object) -> None:
+        """Asks whether `apply` would be taken; nothing is changed.
+
+        Raises:
+            KubeError: when it would not.
+        """
+        metadata = wanted["metadata"]
+        path = _path(wanted["kind"], metadata["namespace"], metadata["name"])
+        self._apply(path, wanted, {"dryRun": "All"})
+
     def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> None:
         """Deletes this very object and what it owns; that it is gone, or another one has its name by now, is no error.
 
@@ -251,8 +262,8 @@ class Kube:
 
     # --- below ----------------------------------------------------------------------------------------------
 
-    def _apply(self, path: str, wanted: Object) -> Object:
-        query = {"fieldManager": MANAGER, "force": "true"}
+    def _apply(self, path: str, wanted: Object, more: Mapping[str, str] = MappingProxyType({})) -> Object:
+        query = {"fieldManager": MANAGER, "force": "true", **more}
         return self._call("PATCH", path, query, wanted, "application/apply-patch+yaml")
 
     def _call(

@@ -323,19 +323,6 @@ def test_with_the_app_goes_everything(apps: Apps) -> None:
     assert apps.reconcile() is None
 
 
-def test_paused_reconciliation_touches_nothing_but_status(apps: Apps) -> None:
-    apps.create()
-    apps.settle()
-    body = apps.get("StreamApp", "word-count")
-    body["metadata"]["annotations"] = {"streamapp.dev/pause-reconciliation": "true"}
-    body["spec"]["replicas"] = 4
-    apps.kube.replace(body)
-    before = apps.essence()
-    apps.settle()
-    assert apps.essence() == before
-    assert apps.condition("Paused")["reason"] == "ReconciliationPaused"
-
-
 def test_all_of_the_status_is_in_its_schema(apps: Apps, tmp_path: Path) -> None:
     """The API server drops what the schema has not, without a word."""
     apps.create()
