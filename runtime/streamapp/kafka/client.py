@@ -8,6 +8,7 @@ so that a call that ran out of time can say why.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -47,6 +48,9 @@ _TELLING = {
     KafkaError._ALL_BROKERS_DOWN: "no connection",
 }
 
+_COUNTED = re.compile(r" \(after \d+ms in state .*\)")
+"""What a complaint has that differs each time: who compares what is said takes it for news."""
+
 
 class Troubles:
     """The most telling complaint a client has made so far."""
@@ -83,8 +87,9 @@ class Troubles:
         if self._last is None:
             return "no answer"
         plain = _TELLING.get(self._code) if self._code is not None else None
-        detail = self._last.str().split(": ", 2)[-1]
-        return f"{plain} ({detail})" if plain else self._last.str()
+        said = _COUNTED.sub("", self._last.str())
+        detail = said.split(": ", 2)[-1]
+        return f"{plain} ({detail})" if plain else said
 
 
 def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict[str, Any]:
