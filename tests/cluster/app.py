@@ -218,6 +218,15 @@ class App:
 
         self._until(told, seconds, f"Degraded, as of {why}")
 
+    def await_condition(self, kind: str, reason: str, words: str, seconds: float = 60) -> None:
+        """Until it is there for that reason, with that in its message."""
+
+        def there() -> bool:
+            condition = self.condition(kind)
+            return condition.get("reason") == reason and words in condition["message"]
+
+        self._until(there, seconds, f"{kind} for {reason} with {words!r}")
+
     def await_gone(self, seconds: float = GONE_SECONDS) -> None:
         """Until nothing is left of it."""
         until(lambda: not self.objects(), seconds, f"all objects of {self.name} are gone", every=0.5)
