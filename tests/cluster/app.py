@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -97,6 +98,12 @@ class App:
         command = [str(plugin), "query", self.name, *arguments, "-n", self.namespace.name]
         environment = self.namespace.cluster.environment
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+    def live(self, page: str, *body: str) -> str:
+        """A page of the live interface, as somebody gets it who has the token; with a body it is put there."""
+        token = base64.b64decode(self.namespace.get(f"secret/{self.name}-credentials")["data"]["token"]).decode()
+        command = script("live", page, *body)
+        return self.namespace.kubectl("exec", "-i", f"{self.name}-driver-0", "--", *command, stdin=token)
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -210,6 +217,15 @@ class App:
             return degraded.get("status") == "True" and why in degraded["message"]
 
         self._until(told, seconds, f"Degraded, as of {why}")
+
+    def await_condition(self, kind: str, reason: str, words: str, seconds: float = 60) -> None:
+        """Until it is there for that reason, with that in its message."""
+
+        def there() -> bool:
+            condition = self.condition(kind)
+            return condition.get("reason") == reason and words in condition["message"]
+
+        self._until(there, seconds, f"{kind} for {reason} with {words!r}")
 
     def await_gone(self, seconds: float = GONE_SECONDS) -> None:
         """Until nothing is left of it."""
