@@ -44,6 +44,10 @@ def with_a_range_of_ports(rules: list[Object]) -> list[Object]:
     return changed(rules, ports=changed(rules[0]["ports"], endPort=65535))
 
 
+def with_more_rights(ours: Object) -> Object:
+    return {**ours, "capabilities": {**ours["capabilities"], "add": ["SYS_ADMIN"]}}
+
+
 def from_everywhere(rules: list[Object]) -> list[Object]:
     """Whom the first rule lets in, it lets in from every namespace."""
     return changed(rules, **{"from": [{**peer, "namespaceSelector": {}} for peer in rules[0]["from"]]})
@@ -51,6 +55,20 @@ def from_everywhere(rules: list[Object]) -> list[Object]:
 
 Value = object | Callable[[Any], object]
 """What somebody puts in a field's place, perhaps made of what is there."""
+POD, RUN_POD = ("spec", "template", "spec"), ("spec", "jobTemplate", "spec", "template", "spec")
+SIDECAR = {"name": "theirs", "image": "x"}
+ADDED: list[tuple[tuple[str, ...], Value]] = [
+    (("hostNetwork",), True),
+    (("hostPID",), True),
+    (("containers",), lambda ours: [SIDECAR, *ours]),
+    (("initContainers",), [SIDECAR]),
+    (("volumes",), lambda ours: [*ours, {"name": "node", "hostPath": {"path": "/"}}]),
+    (("containers",), lambda ours: changed(ours, env=[*ours[0]["env"], {"name": "A", "value": "b"}])),
+    (("containers",), lambda ours: changed(ours, envFrom=[{"secretRef": {"name": "x"}}])),
+    (("containers",), lambda ours: changed(ours, securityContext=with_more_rights(ours[0]["securityContext"]))),
+    (("securityContext",), lambda ours: {**ours, "supplementalGroups": [0]}),
+]
+"""What gives the driver's pod more than it is to have."""
 EDITED: list[tuple[str, str, tuple[str, ...], Value]] = [
     ("ConfigMap", "word-count-config", ("data", "plan.json"), "{}"),
     ("ControllerRevision", "", ("revision",), 99),
@@ -74,6 +92,8 @@ EDITED: list[tuple[str, str, tuple[str, ...], Value]] = [
     ("ServiceAccount", "word-count-driver", ("automountServiceAccountToken",), True),
     ("ServiceAccount", "word-count-driver", ("automountServiceAccountToken",), None),
     ("StatefulSet", "word-count-driver", ("spec", "replicas"), 3),
+    ("CronJob", "word-count-run", (*RUN_POD, "hostNetwork"), True),
+    *(("StatefulSet", "word-count-driver", (*POD, *path), value) for path, value in ADDED),
 ]
 
 
@@ -208,7 +228,7 @@ def edit(apps: Apps, kind: str, name: str, path: tuple[str, ...], value: Value) 
         for step in path[:-1]:
             found = found[step]
         new = value(found[path[-1]]) if callable(value) else value
-        assert found[path[-1]] != new
+        assert found.get(path[-1]) != new
         found[path[-1]] = new
 
     if kind == "ControllerRevision":  # of which a client cannot send back what it was given: other order, other data
