@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from streamapp_operator.kube import Kube
 from streamapp_operator.observation import APP_KIND
 from streamapp_operator.observe import Objects
+from streamapp_operator.render import STARTERS
 from streamapp_operator.render.meta import APP_ANNOTATION, INSTANCE_LABEL, Object, labels_of
 
 Place = tuple[str, str, str]
@@ -147,7 +148,8 @@ def place_of(item: Object) -> Place:
 def _kept(item: Object) -> _Kept:
     metadata = item["metadata"]
     is_app = item["kind"] == APP_KIND
-    if not is_app and "managedFields" in metadata:  # nobody asks for them, and they are a third of the object
+    # Whose a field is is asked of few kinds, and is a third of an object.
+    if not is_app and item["kind"] not in STARTERS and "managedFields" in metadata:
         item = {**item, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
     return _Kept(
         version=metadata["resourceVersion"],

@@ -14,6 +14,7 @@ from typing import Any
 from streamapp.errors import ManifestError
 from streamapp.kafka.login import is_secured
 from streamapp_operator import autoscale
+from streamapp_operator.additions import Path, additions
 from streamapp_operator.app import App
 from streamapp_operator.autoscale import History
 from streamapp_operator.deletion import FINALIZER, is_held, should_be_held
@@ -82,7 +83,16 @@ class Hold:
     why: str
 
 
-Action = Apply | Delete | Scale | Hold
+@dataclass(frozen=True)
+class TakeAway:
+    """Take out of an object what somebody has added to it."""
+
+    found: Object
+    paths: tuple[Path, ...]
+    why: str
+
+
+Action = Apply | Delete | Scale | Hold | TakeAway
 
 
 @dataclass(frozen=True)
@@ -304,6 +314,9 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
             actions.append(Apply(wanted, f"make {kind} {name}", is_new=True))
         elif different := list(differences(wanted, found)):
             actions.append(Apply(wanted, _set(different, wanted), is_new=False))
+        elif added := additions(wanted, found):
+            paths = ", ".join(".".join(map(str, path)) for path in added[:_MOST_DIFFERENCES])
+            actions.append(TakeAway(found, added, f"take {paths} out of {kind} {name}"))
     for (kind, name), found in seen.children.items():
         if (kind, name) not in names and kind in LISTED and kind != "Job":
             actions.append(Delete(found, f"delete {kind} {name}, which is not needed any more"))

@@ -12,8 +12,11 @@ from typing import Any
 
 from streamapp_operator.quantities import same_quantity
 
-_WHOLE = ("selector", "podSelector", "matchLabels", "subjects")
-"""Fields of which nothing may be anybody else's: what is added there changes who is meant."""
+_WHOLE = ("selector", "podSelector", "matchLabels", "subjects", "rules", "ingress", "egress")
+"""Fields of which nothing may be anybody else's, however deep: what is added there changes who is meant, or what they
+may do. The API server adds nothing to them by itself, and what is applied takes the place of all that was there."""
+_FALSE_IS_SOMETHING = ("automountServiceAccountToken", "allowPrivilegeEscalation", "enableServiceLinks")
+"""Fields that are kept when they are false, as they would be true otherwise. Others of that kind are left out."""
 
 
 def differences(wanted: Any, observed: Any, path: str = "") -> Iterator[str]:
@@ -25,6 +28,8 @@ def differences(wanted: Any, observed: Any, path: str = "") -> Iterator[str]:
     ['env[x].value']
     >>> list(differences({"subjects": [{"name": "x"}]}, {"subjects": [{"name": "x"}, {"name": "y"}]}))
     ['subjects']
+    >>> list(differences({"rules": [{"verbs": ["get"]}]}, {"rules": [{"verbs": ["get"], "resourceNames": ["x"]}]}))
+    ['rules']
     """
     if path.rpartition(".")[2] in _WHOLE and _has_more(wanted, observed):
         yield path
@@ -33,7 +38,7 @@ def differences(wanted: Any, observed: Any, path: str = "") -> Iterator[str]:
             yield from differences(value, observed.get(key), f"{path}.{key}" if path else key)
     elif isinstance(wanted, list) and isinstance(observed, list):
         yield from _of_lists(wanted, observed, path)
-    elif wanted != observed and not _is_nothing(wanted, observed) and not same_quantity(wanted, observed):
+    elif wanted != observed and not _is_nothing(wanted, observed, path) and not same_quantity(wanted, observed):
         yield path
 
 
@@ -51,11 +56,16 @@ def _of_lists(wanted: list[Any], observed: list[Any], path: str) -> Iterator[str
 
 
 def _has_more(wanted: Any, observed: Any) -> bool:
+    """Whether there is something in the observed one, at whatever depth, that the wanted one does not name."""
     if isinstance(wanted, dict) and isinstance(observed, dict):
-        return not observed.keys() <= wanted.keys()
-    return isinstance(wanted, list) and isinstance(observed, list) and len(observed) > len(wanted)
+        return any(key not in wanted or _has_more(wanted[key], value) for key, value in observed.items())
+    if isinstance(wanted, list) and isinstance(observed, list):
+        return len(observed) > len(wanted) or any(map(_has_more, wanted, observed))
+    return False
 
 
-def _is_nothing(wanted: Any, observed: Any) -> bool:
+def _is_nothing(wanted: Any, observed: Any, path: str) -> bool:
     """The API server leaves out what is empty."""
+    if wanted is False and path.rpartition(".")[2] in _FALSE_IS_SOMETHING:
+        return False
     return observed is None and wanted in ("", [], {}, False)

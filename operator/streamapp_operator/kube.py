@@ -221,6 +221,15 @@ class Kube:
             if error.code != 404:
                 raise
 
+    def take_away(self, found: Object, paths: Sequence[Sequence[str | int]]) -> None:
+        """Takes these parts out of an object, of which those of a list come in its order. Fails with code 409 when it
+        has changed since it was read."""
+        metadata = found["metadata"]
+        same = {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
+        gone = [{"op": "remove", "path": "/" + "/".join(map(str, path))} for path in reversed(paths)]
+        path = _path(found["kind"], metadata["namespace"], metadata["name"])
+        self._call("PATCH", path, {"fieldManager": MANAGER}, [same, *gone], "application/json-patch+json")
+
     def what_if(self, wanted: Object, found: Object | None) -> Object:
         """What the object would be if somebody made it, or made this of the one that is there; nothing is changed."""
         namespace, dry = wanted["metadata"]["namespace"], {"dryRun": "All"}
@@ -271,7 +280,7 @@ class Kube:
         method: str,
         path: str,
         query: dict[str, str] | None = None,
-        body: Object | None = None,
+        body: Object | Sequence[Object] | None = None,
         content_type: str = "application/json",
     ) -> Object:
         seconds = min(self._seconds, self.may_write()) if method in _WRITES else self._seconds

@@ -26,7 +26,7 @@ from streamapp_operator import live
 from streamapp_operator.autoscale import History
 from streamapp_operator.cache import PartlyFresh
 from streamapp_operator.cleanup import Cleaner
-from streamapp_operator.decide import Action, Apply, Decision, Delete, Hold, Scale, decide
+from streamapp_operator.decide import Action, Apply, Decision, Delete, Hold, Scale, TakeAway, decide
 from streamapp_operator.deletion import is_deleted
 from streamapp_operator.events import events_between, to_object
 from streamapp_operator.farewell import hold, let_go
@@ -281,7 +281,7 @@ def _kind_of(action: Action) -> str:
     """Of the object that it changes."""
     if isinstance(action, Apply):
         return str(action.wanted["kind"])
-    return str(action.found["kind"]) if isinstance(action, Delete) else "Pod"
+    return str(action.found["kind"]) if isinstance(action, Delete | TakeAway) else "Pod"
 
 
 def _do(kube: Kube, seen: Observation, action: Action) -> None:
@@ -300,6 +300,8 @@ def _do(kube: Kube, seen: Observation, action: Action) -> None:
         mark = {GENERATION_ANNOTATION: str(body["metadata"]["generation"])}
         annotations = {**metadata["annotations"], **mark}
         kube.apply({**wanted, "metadata": {**metadata, "annotations": annotations}})
+    elif isinstance(action, TakeAway):
+        kube.take_away(action.found, action.paths)
     else:
         found = action.found["metadata"]
         kube.delete(action.found["kind"], found["namespace"], found["name"], found["uid"], action.grace)

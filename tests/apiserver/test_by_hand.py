@@ -34,8 +34,41 @@ DELETED = sorted({*CHILDREN, ("Job", ""), ("CronJob", "word-count-run")})
 """Kind and name; without a name there is only one of the kind."""
 EVERYBODY = {"kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.authorization.k8s.io"}
 NONE = {"key": "no-pod-has-it", "operator": "Exists"}
+def changed(items: list[Object], **fields: object) -> list[Object]:
+    """The first of them with these fields, and the others."""
+    return [{**items[0], **fields}, *items[1:]]
+
+
+def with_a_range_of_ports(rules: list[Object]) -> list[Object]:
+    """From the first one of the first rule on, all."""
+    return changed(rules, ports=changed(rules[0]["ports"], endPort=65535))
+
+
+def with_more_rights(ours: Object) -> Object:
+    return {**ours, "capabilities": {**ours["capabilities"], "add": ["SYS_ADMIN"]}}
+
+
+def from_everywhere(rules: list[Object]) -> list[Object]:
+    """Whom the first rule lets in, it lets in from every namespace."""
+    return changed(rules, **{"from": [{**peer, "namespaceSelector": {}} for peer in rules[0]["from"]]})
+
+
 Value = object | Callable[[Any], object]
 """What somebody puts in a field's place, perhaps made of what is there."""
+POD, RUN_POD = ("spec", "template", "spec"), ("spec", "jobTemplate", "spec", "template", "spec")
+SIDECAR = {"name": "theirs", "image": "x"}
+ADDED: list[tuple[tuple[str, ...], Value]] = [
+    (("hostNetwork",), True),
+    (("hostPID",), True),
+    (("containers",), lambda ours: [SIDECAR, *ours]),
+    (("initContainers",), [SIDECAR]),
+    (("volumes",), lambda ours: [*ours, {"name": "node", "hostPath": {"path": "/"}}]),
+    (("containers",), lambda ours: changed(ours, env=[*ours[0]["env"], {"name": "A", "value": "b"}])),
+    (("containers",), lambda ours: changed(ours, envFrom=[{"secretRef": {"name": "x"}}])),
+    (("containers",), lambda ours: changed(ours, securityContext=with_more_rights(ours[0]["securityContext"]))),
+    (("securityContext",), lambda ours: {**ours, "supplementalGroups": [0]}),
+]
+"""What gives the driver's pod more than it is to have."""
 EDITED: list[tuple[str, str, tuple[str, ...], Value]] = [
     ("ConfigMap", "word-count-config", ("data", "plan.json"), "{}"),
     ("ControllerRevision", "", ("revision",), 99),
@@ -46,15 +79,21 @@ EDITED: list[tuple[str, str, tuple[str, ...], Value]] = [
     ("NetworkPolicy", "word-count-driver", ("spec", "egress"), [{}]),
     ("NetworkPolicy", "word-count-executors", ("spec", "policyTypes"), ["Ingress"]),
     ("NetworkPolicy", "word-count-driver", ("spec", "podSelector"), lambda ours: {**ours, "matchExpressions": [NONE]}),
+    ("NetworkPolicy", "word-count-driver", ("spec", "ingress"), with_a_range_of_ports),
+    ("NetworkPolicy", "word-count-executors", ("spec", "ingress"), from_everywhere),
     ("PodDisruptionBudget", "word-count-executors", ("spec", "minAvailable"), 7),
     ("Role", "word-count-driver", ("rules",), [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]),
+    ("Role", "word-count-driver", ("rules",), lambda ours: changed(ours, resourceNames=["x"])),
     ("RoleBinding", "word-count-driver", ("subjects",), []),
     ("RoleBinding", "word-count-driver", ("subjects",), lambda ours: [*ours, EVERYBODY]),
     ("Secret", "word-count-credentials", ("data", "rpc-secret"), ""),
     ("Service", "word-count-driver", ("spec", "selector"), {"app": "other"}),
     ("Service", "word-count-driver", ("spec", "selector"), lambda ours: {**ours, "app": "other"}),
     ("ServiceAccount", "word-count-driver", ("automountServiceAccountToken",), True),
+    ("ServiceAccount", "word-count-driver", ("automountServiceAccountToken",), None),
     ("StatefulSet", "word-count-driver", ("spec", "replicas"), 3),
+    ("CronJob", "word-count-run", (*RUN_POD, "hostNetwork"), True),
+    *(("StatefulSet", "word-count-driver", (*POD, *path), value) for path, value in ADDED),
 ]
 
 
@@ -189,7 +228,7 @@ def edit(apps: Apps, kind: str, name: str, path: tuple[str, ...], value: Value) 
         for step in path[:-1]:
             found = found[step]
         new = value(found[path[-1]]) if callable(value) else value
-        assert found[path[-1]] != new
+        assert found.get(path[-1]) != new
         found[path[-1]] = new
 
     if kind == "ControllerRevision":  # of which a client cannot send back what it was given: other order, other data
