@@ -104,6 +104,7 @@ def test_internal_topics_and_group_go_with_the_app_and_nothing_else(apps: Apps, 
     delete(apps)
     apps.reconcile()
     assert apps.status()["phase"] == "Deleting"
+    assert "Deleting" in apps.events()
     await_gone(apps)
     left = admin.topics().keys()
     assert not internal(plan) & left

@@ -297,6 +297,7 @@ def test_somebody_elses_object_is_not_taken_over(apps: Apps) -> None:
     with pytest.raises(KubeError), apps.counting() as writes:
         apps.reconcile()
     assert writes == []
+    assert apps.events().count("Refused") == 1
     found = apps.get("ConfigMap", "word-count-config")
     apps.kube.delete("ConfigMap", apps.namespace, "word-count-config", found["metadata"]["uid"])
     apps.settle()

@@ -204,6 +204,7 @@ def test_a_schedule_is_a_cron_job_and_its_runs_are_the_apps(apps: Apps) -> None:
     apps.settle()
     assert ("CronJob", "word-count-run") in apps.children()
     assert apps.status()["phase"] == "Scheduled"
+    assert "Scheduled" in apps.events()
     assert datetime.fromisoformat(apps.status()["run"]["nextAt"]) - datetime.now(UTC) <= timedelta(minutes=1)
     pod = until(lambda: next(iter(drivers(apps)), None), 90, "the schedule's first run", every=0.5)
     assert pod is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,7 +117,7 @@ def test_executors_that_do_not_come(app: Simulation) -> None:
     assert told(app)[1:] == [("Normal", "Recovered")]
 
 
-ONE = {
+ONE: dict[str, Any] = {
     "kafka": {"bootstrapServers": "k:9092"},
     "topology": [
         {"name": "lines", "stream": {"topic": "t", "value": "text"}},
@@ -255,6 +256,112 @@ def test_to_be_suspended_is_no_recovery(app: Simulation, driver: Moody) -> None:
     app.run(20)
     app.apply(20, **SPEC, suspend=True)
     assert "Recovered" not in [reason for _, reason in told(app)]
+
+
+# --- all of them --------------------------------------------------------------------------------------------
+
+ELSEWHERE = {
+    "Refused": "apiserver/test_reconcile.py",
+    "Scheduled": "apiserver/test_runs.py",
+    "Completed": "apiserver/test_runs.py",
+    "Deleting": "apiserver/test_deletion.py",
+    "Deleted": "apiserver/test_deletion.py",
+    "TopicsLeft": "apiserver/test_deletion.py",
+}
+"""Reasons that need an API server, Jobs or Kafka, and whose tests look for them."""
+
+
+def a_driver_through_all_its_phases() -> Simulation:
+    phases = ["Starting", "Restoring", "Running", "Restarting", "Running", "Stopped", "Failed"]
+    app = Simulation(lambda version, seconds: {"live": live(phases[min(int(seconds) // 20, len(phases) - 1)])})
+    app.apply(160, **ONE)
+    app.apply(20, **ONE, suspend=True)
+    return app
+
+
+def a_manifest_that_becomes_right() -> Simulation:
+    app = Simulation()
+    app.apply(10, **ONE, guarantee="twice")
+    app.apply(60, **ONE)
+    other = {**ONE["topology"][1], "aggregate": {"n": "max(value)"}}
+    app.apply(10, **{**ONE, "topology": [ONE["topology"][0], other, ONE["topology"][2]]})
+    return app
+
+
+def a_version_that_is_taken_back() -> Simulation:
+    app = Simulation(lambda spec, seconds: {"live": live(lag=9, epochs=0)} if "image" in spec else works(spec, seconds))
+    app.apply(60, **ONE)
+    app.apply(400, **ONE, image="bad")
+    return app
+
+
+def a_driver_that_fails_for_good() -> Simulation:
+    app = Simulation(lambda spec, seconds: {"failure": "DataError: x"} if seconds > 10 else {"live": live("Starting")})
+    app.apply(300, **ONE)
+    return app
+
+
+def a_secret_that_is_gone() -> Simulation:
+    app = Simulation()
+    app.apply(60, **ONE)
+    sasl = {"mechanism": "PLAIN", "secretRef": {"name": "gone"}}
+    app.apply(20, **{**ONE, "kafka": {**ONE["kafka"], "sasl": sasl}})
+    return app
+
+
+def one_thing_after_the_other() -> Simulation:
+    driver = Moody()
+    app = Simulation(driver)
+    app.apply(60, **ONE)
+    app.body["metadata"]["annotations"][PAUSE_ANNOTATION] = "true"
+    app.run(20)
+    del app.body["metadata"]["annotations"][PAUSE_ANNOTATION]
+    driver.silent = True
+    app.run(60)
+    driver.silent, driver.error = False, "Kafka is away"
+    app.run(20)
+    driver.error = ""
+    app.starts, app.executors = (lambda template: False), []
+    app.run(60)
+    app.starts, app.executors = (lambda template: True), []
+    app.run(20)
+    return app
+
+
+def a_standstill() -> Simulation:
+    app = Simulation(Hanging())
+    app.apply(300, **ONE)
+    return app
+
+
+def an_app_that_scales_itself() -> Simulation:
+    app = Simulation()
+    app.position = Position(produced=10, consumed=10, partitions=4)
+    app.apply(20, **ONE, autoscaling={"minReplicas": 1, "maxReplicas": 4})
+    app.position = None
+    app.run(20)
+    app.position = Position(produced=10, consumed=10, partitions=4)
+    app.apply(20, **ONE, autoscaling={"minReplicas": 2, "maxReplicas": 4})
+    return app
+
+
+SCENES = (
+    a_driver_through_all_its_phases,
+    a_manifest_that_becomes_right,
+    a_version_that_is_taken_back,
+    a_driver_that_fails_for_good,
+    a_secret_that_is_gone,
+    one_thing_after_the_other,
+    a_standstill,
+    an_app_that_scales_itself,
+)
+
+
+def test_every_reason_of_an_event_is_told_somewhere(root: Path) -> None:
+    told_here = {event.reason for scene in SCENES for event in scene().events}
+    assert told_here == set(REASONS) - set(ELSEWHERE)
+    for reason, file in ELSEWHERE.items():
+        assert f'"{reason}"' in (root / "tests" / file).read_text(), reason
 
 
 def test_every_reason_is_a_known_one(app: Simulation, driver: Moody) -> None:
