@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from cluster.app import App
 from cluster.namespace import Namespace
 from lib.app import ECHO, TOTALS, WINDOWS, Bench
+from lib.broker import write
 from lib.faults import require_work
 from lib.verify import Proof
 from streamapp.kafka.config import KafkaConfig
@@ -105,12 +107,17 @@ def test_pods_killed_under_load(
 
 
 @pytest.mark.parametrize(
-    "topic", ["numbers", "metadata", pytest.param("totals-changelog", marks=pytest.mark.chaos)]
+    "topic",
+    [
+        pytest.param("numbers", marks=pytest.mark.chaos),  # the word count's goes in test_word_count.py
+        "metadata",
+        pytest.param("totals-changelog", marks=pytest.mark.chaos),
+    ],
 )
 def test_a_deleted_topic_makes_the_app_degraded(
     operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, topic: str
 ) -> None:
-    """R10."""
+    """R10, and before it something that is no record."""
     spec = f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}"
     with Bench(pods_kafka, tmp_path, "gone", TOTALS, spec=spec) as bench:
         load = bench.load(seed=1001, rate=100, keys=20)
@@ -118,6 +125,7 @@ def test_a_deleted_topic_makes_the_app_degraded(
         app.apply(bench.manifest.read_text())
         load.start()
         app.await_ready()
+        meet_a_bad_record(app, bench, to_the_end="changelog" in topic)
         require_work(bench, load)
         name = f"{bench.prefix}-{topic}"
         if name == bench.topics["numbers"]:
@@ -125,3 +133,19 @@ def test_a_deleted_topic_makes_the_app_degraded(
         bench.admin.delete([name])
         app.await_degraded(name)
         load.stop()
+
+
+def meet_a_bad_record(app: App, bench: Bench, *, to_the_end: bool) -> None:
+    """The driver ends, and says where; `to_the_end` of its budget, or before that, the manifest says what to do."""
+    driver = app.driver()["metadata"]["uid"]
+    write(bench.kafka, bench.topics["numbers"], ("bad", "no number"))
+    app.await_condition("Ready", "DriverFailed", f"topic {bench.topics['numbers']}, partition ")
+    error = app.status()["lastError"]
+    assert error["node"] == "numbers"
+    assert re.fullmatch(rf"topic {bench.topics['numbers']}, partition \d, offset \d+", error["record"]), error
+    if to_the_end:
+        app.await_condition("Degraded", "RestartsUsedUp", "the driver has failed 4 times (DataError)", 300)
+    else:
+        assert app.status()["failures"]["counts"].keys() == {"DataError"}
+    app.patch(onBadRecord="Drop")
+    app.await_ready(other_than=driver)

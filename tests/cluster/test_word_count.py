@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -88,8 +89,8 @@ def require_closed(words: WordCount) -> None:
 
 def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were(words: WordCount) -> None:
     """What ends has its epoch under way behind it."""
-    env = [{"name": "STREAMAPP_FAILPOINTS", "value": f"epoch.planned@2=pause:{HELD_UP_MS}"}]
-    words.manifest["spec"]["driver"] = {"podTemplate": {"spec": {"containers": [{"name": "driver", "env": env}]}}}
+    hold_up(words, "driver", f"epoch.planned@2=pause:{HELD_UP_MS},epoch.planned@4=pause:{HELD_UP_MS}")
+    hold_up(words, "executor", f"store.before-restore@3=pause:{HELD_UP_MS}")
     words.apply(yaml.safe_dump(words.manifest))
     words.say(*LINES)
     words.await_ready()
@@ -110,7 +111,7 @@ def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were
     assert words.driver()["metadata"]["uid"] == driver
 
     words.say("under way")
-    words._until(lambda: "FAILPOINT epoch.planned" in words.said_by_drivers(), 60, "an epoch is held up")
+    await_held_up(words)
     words.patch(suspend=True)
     words.await_phase("Suspended")
     assert not [name for name in words.objects() if name.startswith("pod/")]
@@ -119,5 +120,27 @@ def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were
     assert [path for path in files if path.endswith("/commits/2")], files
     words.say("not yet")
     words.patch(suspend=False)
+    words._until(lambda: words.status().get("restore"), 120, "the status says that stores are restored")
+    status = words.status()
+    assert (status["phase"], status["restore"].keys()) == ("Restoring", {"progress", "done", "total", "etaSeconds"})
     words.await_ready(other_than=driver)
     words.await_counts([*LINES, "still here", "under way", "not yet"])
+    assert "restore" not in words.status()
+
+    # R10. The epoch has been cut, and its records are gone before it reads them.
+    words.say("gone")
+    await_held_up(words)
+    admin = Admin(words.kafka)
+    admin.purge({(words.lines, partition): end for partition, end in admin.end_offsets(words.lines).items()})
+    words.await_degraded(f"are gone in topic {words.lines}, partition ")
+    assert re.search(r"partition \d+, (among offsets|from offset) \d+ ", words.status()["lastError"]["message"])
+
+
+def hold_up(words: WordCount, component: str, failpoints: str) -> None:
+    env = [{"name": "STREAMAPP_FAILPOINTS", "value": failpoints}]
+    words.manifest["spec"][component] = {"podTemplate": {"spec": {"containers": [{"name": component, "env": env}]}}}
+
+
+def await_held_up(words: WordCount) -> None:
+    """Until the driver has cut an epoch that it does not begin with yet."""
+    words._until(lambda: "FAILPOINT epoch.planned" in words.said_by_drivers(), 60, "an epoch is held up")
