@@ -74,6 +74,8 @@ class Drivers:
     def _follow(self) -> None:
         try:
             for event in self._watch.stream(self._pods.list_namespaced_pod, self._apps.namespace):
+                if event is None:  # half a line: the API server ends
+                    continue
                 pod = event["raw_object"]
                 try:
                     self._see(event["type"], component_of(pod), pod)

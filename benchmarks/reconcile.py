@@ -196,7 +196,8 @@ class _Seen:
         listing = self._objects.list_namespaced_custom_object
         try:
             for event in self._watch.stream(listing, GROUP, VERSION, NAMESPACE, PLURAL):
-                self._see(event["object"], time.monotonic())
+                if event is not None:  # half a line: the API server ends
+                    self._see(event["object"], time.monotonic())
         except ProtocolError:  # the API server has ended
             if not self._stopping:
                 raise
