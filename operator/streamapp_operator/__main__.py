@@ -32,7 +32,7 @@ from streamapp_operator.handlers import watch
 from streamapp_operator.health import serve
 from streamapp_operator.informer import Informer
 from streamapp_operator.kube import Kube, KubeError
-from streamapp_operator.lease import Lease
+from streamapp_operator.lease import ANSWER_SECONDS, Lease
 from streamapp_operator.settings import Settings
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -66,7 +66,7 @@ def main(environment: Mapping[str, str]) -> int:
     logging.getLogger("kopf").setLevel(logging.WARNING)
     try:
         settings = settings_of(environment.get("STREAMAPP_SETTINGS", ""))
-        kube, lease_kube = Kube.connect(), Kube.connect()
+        kube, lease_kube = Kube.connect(), Kube.connect(ANSWER_SECONDS)
     except (ValueError, KubeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from pydantic import ValidationError
 
 from streamapp.compile import compile_manifest
 from streamapp.compile.assemble import kafka_settings
@@ -14,7 +17,7 @@ from streamapp.durations import parse_duration
 from streamapp.errors import ManifestError, Problem
 from streamapp.kafka.login import is_secured
 from streamapp.manifest import Manifest, parse_object
-from streamapp.manifest.model import UpgradeSpec
+from streamapp.manifest.model import KafkaSpec, UpgradeSpec
 from streamapp.plan import Plan
 from streamapp_operator.login import Login, assumed_login, problems_of
 from streamapp_operator.names import base_name
@@ -102,10 +105,12 @@ def read_app(body: Mapping[str, Any]) -> App:
     Raises:
         ManifestError: with everything that is wrong with it.
     """
-    manifest = parse_object({key: value for key, value in body.items() if key != "status"})
-    if manifest.spec.kafka is None:
-        raise ManifestError([_NO_KAFKA])
-    if problems := list(problems_of(kafka_settings(manifest.spec.kafka))):
+    problems = list(_of_kafka(body.get("spec")))
+    try:
+        manifest = parse_object({key: value for key, value in body.items() if key != "status"})
+    except ManifestError as error:
+        raise ManifestError([*error.problems, *problems], error.unchecked) from None
+    if problems:
         raise ManifestError(problems)
     metadata = body["metadata"]
     return App(
@@ -117,3 +122,13 @@ def read_app(body: Mapping[str, Any]) -> App:
         plan=compile_manifest(manifest),
         restart_at=str((metadata.get("annotations") or {}).get(RESTART_ANNOTATION, "")),
     )
+
+
+def _of_kafka(spec: Any) -> Iterator[Problem]:
+    """What a cluster needs of it, and a laptop does not; of one that cannot be read, the manifest's model tells."""
+    kafka = spec.get("kafka") if isinstance(spec, dict) else None
+    if kafka is None:
+        yield _NO_KAFKA
+        return
+    with suppress(ValidationError):
+        yield from problems_of(kafka_settings(KafkaSpec.model_validate(kafka)))

@@ -10,7 +10,14 @@ from typing import Any
 from streamapp.errors import shorten
 from streamapp.manifest import Manifest, build_topology
 from streamapp_operator.app import App
-from streamapp_operator.classes import FORBIDDEN, NEEDS_STATE_MIGRATION, RESTART_QUERY, class_of, heaviest, is_divided
+from streamapp_operator.classes import (
+    FORBIDDEN,
+    NEEDS_STATE_MIGRATION,
+    RESTART_QUERY,
+    class_of_change,
+    heaviest,
+    is_divided,
+)
 from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.executors import executor_template
 from streamapp_operator.render.meta import FINGERPRINT_ANNOTATION, TEMPLATE_ANNOTATION, Object
@@ -104,7 +111,8 @@ def _field(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
             words = f"{path}: {shorten(str(old))} goes"
         else:
             words = f"{path}: {shorten(str(old))} becomes {shorten(str(new))}"
-        yield FieldChange(path, class_of(path), words)
+        kind = class_of_change(path, comes_or_goes=old is None or new is None)
+        yield FieldChange(path, kind, words)
 
 
 def _nodes(old: Any, new: Any, migrated: set[str]) -> Iterator[FieldChange]:

@@ -47,6 +47,19 @@ FIELDS: dict[str, str] = {
 }
 """By field of the spec, or field of a field. The topology is NEEDS_STATE_MIGRATION where `state.py` says so."""
 
+COMES_OR_GOES = {"schedule": RESTART_QUERY}
+"""Fields that take more where they come or go: what one run is made by makes way for what makes many, or the other way
+round, and the run under way goes with it."""
+
+
+def class_of_change(path: str, *, comes_or_goes: bool) -> str:
+    """The class of a change of a field.
+
+    >>> class_of_change("schedule", comes_or_goes=True), class_of_change("schedule", comes_or_goes=False)
+    ('RestartQuery', 'Live')
+    """
+    return COMES_OR_GOES.get(path, class_of(path)) if comes_or_goes else class_of(path)
+
 
 def is_divided(path: str) -> bool:
     """Whether fields inside it have classes of their own."""

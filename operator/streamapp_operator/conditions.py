@@ -22,7 +22,8 @@ Verdict = tuple[str, str, str]
 """Status, reason, message."""
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
-LONGEST_MESSAGE = 4000
+LONGEST_MESSAGE = 32_000
+"""The definition takes 32,768 characters."""
 EXECUTORS_SECONDS = 30.0
 """Executors may take so long to come: one that is lost, or wanted in addition, is there within ten."""
 DELETING = "the driver stops, then the internal topics are deleted, as spec.deletionPolicy says"
@@ -44,6 +45,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "Completed",
         "Scheduled",
         "NoExecutors",
+        "Stalled",
         "Deleting",
         "RestartsUsedUp",
     ),
@@ -55,6 +57,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "QueryRestarting",
         "KafkaTrouble",
         "ExecutorsMissing",
+        "Stalled",
         "SecretUnusable",
         "Refused",
         "RestartsUsedUp",
@@ -62,7 +65,14 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "TopologyValid": ("Valid", "Invalid", "NeedsStateMigration", "Forbidden"),
     "StateRestored": ("Restored", "NoState", "Restoring", "DriverNotRunning"),
-    "ScalingActive": ("AutoscalingOff", "TopologyInvalid", "Suspended", "RecommendOnly", *autoscale.REASONS),
+    "ScalingActive": (
+        "AutoscalingOff",
+        "TopologyInvalid",
+        "Suspended",
+        "ReconciliationPaused",
+        "RecommendOnly",
+        *autoscale.REASONS,
+    ),
     "Paused": ("Active", "Suspended", "ReconciliationPaused"),
 }
 
@@ -142,6 +152,8 @@ def _ready(facts: Facts) -> Verdict:
         return FALSE, "NoExecutors", f"none of {facts.wanted_executors} executors runs"
     if not driver.ready:
         return FALSE, "DriverStarting", "the driver runs, and its pod is not ready yet"
+    if facts.stalled:
+        return FALSE, "Stalled", facts.stalled
     return TRUE, "Processing", "records are processed"
 
 
@@ -194,6 +206,8 @@ def _degraded(facts: Facts, under_way: float) -> Verdict:
     missing = facts.live_phase == "Running" and facts.executors < facts.wanted_executors
     if missing and under_way > EXECUTORS_SECONDS:
         return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
+    if facts.stalled:
+        return TRUE, "Stalled", facts.stalled
     if facts.rollout.held == ROLLED_BACK:
         return TRUE, "RolledBack", facts.rollout.why
     return FALSE, "AsExpected", "nothing is amiss"
@@ -207,10 +221,22 @@ def _under_way(progressing: Mapping[str, Any] | None, now: datetime) -> float:
 
 def _topology_valid(facts: Facts) -> Verdict:
     if facts.problems:
-        return FALSE, "Invalid", "\n".join(facts.problems)
+        return FALSE, "Invalid", _lines(facts.problems)
     if facts.rollout.held in (NEEDS_STATE_MIGRATION, FORBIDDEN):
         return FALSE, facts.rollout.held, f"{facts.rollout.why}. What ran before goes on"
     return TRUE, "Valid", "the manifest can be run"
+
+
+def _lines(lines: tuple[str, ...]) -> str:
+    """As many as there is room for, and how many are left out."""
+    kept: list[str] = []
+    room = LONGEST_MESSAGE - len(f"\nand {len(lines)} more")
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            return "\n".join([*kept, f"and {len(lines) - len(kept)} more"])
+        kept.append(line)
+    return "\n".join(kept)
 
 
 def _state_restored(facts: Facts) -> Verdict:
@@ -228,8 +254,10 @@ def _scaling_active(facts: Facts) -> Verdict:
         return FALSE, "TopologyInvalid", "the manifest cannot be run: see the condition TopologyValid"
     if facts.app.manifest.spec.autoscaling is None:
         return FALSE, "AutoscalingOff", "spec.autoscaling is not there"
-    if facts.scaling is None:
+    if facts.suspended:
         return FALSE, "Suspended", "spec.suspend is true"
+    if facts.scaling is None:
+        return FALSE, "ReconciliationPaused", "reconciliation is paused, so the number of executors stays as it is"
     reason, words = facts.scaling.reason, facts.scaling.words
     if reason == autoscale.UNKNOWN:
         return UNKNOWN, reason, words

@@ -22,11 +22,14 @@ from streamapp_operator.facts import Facts
 from streamapp_operator.failures import Failures, count_failures
 from streamapp_operator.hearing import Heard, Words, hear
 from streamapp_operator.login import Login, UnusableSecret, login_of, open_secrets
+from streamapp_operator.mistakes import mistakes_of
 from streamapp_operator.modules import with_modules
 from streamapp_operator.names import secret_name
 from streamapp_operator.observation import LISTED, Observation
+from streamapp_operator.pace import Pace, look_at_pace
 from streamapp_operator.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
-from streamapp_operator.render import Credentials, render
+from streamapp_operator.progress import waiting_of
+from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 from streamapp_operator.render.runs import UNTIL_CAUGHT_UP, is_bounded, run_of_app
@@ -90,12 +93,16 @@ class Decision:
     target: Mapping[str, Any]
     """For the status: what we are about to bring about."""
     actions: tuple[Action, ...] = ()
+    doubtful: tuple[Object, ...] = ()
+    """Objects that the API server must be ready to take before any of a new version is changed."""
     history: History = field(default_factory=History)
     """For the next decision."""
     trial: Trial | None = None
     """For the next decision, while a version has to prove itself."""
     heard: Heard = field(default_factory=lambda: Heard(None, "", None))
     """Of the driver; its words are for the next decision."""
+    pace: Pace | None = None
+    """For the next decision."""
 
 
 def decide(
@@ -106,6 +113,7 @@ def decide(
     history: History | None = None,
     trial: Trial | None = None,
     words: Words | None = None,
+    pace: Pace | None = None,
 ) -> Decision:
     """
     Args:
@@ -116,19 +124,23 @@ def decide(
         history: of the last decision; None: nothing is remembered, and an app is scaled a little later.
         trial: of the last decision; None: a version that has to prove itself gets its time anew.
         words: of the last decision; None: the driver has not been heard yet.
+        pace: of the last decision; None: it begins to be watched now whether epochs are committed.
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
-    wanted = _wanted(seen, settings, fresh, now, history or History())
+    wanted = _wanted(seen, settings, fresh, now, history or History(), paused)
     app, objects, failures, trial = _judged(wanted, seen, settings, None if paused else trial, now)
     actions: tuple[Action, ...] = ()
+    doubtful: tuple[Object, ...] = ()
     if not paused and "deletionTimestamp" not in body["metadata"]:
         changes = _changes(app, seen, objects) if app is not None and objects else ()
         actions = (*_hold(body), *useless_pods(seen, now), *changes)
+        doubtful = _doubtful(seen, objects, changes)
     previous = (body.get("status") or {}).get("target", {})
     next_run = next_run_of(wanted.app, now)
     driver = driver_state(seen.driver)
     heard = hear(seen.status, seen.silence, driver, words, now)
+    stalled, pace = look_at_pace(heard.live, app.plan, driver, pace, now) if app is not None else ("", None)
     facts = Facts(
         generation=body["metadata"]["generation"],
         app=app,
@@ -140,6 +152,8 @@ def decide(
         driver=driver,
         live=heard.live,
         silence=heard.silence,
+        stalled=stalled,
+        position=seen.position,
         before=str((body.get("status") or {}).get("phase", "")),
         executors=_running(seen),
         remaining=len(seen.executors),
@@ -151,7 +165,7 @@ def decide(
         unusable_secret=wanted.unusable_secret,
     )
     target = _target(facts, objects) if actions else previous
-    return Decision(facts, target, actions, wanted.history, trial, heard)
+    return Decision(facts, target, actions, doubtful, wanted.history, trial, heard, pace)
 
 
 @dataclass(frozen=True)
@@ -167,25 +181,44 @@ class _Wanted:
     history: History = field(default_factory=History)
 
 
-def _wanted(seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History) -> _Wanted:
+def _wanted(
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History, paused: bool
+) -> _Wanted:
+    found = _wanted_or_before(seen, settings, fresh, now, history, paused)
+    if not found.rollout.problems:
+        return found
+    problems = mistakes_of(seen.body, seen.code, settings) or found.rollout.problems
+    return replace(found, rollout=replace(found.rollout, problems=problems))
+
+
+def _wanted_or_before(
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History, paused: bool
+) -> _Wanted:
+    """Of what the resource asks for or, where that cannot be run, of what ran before."""
     try:
         body = with_modules(seen.body, seen.code)
     except ManifestError as error:
         rollout = without(seen.body, seen.children, error)
     else:
-        rollout = rollout_of(body, seen.children, settings)
+        rollout = rollout_of(body, seen.children, settings, paused)
     try:
-        return _rendered(rollout, seen, settings, fresh, now, history)
+        return _rendered(rollout, seen, settings, fresh, now, history, paused)
     except ManifestError as error:
         rollout = without(seen.body, seen.children, error)
     try:
-        return _rendered(rollout, seen, settings, fresh, now, history)
+        return _rendered(rollout, seen, settings, fresh, now, history, paused)
     except ManifestError:  # what runs cannot be rendered either, as the operator's settings have changed
         return _Wanted(replace(rollout, app=None))
 
 
 def _rendered(
-    rollout: Rollout, seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History
+    rollout: Rollout,
+    seen: Observation,
+    settings: Settings,
+    fresh: Credentials,
+    now: datetime,
+    history: History,
+    paused: bool,
 ) -> _Wanted:
     """
     Raises:
@@ -195,7 +228,7 @@ def _rendered(
         return _Wanted(rollout)
     status = seen.body.get("status") or {}
     app, scaling, history = scaled(
-        rollout.app, settings, status, seen.position, seen.unknown, _running(seen), history, now
+        rollout.app, settings, status, seen.position, seen.unknown, _running(seen), history, now, paused
     )
     known = credentials_of(seen.children.get(("Secret", secret_name(app.base)), {})) or fresh
     try:
@@ -228,7 +261,8 @@ def _judged(
     verdict = None
     if rollout.on_trial:
         behind = len(outdated_executors(seen.executors, _executor_template(objects)))
-        verdict, trial = judge(Look(outdated, driver, behind, live), trial, app.attempt, app.progress_deadline, now)
+        look = Look(outdated, driver, behind, live, waiting_of(live or {}, app.plan))
+        verdict, trial = judge(look, trial, app.attempt, app.progress_deadline, now)
         if failures.used_up and (verdict is None or verdict.word != REJECTED):
             verdict = Verdict(REJECTED, failures.message)
         if verdict is not None and verdict.word == REJECTED:
@@ -281,6 +315,23 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
     elif not actions:  # what the next driver reads is there
         actions += restart
     return tuple(actions)
+
+
+def _doubtful(seen: Observation, objects: tuple[Object, ...], changes: tuple[Action, ...]) -> tuple[Object, ...]:
+    """What a version is made of that follows another one. If the last of it were refused when the first is there, the
+    next driver would be the old one with the new plan. A Job counts that only comes when the one before is gone.
+
+    Nothing where no driver is made anew, and where one object is all that changes: it is taken or not.
+    """
+    if not changes or not any(kind in STARTERS for kind, _ in seen.children):
+        return ()
+    known = {job["metadata"]["name"] for job in seen.jobs}
+    coming = [item for item in objects if item["kind"] == "Job" and item["metadata"]["name"] not in known]
+    applied = [action.wanted for action in changes if isinstance(action, Apply)]
+    found = [*applied, *(item for item in coming if item not in applied)]
+    if not any(item["kind"] in STARTERS for item in found) or len(changes) == len(found) == 1:
+        return ()
+    return tuple(found)
 
 
 def _set(different: list[str], wanted: Object) -> str:

@@ -2,8 +2,8 @@
 """What is left to do when an app is deleted: pure, of what is observed.
 
 With `deletionPolicy: Delete` the app carries a finalizer of ours: its drivers end, then its internal topics and its
-consumer group go, then the resource may go. Nothing of that may hold the resource for long: after DEADLINE_SECONDS it
-goes in any case, and what is left on Kafka is told.
+consumer group go, then the resource may go. Nothing of that may hold the resource for long: after DEADLINE_SECONDS, and
+the end of a try that has begun before, it goes in any case, and what is left on Kafka is told.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ REASONS = (
     "DriverSilent",
     "KafkaTrouble",
     "ExecutorsMissing",
+    "Stalled",
     "Recovered",
     "RestartsUsedUp",
     "MetricsMissing",
@@ -49,7 +50,7 @@ REASONS = (
     "TopicsLeft",
 )
 _USED_UP = "RestartsUsedUp"
-_WITHOUT_PHASE = ("Refused", "SecretUnusable", "DriverSilent", "KafkaTrouble", "ExecutorsMissing", _USED_UP)
+_WITHOUT_PHASE = ("Refused", "SecretUnusable", "DriverSilent", "KafkaTrouble", "ExecutorsMissing", "Stalled", _USED_UP)
 """Reasons of Degraded that no phase goes with."""
 _PAUSED = "ReconciliationPaused"
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")
@@ -102,7 +103,7 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
         yield Event(WARNING if bad else NORMAL, phase, message)
 
 
-_DOES_NOT_SCALE = ("AutoscalingOff", "TopologyInvalid", "Suspended")
+_DOES_NOT_SCALE = ("AutoscalingOff", "TopologyInvalid", "Suspended", _PAUSED)
 
 
 def _known_or_not(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
@@ -131,7 +132,7 @@ def to_object(event: Event, about: Object, now: datetime) -> Object:
         },
         "type": event.kind,
         "reason": event.reason,
-        "message": event.message[:_LONGEST],
+        "message": event.message if len(event.message) <= _LONGEST else event.message[: _LONGEST - 1] + "…",
         "source": {"component": MANAGER},
         "reportingComponent": MANAGER,
         "firstTimestamp": stamp(now),

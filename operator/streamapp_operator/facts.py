@@ -11,6 +11,7 @@ from typing import Any
 from streamapp_operator.app import App
 from streamapp_operator.autoscale import Decision
 from streamapp_operator.failures import Failures
+from streamapp_operator.observation import Position
 from streamapp_operator.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STOPPING, DriverState
 from streamapp_operator.rollout import Rollout
 from streamapp_operator.runs import COMPLETED, Run
@@ -63,6 +64,10 @@ class Facts:
     """Of their pods, those that are still there, also such as are about to end."""
     before: str = ""
     """The phase so far."""
+    stalled: str = ""
+    """Which sub-topology commits no epoch although records wait; empty where none stands still."""
+    position: Position | None = None
+    """Of the app in its input, as Kafka says; None when nobody asked, or it does not answer."""
     scaling: Decision | None = None
     """What autoscaling says; None where there is none."""
     rollout: Rollout = field(default_factory=lambda: Rollout(None))

@@ -21,6 +21,7 @@ from streamapp_operator.deletion import FINALIZER, Remains, is_held, is_late, re
 from streamapp_operator.events import NORMAL, WARNING, Event, to_object
 from streamapp_operator.facts import Facts
 from streamapp_operator.kube import Kube, KubeError
+from streamapp_operator.lease import NotHolder
 from streamapp_operator.observation import Observation
 from streamapp_operator.pods import driver_state
 from streamapp_operator.render.meta import Object
@@ -56,7 +57,7 @@ def let_go(kube: Kube, seen: Observation, cleaner: Cleaner, now: datetime) -> fl
     pods, remains = running(seen), remains_of(seen)
     if pods and not late:
         return LOOK_SECONDS
-    outcome = _clean(cleaner, remains, pods)
+    outcome = _clean(kube, cleaner, remains, pods, late)
     if outcome.left and not late:
         log.warning("%s/%s: %s", metadata["namespace"], metadata["name"], outcome.why)
         return TRY_SECONDS
@@ -97,12 +98,26 @@ def farewell(remains: Remains | None, outcome: Outcome) -> Event:
     return Event(NORMAL, "Deleted", f"deleted {', '.join(outcome.deleted[:_MOST_NAMES]) or 'no topic'} and {group}")
 
 
-def _clean(cleaner: Cleaner, remains: Remains | None, pods: tuple[str, ...]) -> Outcome:
+def _clean(
+    kube: Kube, cleaner: Cleaner, remains: Remains | None, pods: tuple[str, ...], late: bool
+) -> Outcome:
     if remains is None:
         return Outcome(why="the manifest cannot be run, and no plan of an earlier one is there")
     if pods:
         return Outcome(left=remains.topics, why=f"{pods[0]} does not end")
-    return cleaner.clean(remains)
+    before = cleaner.last.pop(remains.owner, None)
+    if late and before is not None:  # the time for more tries is over
+        return before
+    try:
+        outcome = cleaner.clean(remains, kube.may_write)
+    except NotHolder:
+        raise
+    except Exception as error:  # a fault of ours, or of a library's, must not hold the resource for ever
+        log.exception("%s: unexpected", remains.owner)
+        outcome = Outcome(left=remains.topics, why=f"{type(error).__name__}: {error}")
+    if outcome.left and not late:
+        cleaner.last[remains.owner] = outcome
+    return outcome
 
 
 def _say(kube: Kube, seen: Observation, now: datetime) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import urllib3
@@ -62,35 +63,44 @@ class Kube:
 
     Args:
         api: with address and credentials.
-        may_write: asked before every call that changes anything; may raise.
+        may_write: asked before every call that changes anything, here or elsewhere: for how many seconds its answer may
+            be waited for. May raise.
         on_answer: told the method of every call, and HTTP's code of its answer; 0 when there was none.
+        seconds: for which any answer is waited for.
     """
 
     def __init__(
         self,
         api: client.ApiClient,
-        may_write: Callable[[], None] = lambda: None,
+        may_write: Callable[[], float] = lambda: SECONDS,
         on_answer: Callable[[str, int], None] = lambda method, code: None,
+        seconds: float = SECONDS,
     ) -> None:
-        self._api = api
+        self._api, self._seconds = api, seconds
         self.may_write = may_write
         self.on_answer = on_answer
 
     @staticmethod
-    def connect() -> Kube:
+    def connect(seconds: float = SECONDS) -> Kube:
         """To the cluster this runs in, else to the one of KUBECONFIG.
+
+        Args:
+            seconds: for which any answer is waited for.
 
         Raises:
             KubeError: when there is neither.
         """
+        settings = client.Configuration()
+        # Whoever asked tries again, and looks first: the library would repeat a write when it may not be ours any more.
+        settings.retries = False
         try:
-            config.load_incluster_config()  # type: ignore[no-untyped-call]
+            config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
         except config.ConfigException:
             try:
-                config.load_kube_config()  # type: ignore[no-untyped-call]
+                config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
             except (config.ConfigException, OSError) as error:
                 raise KubeError(0, f"no cluster: not in a pod, and no KUBECONFIG ({error})") from None
-        return Kube(client.ApiClient())
+        return Kube(client.ApiClient(settings), seconds=seconds)
 
     # --- reading --------------------------------------------------------------------------------------------
 
@@ -218,6 +228,16 @@ class Kube:
             return self._call("POST", _path(wanted["kind"], namespace), dry, wanted)
         return self._call("PUT", _path(wanted["kind"], namespace, wanted["metadata"]["name"]), dry, wanted)
 
+    def try_apply(self, wanted: Object) -> None:
+        """Asks whether `apply` would be taken; nothing is changed.
+
+        Raises:
+            KubeError: when it would not.
+        """
+        metadata = wanted["metadata"]
+        path = _path(wanted["kind"], metadata["namespace"], metadata["name"])
+        self._apply(path, wanted, {"dryRun": "All"})
+
     def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> None:
         """Deletes this very object and what it owns; that it is gone, or another one has its name by now, is no error.
 
@@ -242,8 +262,8 @@ class Kube:
 
     # --- below ----------------------------------------------------------------------------------------------
 
-    def _apply(self, path: str, wanted: Object) -> Object:
-        query = {"fieldManager": MANAGER, "force": "true"}
+    def _apply(self, path: str, wanted: Object, more: Mapping[str, str] = MappingProxyType({})) -> Object:
+        query = {"fieldManager": MANAGER, "force": "true", **more}
         return self._call("PATCH", path, query, wanted, "application/apply-patch+yaml")
 
     def _call(
@@ -254,8 +274,7 @@ class Kube:
         body: Object | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        if method in _WRITES:
-            self.may_write()
+        seconds = min(self._seconds, self.may_write()) if method in _WRITES else self._seconds
         request = self._api.param_serialize(
             method,
             path,
@@ -265,7 +284,7 @@ class Kube:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = self._api.call_api(*request, _request_timeout=SECONDS)
+            answer = self._api.call_api(*request, _request_timeout=seconds)
             content = answer.read()  # type: ignore[no-untyped-call]
         except client.ApiException as error:
             self.on_answer(method, error.status or 0)

@@ -48,11 +48,11 @@ class Lags:
             app = read_app(body)
             plan = app.plan
             config = config_of(plan.kafka, open_secrets(plan.kafka, secrets, app.namespace))
+            user = self._use((app.namespace, app.name), config, plan.application_id)
         except ManifestError:
             return None, "the manifest cannot be run"
         except StreamAppError as error:
             return None, str(error)
-        user = self._use((app.namespace, app.name), config, plan.application_id)
         if why := self.silence.reason(user.key):
             return None, why
         try:
@@ -61,7 +61,11 @@ class Lags:
             return None, str(error) if isinstance(error, _Missing) else self.silence.note(user.key, str(error))
 
     def _use(self, app: tuple[str, str], config: KafkaConfig, group: str) -> _User:
-        """Connections for the app. That to the brokers that it had goes, unless another app uses it."""
+        """Connections for the app. That to the brokers that it had goes, unless another app uses it.
+
+        Raises:
+            RunError: when the settings cannot be used.
+        """
         key = config.bootstrap_servers, tuple(sorted(config.properties.items()))
         with self._lock:
             if key not in self._admins:

@@ -2,7 +2,12 @@
 """Two operators never act at once: the one that holds the Lease does.
 
 The holder renews it every few seconds. Whoever has not renewed in time stops by its own clock before anyone else may
-take over, so that a holder that was frozen and wakes up finds out before it writes.
+take over, so that a holder that was frozen and wakes up finds out before it writes:
+
+    0 s   the holder asks to renew, and does
+   10 s   it begins nothing any more
+   14 s   it waits for no answer any more: what it has sent has arrived by then
+   15 s   another one takes over
 """
 
 from __future__ import annotations
@@ -18,8 +23,14 @@ from streamapp_operator.render.meta import Object
 LEASE_SECONDS = 15
 """Without renewal for so long, the Lease is free."""
 MARGIN_SECONDS = 5
-"""So much earlier the holder stops."""
+"""So much earlier the holder begins nothing any more."""
+ARRIVAL_SECONDS = 1
+"""So much earlier the holder waits for no answer any more."""
 RENEW_SECONDS = 3.0
+AGAIN_SECONDS = 1.0
+"""The same after an attempt that has failed."""
+ANSWER_SECONDS = 2.5
+"""So long the API server may take for an answer about the Lease. Two attempts fit in the time that it is held."""
 
 
 class NotHolder(Exception):
@@ -50,13 +61,18 @@ class Lease:
         self._seen: tuple[str, float] = ("", float("-inf"))
         self._stop = threading.Event()
 
-    def require(self) -> None:
+    def require(self) -> float:
         """
+        Returns:
+            Seconds for which the answer to what is written now may be waited for.
+
         Raises:
             NotHolder: when we may not write.
         """
-        if not self.is_held:
+        left = self._held_until - self._clock()
+        if left <= 0:
             raise NotHolder(f"the Lease {self._namespace}/{self._name} is not ours")
+        return left + MARGIN_SECONDS - ARRIVAL_SECONDS
 
     @property
     def is_held(self) -> bool:
@@ -78,7 +94,7 @@ class Lease:
         try:
             if found is None:
                 self._kube.create(self._wanted(None))
-            elif self._may_take(found, asked):
+            elif self._may_take(found, self._clock()):
                 self._kube.replace(self._wanted(found))
             else:
                 self._answered = asked
@@ -95,11 +111,13 @@ class Lease:
     def keep(self, on_error: Callable[[KubeError], None]) -> None:
         """Tries for ever, until `stop`."""
         while not self._stop.is_set():
+            pause = RENEW_SECONDS
             try:
                 self.try_once()
             except KubeError as error:
                 on_error(error)
-            self._stop.wait(RENEW_SECONDS)
+                pause = AGAIN_SECONDS
+            self._stop.wait(pause)
 
     def stop(self) -> None:
         """Ends `keep`, and gives the Lease back, so that the next operator need not wait."""
@@ -116,7 +134,8 @@ class Lease:
         holder = spec.get("holderIdentity") or ""
         if holder in ("", self._identity):
             return True
-        # Clocks of two machines differ: what counts is how long WE have not seen it renewed.
+        # Clocks of two machines differ: what counts is how long WE have not seen it renewed. That is since the answer:
+        # whoever counts from the question may overlook that it was renewed while the answer took its time.
         version = found["metadata"]["resourceVersion"]
         if self._seen[0] != version:
             self._seen = (version, now)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from streamapp_operator import live
+from streamapp_operator.deletion import is_deleted
 from streamapp_operator.lag import Lags
 from streamapp_operator.login import named_secrets
 from streamapp_operator.modules import CODE_KIND, named_config_map
@@ -82,7 +83,9 @@ def _asked(seen: Observation, lags: Lags, earlier: Observation | None) -> Observ
         status, silence = live.ask(seen.driver, seen.token)
     else:
         status, silence = None, seen.silence
-    if earlier is not None:
+    if is_deleted(seen.body):
+        position, unknown = None, ""
+    elif earlier is not None:
         position, unknown = earlier.position, earlier.unknown
     else:
         position, unknown = lags.of(acted_upon(seen.body, seen.children), seen.secrets)

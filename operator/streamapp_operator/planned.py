@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamapp_operator.changes import Changes
-from streamapp_operator.rollout import INVALID, ROLLED_BACK, Rollout
+from streamapp_operator.rollout import INVALID, PAUSED, ROLLED_BACK, Rollout
 
 APPLIED, REFUSED = "Applied", "Refused"
-OUTCOMES = (APPLIED, REFUSED, ROLLED_BACK)
+OUTCOMES = (APPLIED, REFUSED, ROLLED_BACK, PAUSED)
 
 
 def plan_of(rollout: Rollout, generation: int, previous: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -20,7 +20,7 @@ def plan_of(rollout: Rollout, generation: int, previous: Mapping[str, Any] | Non
         generation: of the resource.
         previous: the plan so far: it stays while there is no other.
     """
-    outcome = rollout.held if rollout.held == ROLLED_BACK else REFUSED if rollout.held else APPLIED
+    outcome = rollout.held if rollout.held in (ROLLED_BACK, PAUSED) else REFUSED if rollout.held else APPLIED
     changes, why = rollout.changes, {"why": rollout.why} if rollout.why else {}
     if changes is not None and (changes.fields or changes.state):
         return {"generation": generation, "outcome": outcome, **why, **described(changes)}

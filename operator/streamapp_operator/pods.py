@@ -123,7 +123,7 @@ def is_over(pod: Object, now: datetime) -> bool:
 _NAMED = re.compile(r"(DataError|CodeError|InputError|Infrastructure): (.*)", re.DOTALL)
 _LOST_SECONDS = 5.0
 _EVICTED_SECONDS = 12.0
-"""A driver that is asked to stop, on a node that works after all, has ended its epoch by then."""
+"""A driver that is asked to stop, on a node that works after all, has mostly ended its epoch by then."""
 _OVER_SECONDS = 30.0
 
 

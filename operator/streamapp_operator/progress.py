@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from streamapp.plan import Plan
+
 Live = Mapping[str, Any]
 
 
@@ -23,6 +25,18 @@ def lag_of(live: Live) -> dict[str, Any] | None:
         topics[topic] = topics.get(topic, 0) + int(records)
     # An API server takes an empty object, where there was one with something in it, for null, and refuses that.
     return {"total": sum(topics.values()), **({"topics": topics} if topics else {})}
+
+
+def waiting_of(live: Live, plan: Plan) -> dict[str, int]:
+    """Records that wait, by the sub-topologies that read them; of one that several read, no one knows for which."""
+    topics = (lag_of(live) or {}).get("topics", {})
+    found = {part.name: sum(n for topic, n in topics.items() if part.reads(topic)) for part in plan.subtopologies}
+    return {name: records for name, records in found.items() if records}
+
+
+def epochs_of(live: Live) -> dict[str, int]:
+    """How many each sub-topology has committed since the driver began."""
+    return {name: int(part.get("epochs", 0)) for name, part in live.get("subTopologies", {}).items()}
 
 
 def sub_topologies_of(live: Live) -> list[dict[str, Any]]:

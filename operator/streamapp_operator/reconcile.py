@@ -7,6 +7,7 @@ brings an app closer to what is wanted.
     2  decide    pure
     3  status    what we are about to do, if that is new        a crash here: the next one decides the same and does it
     4  act       each object by server-side apply, or a delete  a crash here: what is left over is still different
+                 (of a new version all are tried before)        a crash here: nothing has happened
     5  status    what is true, if that has changed              a crash here: it is still to be said
     6  events    what has happened                              a crash here: one is missing; status has it all
 """
@@ -14,9 +15,10 @@ brings an app closer to what is wanted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from streamapp.manifest import API_VERSION, KIND
@@ -33,7 +35,8 @@ from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lag import Lags
 from streamapp_operator.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
 from streamapp_operator.observe import Objects, observe
-from streamapp_operator.render import Credentials
+from streamapp_operator.pace import Pace
+from streamapp_operator.render import STARTERS, Credentials
 from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
 from streamapp_operator.settings import Settings
 from streamapp_operator.status import Status, only_numbers_moved, status_of
@@ -55,6 +58,8 @@ _SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Complete
 _REFUSALS = (400, 403, 404, 422)
 """Answers that trying again does not change by itself. A conflict is none: somebody else was quicker."""
 CONFLICT = 409
+_OF_A_VERSION = ("ConfigMap", "ControllerRevision", *STARTERS)
+"""Kinds of objects that a driver runs by, or is known by."""
 T = TypeVar("T")
 log = logging.getLogger("streamapp.operator")
 
@@ -74,6 +79,9 @@ class Memory:
     words: MutableMapping[Key, Words] = field(default_factory=dict)
     """By namespace and name: what the driver said last."""
 
+    paces: MutableMapping[Key, Pace] = field(default_factory=dict)
+    """By namespace and name: since when which sub-topology has committed no epoch."""
+
     def history(self, body: Object) -> History | None:
         metadata = body["metadata"]
         uid, history = self.histories.get((metadata["namespace"], metadata["name"]), ("", None))
@@ -86,12 +94,14 @@ class Memory:
         self.histories[key] = metadata["uid"], decision.history
         _note(self.trials, key, decision.trial)
         _note(self.words, key, decision.heard.words)
+        _note(self.paces, key, decision.pace)
 
     def forget(self, namespace: str, name: str) -> None:
         """There is no such app any more."""
         self.histories.pop((namespace, name), None)
         self.trials.pop((namespace, name), None)
         self.words.pop((namespace, name), None)
+        self.paces.pop((namespace, name), None)
         self.lags.forget(namespace, name)
 
 
@@ -170,7 +180,7 @@ def _round(
             raise _NotCertain(EVERY_KIND)
         return let_go(kube, seen, memory.cleaner, clock())
     _, name = key = seen.body["metadata"]["namespace"], seen.body["metadata"]["name"]
-    past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key)
+    past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key), memory.paces.get(key)
     decision = decide(seen, settings, new, clock(), *past)
     previous: Status = seen.body.get("status") or {}
     needed = DECISIVE | {_kind_of(action) for action in decision.actions}
@@ -220,14 +230,50 @@ def _status(decision: Decision, name: str, previous: Status, now: datetime) -> S
 
 def _act(kube: Kube, seen: Observation, decision: Decision) -> str:
     """Does what was decided. Returns why something was refused; empty when nothing was."""
-    for action in decision.actions:
+    if refusal := _refusal(lambda: _try(kube, seen.body, decision.doubtful)):
+        return _do_each(kube, seen, filter(_suits_every_version, decision.actions)) or refusal
+    return _do_each(kube, seen, decision.actions)
+
+
+def _try(kube: Kube, body: Object, doubtful: Iterable[Object]) -> None:
+    """Asks the API server what it would say to each of these.
+
+    Raises:
+        KubeError: it would not take one.
+    """
+    for wanted in doubtful:
+        _require_free(kube, body, wanted)
+        kube.try_apply(wanted)
+
+
+def _suits_every_version(action: Action) -> bool:
+    """Whether it is right also for the version that runs on, as the one that follows is refused."""
+    if isinstance(action, Apply):
+        return action.is_new and action.wanted["kind"] not in _OF_A_VERSION
+    return isinstance(action, Hold) or (isinstance(action, Delete) and _kind_of(action) == "Pod")
+
+
+def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action]) -> str:
+    """One after the other, up to the first that is refused. Returns why; empty when none was."""
+    for action in actions:
         log.info("%s/%s: %s", seen.body["metadata"]["namespace"], seen.body["metadata"]["name"], action.why)
-        try:
-            _do(kube, seen, action)
-        except KubeError as error:
-            if error.code not in _REFUSALS:
-                raise
-            return str(error)
+        if refusal := _refusal(partial(_do, kube, seen, action)):
+            return refusal
+    return ""
+
+
+def _refusal(act: Callable[[], None]) -> str:
+    """Why the API server has refused it; empty when it has not.
+
+    Raises:
+        KubeError: it has not answered.
+    """
+    try:
+        act()
+    except KubeError as error:
+        if error.code not in _REFUSALS:
+            raise
+        return str(error)
     return ""
 
 
@@ -243,6 +289,7 @@ def _do(kube: Kube, seen: Observation, action: Action) -> None:
     if isinstance(action, Hold):
         hold(kube, body, action.on)
     elif isinstance(action, Scale):
+        kube.may_write()
         if problem := live.scale(action.driver, seen.token, action.replicas):
             log.warning("%s/%s: %s", body["metadata"]["namespace"], body["metadata"]["name"], problem)
     elif isinstance(action, Apply):

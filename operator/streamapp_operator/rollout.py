@@ -21,7 +21,8 @@ from streamapp_operator.settings import Settings
 from streamapp_operator.state import would_miss
 from streamapp_operator.versions import Spec, Verdict, Version, as_resource, read_version
 
-INVALID, ROLLED_BACK = "Invalid", "RolledBack"
+INVALID, ROLLED_BACK, PAUSED = "Invalid", "RolledBack", "Paused"
+_WHEN_PAUSED = "reconciliation is paused: it is done when the annotation streamapp.dev/pause-reconciliation is gone"
 Children = Mapping[tuple[str, str], Object]
 
 
@@ -32,7 +33,8 @@ class Rollout:
     app: App | None
     """With the live fields of now; None: there is nothing that could run."""
     held: str = ""
-    """Why that is not the version that is asked for: INVALID, ROLLED_BACK, or a class of changes that are not made."""
+    """Why that is not the version that is asked for: INVALID, ROLLED_BACK, PAUSED, or a class of changes that are not
+    made."""
     why: str = ""
     """The same in words."""
     problems: tuple[str, ...] = ()
@@ -66,12 +68,13 @@ class Rollout:
         return other and not self.no_way_back
 
 
-def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings) -> Rollout:
+def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings, paused: bool = False) -> Rollout:
     """
     Args:
         body: the resource.
         children: the objects of the app that there are.
         settings: of the operator.
+        paused: whether nothing may be done: what was acted upon last runs on, with the live fields that it had.
     """
     kept = _kept(children)
     healthy = _newest_healthy(kept)
@@ -91,6 +94,8 @@ def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings) 
         return Rollout(app, ROLLED_BACK, _taken_back(mine, healthy, wanted.name), (), changes, kept, mine)
     if changes is not None and changes.refused:
         return Rollout(_going_on(body, current, live), changes.kind, changes.refused, (), changes, kept)
+    if paused and current is not None and changes is not None:
+        return Rollout(_read(body, current.spec, live), PAUSED, _WHEN_PAUSED, (), changes, kept)
     return Rollout(wanted, changes=changes, kept=kept, no_way_back=_no_way_back(body, wanted, healthy, live))
 
 

@@ -53,6 +53,7 @@ def scaled(
     running: int,
     history: History,
     now: datetime,
+    paused: bool = False,
 ) -> tuple[App, Decision | None, History]:
     """The app with the number of replicas that is right for it now, and why; unchanged when it does not autoscale.
 
@@ -65,16 +66,19 @@ def scaled(
         running: executors.
         history: of earlier measurements.
         now: the time.
+        paused: whether nothing may be done: the number stays, and wishes must last anew afterwards.
     """
     spec = app.manifest.spec.autoscaling
     if spec is None or app.manifest.spec.suspend:
         return app, None, History()
+    replicas = int(status.get("desiredReplicas", spec.min_replicas))
+    if paused:
+        return replace(app, plan=replace(app.plan, replicas=replicas)), None, replace(history, samples=())
     metrics = None
     if position is not None:
         size = executor_size(app, settings)
         tasks = max(position.partitions, app.plan.max_parallelism if app.plan.stores else 1)
         metrics = Metrics(position.produced, position.consumed, running, math.ceil(tasks / size.processors))
-    replicas = int(status.get("desiredReplicas", spec.min_replicas))
     decision, history = decide(metrics, policy_of(spec, now), history, replicas, now)
     if decision.reason == UNKNOWN and unknown:
         decision = replace(decision, words=f"{decision.words}: {unknown}")

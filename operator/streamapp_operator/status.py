@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,6 +16,7 @@ from streamapp_operator.planned import plan_of
 from streamapp_operator.progress import lag_of, restore_of, sub_topologies_of
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import selector_text
+from streamapp_operator.runs import COMPLETED, Run
 from streamapp_operator.times import stamp
 
 Status = dict[str, Any]
@@ -67,18 +69,26 @@ def _run(facts: Facts, previous: Status) -> Status | None:
         return None
     found: Status = {"nextAt": stamp(facts.next_run) if facts.next_run is not None else None}
     if run is not None:
-        before = previous.get("run") or {}
-        kept = before.get("records") if before.get("job") == run.job else None
+        kept = previous["run"].get("records") if _is_of(previous, run) else None
         found |= {"job": run.job, "result": run.result, "startedAt": run.started, "endedAt": run.ended}
         found["records"] = run.records if run.records is not None else kept
     return {key: value for key, value in found.items() if value is not None}
 
 
+def _is_of(previous: Status, run: Run) -> bool:
+    """Whether the status so far is about that run."""
+    return (previous.get("run") or {}).get("job") == run.job
+
+
 def _lag(facts: Facts, previous: Status) -> Status | None:
-    """A driver that has ended has left the last number."""
-    if facts.rest is not None and facts.run is not None and facts.run.lag is not None:
-        return {"total": facts.run.lag}
-    return lag_of(facts.live or {}) or previous.get("lag")
+    """What is true now: while nobody knows, there is none. A run that has come to its end has left the last number."""
+    if facts.rest is not None and facts.run is not None and facts.run.result == COMPLETED:
+        kept = previous.get("lag") if _is_of(previous, facts.run) else None
+        return {"total": facts.run.lag} if facts.run.lag is not None else kept
+    found = lag_of(facts.live or {})
+    if found is None and facts.position is not None:
+        return {"total": facts.position.produced - facts.position.consumed}
+    return found
 
 
 def only_numbers_moved(previous: Status, status: Status) -> bool:
@@ -95,22 +105,40 @@ def _without_numbers(status: Status) -> Status:
 
 
 def _quotes_numbers(condition: Mapping[str, Any]) -> bool:
-    return bool(condition["reason"] == "Restoring" or condition["type"] == "ScalingActive")
+    return bool(condition["reason"] in ("Restoring", "Stalled") or condition["type"] == "ScalingActive")
 
 
 def _last_error(facts: Facts, previous: Status, now: datetime) -> Status | None:
-    """What went wrong last; it stays when it is over."""
-    message = _error(facts)[:_LONGEST_ERROR]
+    """What went wrong last; it stays when it is over. Some go on saying what they have said once: an error counts when
+    its own source says something else than before."""
     old: Status | None = previous.get("lastError")
-    if not message or (old is not None and old["message"] == message):
-        return old
-    node, record = _NODE.search(message), _RECORD.search(message)
-    error = {"message": message, "time": stamp(now)}
-    return error | ({"node": node[1]} if node else {}) | ({"record": record[0]} if record else {})
+    before: Mapping[str, str] = (old or {}).get("told", {})
+    said = _errors(facts)
+    told = {source: mark for source, mark in before.items() if source not in said}
+    news = ""
+    for source, (message, count) in said.items():
+        if message:
+            told[source] = hashlib.sha256(f"{count} {message}".encode()).hexdigest()[:10]
+            if told[source] != before.get(source):
+                news = news or message[:_LONGEST_ERROR]
+    error = {} if old is None else {key: value for key, value in old.items() if key != "told"}
+    if news:
+        node, record = _NODE.search(news), _RECORD.search(news)
+        error = {"message": news, "time": stamp(now)}
+        error |= ({"node": node[1]} if node else {}) | ({"record": record[0]} if record else {})
+    return (error | ({"told": told} if told else {})) or None
 
 
-def _error(facts: Facts) -> str:
-    live = facts.live or {}
-    lost = (live.get("replicas") or {}).get("lastLoss")
-    # A driver that speaks has outlived the error of the one before it.
-    return str(live.get("error") or lost or facts.driver.error or facts.refusal or "; ".join(facts.problems))
+def _errors(facts: Facts) -> dict[str, tuple[str, str]]:
+    """What each source says now, empty for nothing, and what tells it from the same error of another time. One that
+    cannot be asked now is left out."""
+    driver = facts.driver
+    found = {}
+    if facts.live is not None:
+        replicas = facts.live.get("replicas") or {}
+        found["driver"] = str(facts.live.get("error") or ""), ""
+        found["executors"] = str(replicas.get("lastLoss") or ""), str(replicas.get("lost"))
+    found["pod"] = driver.error, f"{driver.uid} {driver.ended}"
+    found["apiServer"] = facts.refusal, ""
+    found["manifest"] = "; ".join(facts.problems), ""
+    return found

@@ -8,13 +8,13 @@ What was seen is remembered from look to look only; an operator that starts anew
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from streamapp_operator.failures import USERS
 from streamapp_operator.pods import FAILED, RUNNING, DriverState
-from streamapp_operator.progress import lag_of
+from streamapp_operator.progress import epochs_of, lag_of
 from streamapp_operator.versions import HEALTHY, REJECTED, Verdict
 
 PROOF_SECONDS = 10.0
@@ -33,6 +33,8 @@ class Look:
     """Executors that are of the version before it."""
     live: Mapping[str, Any] | None = None
     """What the driver says about itself."""
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    """Records that wait, by sub-topology."""
 
     @property
     def phase(self) -> str:
@@ -50,10 +52,13 @@ class Look:
         return sum(int(store["done"]) for store in (self.live or {}).get("restore", {}).values())
 
     @property
-    def idle_parts(self) -> list[str]:
-        """Sub-topologies that have not committed an epoch since the driver began."""
-        parts = (self.live or {}).get("subTopologies", {})
-        return sorted(name for name, part in parts.items() if not part.get("epochs"))
+    def epochs(self) -> Mapping[str, int]:
+        """That each sub-topology has committed since the driver began."""
+        return epochs_of(self.live or {})
+
+    def idle_parts(self, since: Mapping[str, int]) -> list[str]:
+        """Sub-topologies that have work, and have not committed an epoch since they had committed so many."""
+        return sorted(name for name in self.waiting if self.epochs.get(name, 0) <= since.get(name, 0))
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,10 @@ class Trial:
     restored: int = 0
     behind: int = 0
     well_since: datetime | None = None
+    lag_while_well: int = 0
+    """The most since then."""
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    """By sub-topology: at the last look that came before all had been well for so long."""
 
 
 def judge(look: Look, trial: Trial | None, of: str, seconds: float, now: datetime) -> tuple[Verdict | None, Trial]:
@@ -88,20 +97,23 @@ def judge(look: Look, trial: Trial | None, of: str, seconds: float, now: datetim
         return None, trial
     if look.restored > trial.restored or look.behind < trial.behind:
         trial = replace(trial, since=now)
-    lag = look.lag
+    lag = look.lag or 0
     amiss = _amiss(look, trial)
-    trial = replace(
-        trial,
-        most_lag=max(trial.most_lag, lag or 0),
-        restored=look.restored,
-        behind=look.behind,
-        well_since=None if amiss else trial.well_since or now,
-    )
-    if trial.well_since is not None and (now - trial.well_since).total_seconds() >= PROOF_SECONDS:
-        return Verdict(HEALTHY), trial
+    since = trial.since if amiss else trial.well_since or now
+    if not amiss and (now - since).total_seconds() >= PROOF_SECONDS:
+        amiss = _stands_still(look, trial)
+        if not amiss:
+            return Verdict(HEALTHY), trial
+        trial = replace(trial, lag_while_well=max(trial.lag_while_well, lag))
+    elif amiss:
+        trial = replace(trial, well_since=None)
+    else:
+        before = trial.lag_while_well if trial.well_since is not None else 0
+        trial = replace(trial, well_since=since, lag_while_well=max(before, lag), epochs=look.epochs)
+    trial = replace(trial, most_lag=max(trial.most_lag, lag), restored=look.restored, behind=look.behind)
     if look.driver.cause in USERS and look.phase != "Running":
         return Verdict(REJECTED, _short(f"its driver ended: {look.driver.error}")), trial
-    if amiss and (now - trial.since).total_seconds() > seconds:
+    if amiss and (now - since).total_seconds() > seconds:
         return Verdict(REJECTED, _short(f"within {seconds:.0f} s {amiss}")), trial
     return None, trial
 
@@ -118,10 +130,20 @@ def _amiss(look: Look, trial: Trial) -> str:
         return "its lag did not become known"
     if look.lag == 0:
         return ""
-    if look.idle_parts:
-        return f"sub-topology '{look.idle_parts[0]}' committed no epoch"
+    if idle := look.idle_parts({}):
+        return f"sub-topology '{idle[0]}' committed no epoch"
     # Whoever is well has fewer records to do than at some time before, even when others come in.
     return "" if look.lag < trial.most_lag else f"its lag did not fall below {look.lag} records"
+
+
+def _stands_still(look: Look, trial: Trial) -> str:
+    """Why a version that has been well for long enough does not keep up yet; empty when it does. Who hangs after the
+    first epoch has fewer records to do than before it, too, for a while."""
+    if look.lag == 0:
+        return ""
+    if idle := look.idle_parts(trial.epochs):
+        return f"sub-topology '{idle[0]}' committed no further epoch, although {look.waiting[idle[0]]} records wait"
+    return "" if (look.lag or 0) < trial.lag_while_well else f"its lag rose to {look.lag} records"
 
 
 def _short(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lib.manifests import broken
-from lib.operator import Apps, KubeError
+from lib.operator import Apps, KubeError, Object
 from lib.wait import until
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION
 
@@ -35,12 +35,12 @@ def test_bad_then_good(apps: Apps, count: int) -> None:
     wanted = running(apps)
     outcomes: Counter[str] = Counter()
     for seed in range(count):
-        bad = broken(good, random.Random(seed))
+        bad = unacceptable(good) if seed % 10 == 9 else broken(good, random.Random(seed))
         outcome = put(apps, bad["spec"])
         if outcome == "taken":
             outcome = told(apps)
         outcomes[outcome] += 1
-        if outcome in ("refused", "invalid"):
+        if outcome in ("refused", "invalid", "refused-object"):
             assert running(apps) == wanted, f"seed {seed} is {outcome}, and has changed what runs: {bad['spec']}"
             assert apps.await_driver()["metadata"]["uid"] == driver, f"seed {seed}: {bad['spec']}"
         if outcome != "refused":
@@ -50,7 +50,13 @@ def test_bad_then_good(apps: Apps, count: int) -> None:
             assert running(apps) == wanted, f"after seed {seed}: {bad['spec']}"
             driver = current_driver(apps)
     print(outcomes)
-    assert min(outcomes[kind] for kind in ("refused", "invalid", "valid")) >= count // 20
+    assert min(outcomes[kind] for kind in ("refused", "invalid", "valid", "refused-object")) >= count // 20
+
+
+def unacceptable(good: Object) -> Object:
+    """One that is a manifest, of another plan, and whose driver no API server takes."""
+    driver = {"podTemplate": {"spec": {"restartPolicy": "Perhaps"}}}
+    return {**good, "spec": {**good["spec"], "epochInterval": "7s", "replicas": 3, "driver": driver}}
 
 
 def running(apps: Apps) -> object:

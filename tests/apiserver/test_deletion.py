@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,9 +20,11 @@ from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.plan import Plan
 from streamapp_operator.app import read_app
-from streamapp_operator.cleanup import RETRY_SECONDS, Cleaner
-from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER, is_held
-from streamapp_operator.kube import Kube
+from streamapp_operator.cleanup import RETRY_SECONDS, Cleaner, Outcome
+from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER, Remains, is_held
+from streamapp_operator.farewell import TRY_SECONDS
+from streamapp_operator.kube import SECONDS, Kube
+from streamapp_operator.lease import NotHolder
 from streamapp_operator.leaving import TRIES, leave
 from streamapp_operator.reconcile import Memory
 from streamapp_operator.silence import Silence
@@ -136,6 +139,20 @@ def test_a_crash_after_any_write_makes_no_difference(apps: Apps, kafka: KafkaCon
     assert crashes >= 4  # status, StatefulSet, event, finalizer
 
 
+def test_an_operator_that_has_lost_the_lease_deletes_no_topic(apps: Apps, kafka: KafkaConfig) -> None:
+    """Another one may have let the app go, and somebody may have made it anew."""
+    plan = create(apps, kafka.bootstrap_servers)
+    admin = use(kafka, plan, owner_of(apps))
+    delete(apps)
+    assert apps.reconcile() is not None  # what would make new drivers goes
+    until(lambda: not running_pods(apps), 30, "the driver is gone", every=0.2)
+    with apps.losing_the_lease_after(0), pytest.raises(NotHolder):
+        apps.reconcile()
+    assert internal(plan) <= admin.topics().keys()
+    await_gone(apps)
+    assert not internal(plan) & admin.topics().keys()
+
+
 def test_topics_of_somebody_else_with_the_same_id_stay(apps: Apps, kafka: KafkaConfig) -> None:
     plan = create(apps, kafka.bootstrap_servers)
     admin = use(kafka, plan, "shop/words/their-uid")
@@ -183,6 +200,41 @@ def test_a_kafka_that_is_gone_holds_nothing_up_for_longer_than_the_deadline(apps
     words = told(apps, "TopicsLeft")
     assert all(name in words for name in internal(plan))
     assert f"no Kafka broker answers at {NOBODY}" in words
+
+
+class BrokenCleaner(Cleaner):
+    """As if there were a mistake in it, or in a library."""
+
+    tries = 0
+
+    def clean(self, remains: Remains, may_write: Callable[[], object] = lambda: None) -> Outcome:
+        self.tries += 1
+        raise ZeroDivisionError("planted")
+
+
+def test_a_fault_of_ours_holds_nothing_up_for_longer_than_the_deadline_either(apps: Apps) -> None:
+    create(apps, NOBODY)
+    apps.memory.cleaner = cleaner = BrokenCleaner()
+    delete(apps)
+    until(lambda: apps.reconcile() == TRY_SECONDS, 30, "Kafka is to be asked", every=0.2)
+    assert find(apps) is not None
+    tries = cleaner.tries
+    be_late(apps)
+    assert apps.reconcile() is None
+    assert find(apps) is None
+    assert "ZeroDivisionError: planted" in told(apps, "TopicsLeft")
+    assert cleaner.tries == tries, "the time for tries was over"
+
+
+def test_an_operator_that_comes_too_late_tries_once(apps: Apps, kafka: KafkaConfig) -> None:
+    plan = create(apps, kafka.bootstrap_servers)
+    admin = use(kafka, plan, owner_of(apps))
+    delete(apps)
+    assert apps.reconcile() is not None
+    until(lambda: not running_pods(apps), 30, "the driver is gone", every=0.2)
+    be_late(apps)
+    assert apps.reconcile() is None
+    assert not internal(plan) & admin.topics().keys()
 
 
 def running_pods(apps: Apps) -> list[Object]:
@@ -245,9 +297,10 @@ def test_an_operator_that_goes_with_its_namespace_lets_changing_apps_go(apps: Ap
     create(apps, NOBODY)
     changes = iter(range(2, TRIES + 1))
 
-    def change() -> None:
+    def change() -> float:
         if replicas := next(changes, None):
             apps.change(replicas=replicas)
+        return SECONDS
 
     def is_there() -> bool:
         found = find(apps)

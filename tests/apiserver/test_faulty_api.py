@@ -16,12 +16,13 @@ import pytest
 from kubernetes import client, config
 
 from lib.apiserver import ApiServer
-from lib.operator import CHILDREN, WORD_COUNT, Apps, KubeError
+from lib.operator import CHILDREN, WORD_COUNT, Apps, Crash, KubeError
 from lib.operator_process import Operators
 from lib.proxy import WRITES, Fault, Forgetful, Gossip, Plan, Proxy, Sometimes, cut, faults, gone, silent
 from lib.wait import until
 from streamapp_operator.__main__ import LEASE
 from streamapp_operator.kube import Kube
+from streamapp_operator.reconcile import Memory
 
 pytestmark = pytest.mark.cluster
 
@@ -263,6 +264,65 @@ def killed_after(
             operators.start(apps.namespace)
     until(lambda: is_settled(apps), 60, "the app is as it should be", every=0.2)
     return truth(apps), len(done)
+
+
+class Mortal(Apps):
+    """Its operator dies after every single write, and the next one has no memory. A status that says what is about to
+    be done comes first, so that one dies behind that and the next one behind what is done."""
+
+    deaths = 0
+
+    def settle(self, name: str = "word-count") -> int:
+        for number in range(MOST_ROUNDS):
+            self.memory = Memory()
+            with self.crashing_after(1 + number % 2), self.counting() as writes:
+                try:
+                    self.reconcile(name)
+                except Crash:
+                    self.deaths += 1
+                    continue
+            if not writes:
+                return 0
+        raise AssertionError(f"not settled after {MOST_ROUNDS} rounds: {self.status(name)}")
+
+
+def a_life_of_runs(apps: Apps) -> None:
+    """By a schedule, at another time, then once, and not at all, and again."""
+    apps.create(run="untilCaughtUp", schedule="0 3 * * *")
+    apps.settle()
+    assert schedules(apps) == ["0 3 * * *"]
+    apps.change(schedule="0 4 * * *", replicas=2)
+    apps.settle()
+    assert schedules(apps) == ["0 4 * * *"]
+    apps.change(schedule=None)
+    apps.settle()
+    assert schedules(apps) == []
+    assert "Job" in {kind for kind, _ in apps.children()}
+    apps.change(suspend=True)
+    apps.settle()
+    until(lambda: "Job" not in {kind for kind, _ in apps.children()}, 30, "the run is over")
+    apps.settle()
+    apps.change(suspend=False, epochInterval="1s")
+    apps.settle()
+    until(lambda: "Job" in {kind for kind, _ in apps.children()}, 30, "another one begins")
+    apps.settle()
+
+
+def schedules(apps: Apps) -> list[str]:
+    return [item["spec"]["schedule"] for (kind, _), item in apps.children().items() if kind == "CronJob"]
+
+
+@pytest.mark.parametrize("life", [a_life, a_life_of_runs], ids=["continuous", "runs"])
+def test_an_operator_that_dies_after_every_write_does_the_same(
+    kube: Kube, new_namespace: NewNamespace, life: Callable[[Apps], None]
+) -> None:
+    """R12: each write in the life of an app is followed by the operator's death."""
+    whole, mortal = Apps(kube, new_namespace()), Mortal(kube, new_namespace())
+    for apps in (whole, mortal):
+        life(apps)
+        apps.settle()
+    assert mortal.deaths > 2 * len(CHILDREN)
+    assert truth(mortal) == truth(whole)
 
 
 def is_settled(apps: Apps) -> bool:

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import pytest
 from kubernetes import config
@@ -136,7 +137,7 @@ def test_work_that_hangs_is_a_failure(api: ApiServer, apps: Apps, operator: Oper
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_has_ended_is_a_failure(operator: Operator) -> None:
-    def fail() -> None:
+    def fail() -> NoReturn:
         raise RuntimeError("planted")
 
     operator.lease_kube.may_write = fail

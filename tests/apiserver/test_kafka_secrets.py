@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from lib.operator import RUNNING, Apps
+from lib.secured import make_authority
+from lib.wait import until
+from streamapp_operator.deletion import DEADLINE_SECONDS
+from streamapp_operator.farewell import TRY_SECONDS
 from streamapp_operator.render.meta import Object
 
 pytestmark = pytest.mark.cluster
@@ -104,6 +109,46 @@ def test_an_app_can_be_suspended_without_its_secret(apps: Apps) -> None:
     apps.change(suspend=True)
     apps.settle()
     assert apps.get("StatefulSet", "word-count-driver")["spec"]["replicas"] == 0
+
+
+@pytest.fixture
+def mismatched(apps: Apps, tmp_path: Path) -> dict[str, object]:
+    """`kafka` of a manifest, whose Secret has a certificate, and the key of another one."""
+    for name in ("ours", "other"):
+        make_authority(tmp_path, name)
+    certificate = (tmp_path / "ours.pem").read_text()
+    put(apps, **{"ca.crt": certificate, "tls.crt": certificate, "tls.key": (tmp_path / "other.key").read_text()})
+    return {"bootstrapServers": "kafka:9093", "tls": {"secretRef": {"name": "kafka-user"}}}
+
+
+def test_an_app_whose_key_is_of_another_certificate_is_healed_all_the_same(
+    apps: Apps, mismatched: dict[str, object]
+) -> None:
+    apps.create(kafka=mismatched, autoscaling={"maxReplicas": 4})
+    apps.settle()
+    active = apps.condition("ScalingActive")
+    assert (active["status"], active["reason"]) == ("Unknown", "MetricsMissing")
+    assert "the private key does not belong to the certificate" in active["message"]
+    service = apps.get("Service", "word-count-driver")["metadata"]["uid"]
+    apps.kube.delete("Service", apps.namespace, "word-count-driver", service)
+    apps.settle()
+    assert apps.get("Service", "word-count-driver")["metadata"]["uid"] != service
+
+
+def test_an_app_whose_key_is_of_another_certificate_can_be_deleted(
+    apps: Apps, mismatched: dict[str, object]
+) -> None:
+    apps.create(kafka=mismatched, autoscaling={"maxReplicas": 4}, deletionPolicy="Delete")
+    apps.settle()
+    uid = apps.get("StreamApp", "word-count")["metadata"]["uid"]
+    apps.kube.delete("StreamApp", apps.namespace, "word-count", uid)
+    assert until(lambda: apps.reconcile() == TRY_SECONDS, 30, "Kafka is to be asked", every=0.2)
+    apps.now = datetime.now(UTC) + timedelta(seconds=DEADLINE_SECONDS + 5)
+    assert apps.reconcile() is None
+    assert apps.kube.get("StreamApp", apps.namespace, "word-count") is None
+    (told,) = [event["message"] for event in apps.kube.list("Event", apps.namespace) if event["reason"] == "TopicsLeft"]
+    assert "word-count-metadata" in told
+    assert "the private key does not belong to the certificate" in told
 
 
 def test_what_is_in_the_secret_is_in_nothing_else(apps: Apps) -> None:

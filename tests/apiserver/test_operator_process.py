@@ -4,16 +4,23 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
 
 import pytest
 
+from lib.apiserver import ApiServer
 from lib.operator import Apps
 from lib.operator_process import Operators
+from lib.proxy import WRITES, Fault, Proxy
 from lib.wait import until
 from streamapp_operator.kube import Kube
 
 pytestmark = pytest.mark.cluster
+
+LEASES = "/leases"
+UNAVAILABLE = Fault("unavailable", 503)
+HELD_SECONDS = 300.0
 
 
 def await_budget(apps: Apps, least: int, seconds: float = 30) -> None:
@@ -39,29 +46,135 @@ def test_it_makes_and_heals_what_somebody_applies(apps: Apps, operators: Operato
     assert apps.lease_holder() == ""
 
 
-def test_of_two_one_acts_and_the_other_takes_over_from_one_that_is_frozen_or_killed(
-    apps: Apps, operators: Operators
+class Gate(Proxy):
+    """Before one operator's API server: it notes what is written, and holds back what it is told to."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream, plan=self._note)
+        self.written: list[str] = []
+        """Method and path; those of the Lease, too."""
+        self.held: list[str] = []
+        self.landed: list[str] = []
+        """What was held back, and has reached the API server since."""
+        self.cut = False
+        """Whether nothing about the Lease is passed on."""
+        self.hold = ""
+        """Writes with this in their path are held back until `open` is set."""
+        self.open = threading.Event()
+        self.after = self._note_landed
+
+    @property
+    def acts(self) -> list[str]:
+        """What is written, but for the Lease."""
+        return [each for each in self.written if LEASES not in each]
+
+    def _note(self, method: str, path: str) -> Fault | None:
+        if self.cut and LEASES in path:
+            return UNAVAILABLE
+        if method not in WRITES:
+            return None
+        self.written.append(f"{method} {path}")
+        if self.hold and self.hold in path:
+            self.held.append(path)
+            self.open.wait(HELD_SECONDS)
+        return None
+
+    def _note_landed(self, method: str, path: str) -> None:
+        if path in self.held:
+            self.landed.append(path)
+
+
+def await_quiet(apps: Apps) -> None:
+    """All is said that there is to say about the app as it is."""
+
+    def is_quiet() -> bool:
+        body = apps.get("StreamApp", "word-count")
+        status = body.get("status") or {}
+        return (status.get("observedGeneration"), status.get("phase")) == (body["metadata"]["generation"], "Pending")
+
+    until(is_quiet, 30, "the status is of the app as it is", every=0.2)
+
+
+def test_of_two_one_writes_and_the_other_takes_over_from_one_that_is_frozen_or_killed(
+    apps: Apps, api: ApiServer, operators: Operators
 ) -> None:
     """R16: within 30 seconds."""
-    first = operators.start(apps.namespace).process
-    identity = until(lambda: apps.lease_holder(), 30, "the first operator has the Lease", every=0.2)
-    second = operators.start(apps.namespace)
-    apps.create(replicas=2)
-    await_budget(apps, 1)
-    assert apps.lease_holder() == identity
-    first.send_signal(signal.SIGSTOP)
-    apps.change(replicas=3)
-    await_budget(apps, 2)
-    second_identity = apps.lease_holder()
-    assert second_identity != identity
-    first.send_signal(signal.SIGCONT)
-    apps.change(replicas=4)
-    await_budget(apps, 3)
-    assert apps.lease_holder() == second_identity
-    second.kill()
-    apps.change(replicas=5)
-    await_budget(apps, 4)
-    assert apps.lease_holder() == identity
+    with Gate(api.url) as gate, Gate(api.url) as second_gate:
+        first = operators.start(apps.namespace, gate).process
+        identity = until(lambda: apps.lease_holder(), 30, "the first operator has the Lease", every=0.2)
+        second = operators.start(apps.namespace, second_gate).process
+        apps.create(replicas=2)
+        await_budget(apps, 1)
+        assert apps.lease_holder() == identity
+        await_quiet(apps)
+        assert second_gate.acts == []
+        assert gate.acts
+
+        first.send_signal(signal.SIGSTOP)
+        apps.change(replicas=3)
+        await_budget(apps, 2)
+        await_quiet(apps)
+        second_identity = apps.lease_holder()
+        assert second_identity != identity
+
+        # Each has held it, and wakes up when there is something to do, and the other one cannot.
+        for wakes, its_gate, sleeps, its_identity, replicas in (
+            (first, gate, second, identity, 4),
+            (second, second_gate, first, second_identity, 5),
+        ):
+            sleeps.send_signal(signal.SIGSTOP)
+            before = len(its_gate.written)
+            apps.change(replicas=replicas)
+            wakes.send_signal(signal.SIGCONT)
+            await_budget(apps, replicas - 1)
+            await_quiet(apps)
+            assert apps.lease_holder() == its_identity
+            assert LEASES in its_gate.written[before], "it wrote before it had the Lease"
+
+        asked = gate.sent["GET"]
+        before = len(gate.written)
+        first.send_signal(signal.SIGCONT)
+        until(lambda: gate.sent["GET"] > asked + 5, 30, "the first operator is at work again", every=0.2)
+        assert apps.lease_holder() == second_identity
+        assert gate.written[before:] == []
+        second.kill()
+        apps.change(replicas=6)
+        await_budget(apps, 5)
+        assert apps.lease_holder() == identity
+        assert LEASES in gate.written[before], "it wrote before it had the Lease"
+
+
+def test_a_write_that_arrives_after_another_one_has_taken_over_is_set_right(
+    apps: Apps, api: ApiServer, operators: Operators
+) -> None:
+    """No operator can take back what is under way; but it sends nothing more, and whoever acts now heals it."""
+    with Gate(api.url) as gate:
+        operators.start(apps.namespace, gate)
+        identity = until(lambda: apps.lease_holder(), 30, "the first operator has the Lease", every=0.2)
+        apps.create(replicas=2)
+        await_budget(apps, 1)
+        await_quiet(apps)
+        operators.start(apps.namespace)
+        gate.hold = "poddisruptionbudgets"
+        apps.change(replicas=3)
+        until(lambda: gate.held, 30, "a budget is on its way", every=0.1)
+        gate.cut = True
+        until(lambda: apps.lease_holder() != identity, 60, "the second operator has the Lease", every=0.2)
+        until(lambda: gate.faults["GET", UNAVAILABLE.name] > 5, 30, "the first one knows that it has not", every=0.2)
+        apps.change(replicas=5)
+        await_budget(apps, 4)
+        before = apps.get("PodDisruptionBudget", "word-count-executors")["metadata"]["generation"]
+        written, held = list(gate.written), list(gate.held)
+        gate.hold = ""
+        gate.open.set()
+        until(lambda: gate.landed == held, 30, "what was held back has arrived", every=0.1)
+
+        def is_healed() -> bool:
+            found = apps.get("PodDisruptionBudget", "word-count-executors")
+            return bool(found["metadata"]["generation"] >= before + 2 and found["spec"]["minAvailable"] == 4)
+
+        until(is_healed, 30, "the budget was changed, and set right", every=0.2)
+        assert gate.written == written
 
 
 def test_with_the_rights_of_the_whole_cluster_it_looks_after_every_namespace(

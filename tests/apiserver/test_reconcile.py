@@ -13,6 +13,7 @@ from lib.operator import CHILDREN, RUNNING, Apps, Crash, KubeError
 from lib.wait import until
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.lag import Lags
+from streamapp_operator.lease import NotHolder
 from streamapp_operator.login import Secrets
 from streamapp_operator.observation import Position
 from streamapp_operator.reconcile import UNDER_WAY_SECONDS, Memory
@@ -112,6 +113,20 @@ def test_a_running_driver_is_told_another_number_of_replicas(apps: Apps, tmp_pat
         with apps.counting() as writes:
             apps.reconcile()
         assert writes == []
+
+
+def test_an_operator_that_has_lost_the_lease_tells_no_driver_what_to_do(apps: Apps, tmp_path: Path) -> None:
+    apps.create()
+    apps.settle()
+    apps.await_driver()
+    with apps.driver_says(RUNNING, tmp_path) as said:
+        apps.settle()
+        said["replicas"] = {"wanted": 5, "running": 1}
+        with apps.losing_the_lease_after(1), pytest.raises(NotHolder):  # it may still say what it is about to do
+            apps.reconcile()
+        assert said["replicas"]["wanted"] == 5
+        apps.settle()
+        assert said["replicas"]["wanted"] == 1
 
 
 def test_a_driver_that_does_not_answer_for_a_moment_is_what_it_was(apps: Apps, tmp_path: Path) -> None:
@@ -306,19 +321,6 @@ def test_with_the_app_goes_everything(apps: Apps) -> None:
     apps.await_driver()
     delete_app(apps)
     assert apps.reconcile() is None
-
-
-def test_paused_reconciliation_touches_nothing_but_status(apps: Apps) -> None:
-    apps.create()
-    apps.settle()
-    body = apps.get("StreamApp", "word-count")
-    body["metadata"]["annotations"] = {"streamapp.dev/pause-reconciliation": "true"}
-    body["spec"]["replicas"] = 4
-    apps.kube.replace(body)
-    before = apps.essence()
-    apps.settle()
-    assert apps.essence() == before
-    assert apps.condition("Paused")["reason"] == "ReconciliationPaused"
 
 
 def test_all_of_the_status_is_in_its_schema(apps: Apps, tmp_path: Path) -> None:

@@ -58,6 +58,19 @@ def test_what_is_written_there_is_done_and_what_runs_is_read_there(
         assert selected == [f"pod/word-count-abc-exec-{number}" for number in (1, 2, 3)]
 
 
+def test_without_replicas_there_is_no_scale_to_read_and_whoever_sets_it_makes_one(
+    apps: Apps, api: ApiServer, root: Path
+) -> None:
+    """A default cannot be given to it: it would be there beside `autoscaling`, too, which sets the number itself."""
+    apps.create()
+    said = api.kubectl("get", f"--raw={scale_path(apps)}", check=False)
+    words = 'the spec replicas field ".spec.replicas" does not exist'
+    assert words in said
+    assert words in (root / "docs" / "kubernetes" / "troubleshooting.md").read_text()
+    apps.change(replicas=1)
+    assert scale_of(api, apps)["spec"]["replicas"] == 1
+
+
 def test_a_horizontal_pod_autoscaler_scales_an_app(apps: Apps, api: ApiServer) -> None:
     """Without measurements it only keeps its bounds: that is enough to show that it finds its way."""
     apps.create(replicas=1)

@@ -12,13 +12,14 @@ import yaml
 
 from lib.apiserver import ApiServer
 from lib.operator import WORD_COUNT
-from streamapp.errors import ManifestError
-from streamapp_operator.app import read_app
+from streamapp_operator.mistakes import mistakes_of
+from streamapp_operator.settings import Settings
 
 pytestmark = pytest.mark.cluster
 
 LINES = {"name": "lines", "stream": {"topic": "t"}}
 KAFKA = {"bootstrapServers": "kafka:9092"}
+COUNTS = {"name": "c", "from": "lines", "groupBy": ["value"], "aggregate": {"n": "count(*)"}}
 OUT = {"name": "out", "from": "lines", "to": {"topic": "o"}}
 
 
@@ -41,12 +42,8 @@ def refusal(api: ApiServer, body: dict[str, Any], namespace: str) -> str:
 
 
 def complaints(body: dict[str, Any]) -> list[str]:
-    """Of `streamapp validate`."""
-    try:
-        read_app(body)
-    except ManifestError as error:
-        return [str(problem) for problem in error.problems]
-    return []
+    """Of `streamapp validate`, and of the operator."""
+    return list(mistakes_of(body, None, Settings()))
 
 
 def without_values(words: str) -> str:
@@ -174,7 +171,150 @@ WRONG = {
         ),
         "node 'm': `from` is not for merge, which names what it reads; remove `from`",
     ),
+    "an id that is no prefix": (
+        manifest(applicationId="a b"),
+        "'a b' cannot be the prefix of topics' names; use letters, digits, `.`, `_` and `-`",
+    ),
+    "standby replicas": (
+        manifest(standbyReplicas=1),
+        "warm copies of stores are not available yet in this version; leave `standbyReplicas` out",
+    ),
+    "idle timeout": (
+        manifest(idleTimeout="5s"),
+        "'5s': event time does not wait for silent partitions yet in this version, so there is nothing to set; "
+        "leave `idleTimeout` out",
+    ),
+    "a short transaction timeout": (
+        manifest(transactionTimeout="50ms"),
+        "'50ms' is not between 1s and 1 day; write e.g. 60s, and not less than an epoch may take",
+    ),
+    "a long transaction timeout": (manifest(transactionTimeout="25 Hours"), "'25 Hours' is not between 1s and 1 day"),
+    "start from nowhere": (
+        manifest(startFrom="beginning"),
+        "'beginning' is neither earliest nor latest nor a timestamp; write e.g. '2024-01-31T00:00:00Z'",
+    ),
+    "state loss": (
+        manifest(upgrade={"allowStateLoss": ["word-counts"]}),
+        "a store cannot lose its state in place yet in this version; leave `allowStateLoss` out; "
+        "another `store` on the node begins empty",
+    ),
+    "code nowhere": (
+        manifest(code={}),
+        "`code` says no place; add files: {scoring.py: …}, path or configMapRef",
+    ),
+    "code twice": (
+        manifest(code={"files": {"a.py": "x = 1"}, "path": "a.py"}),
+        "there are `files` and `path`; keep one of them",
+    ),
+    "code of a laptop": (
+        manifest(code={"path": "a.py"}),
+        '`path` is for a laptop (in "a.py"); on a cluster, add configMapRef: {name: CONFIGMAP}, '
+        "or write the modules into files",
+    ),
+    "code in no object": (
+        manifest(code={"configMapRef": {"name": "My_Code"}}),
+        "'My_Code' cannot be the name of an object in a cluster; use lower-case letters, digits, `.` and `-`",
+    ),
+    "no port": (
+        manifest(kafka={"bootstrapServers": "kafka"}),
+        "'kafka' is not HOST:PORT; write e.g. kafka:9092",
+    ),
+    "no page": (
+        manifest(
+            kafka={
+                **KAFKA,
+                "sasl": {"mechanism": "OAUTHBEARER", "secretRef": {"name": "s"}, "tokenEndpoint": "login"},
+            }
+        ),
+        "'login' is not the address of a page; write https://HOST/PATH, or https://HOST:PORT/PATH",
+    ),
+    "a name of the engine's": (
+        manifest(**nodes({"name": "__a", "from": "lines", "filter": "true"})),
+        "'__a' starts with two underscores, as the engine's own names do; rename it",
+    ),
+    "a store's name": (
+        manifest(**nodes({**COUNTS, "store": "a b"})),
+        "'a b' cannot be part of a topic's name; use letters, digits, `.`, `_` and `-`",
+    ),
+    "a store's name of the engine's": (
+        manifest(**nodes({**COUNTS, "store": "__s"})),
+        "'__s' starts with two underscores, as the engine's own names do; rename it",
+    ),
+    "a branch's name": (
+        manifest(**nodes({"name": "b", "from": "lines", "branch": [{"name": "a/b", "when": "true"}]})),
+        "'a/b' cannot be part of a topic's name; use letters, digits, `.`, `_` and `-`",
+    ),
+    "a topic's name": (
+        manifest(topology=[{"name": "lines", "stream": {"topic": "a b"}}, OUT]),
+        "topic 'a b' is no topic name: letters, digits, `.`, `_` and `-` only",
+    ),
+    "a name of no topic": (
+        manifest(topology=[LINES, {"name": "out", "to": {"topic": ".."}}]),
+        "topic '..' is no topic name: letters, digits, `.`, `_` and `-` only",
+    ),
+    "an empty topic": (manifest(topology=[LINES, {"name": "out", "to": {"topic": ""}}]), "topic '' is empty"),
+    "itself": (
+        manifest(**nodes({"name": "a", "from": "a", "filter": "true"})),
+        "node 'a': `from`: reads itself: a → a; make one of them read another node",
+    ),
+    "joined with itself": (
+        manifest(**nodes({"name": "j", "from": "lines", "join": {"with": "lines", "within": "5s"}})),
+        "node 'j': `join.with`: 'lines' is joined with itself; "
+        "give one side a name of its own, e.g. a second stream node",
+    ),
+    "a join without a window": (
+        manifest(**nodes({"name": "l2", "stream": {"topic": "u"}}, {"name": "j", "join": {"with": "lines"}})),
+        "`within` is missing; a stream-stream join needs a window, e.g. within: 5 minutes",
+    ),
+    "two branches for the rest": (
+        manifest(**nodes({"name": "b", "from": "lines", "branch": [{"name": "x"}, {"name": "z"}]})),
+        "`when` is missing, and only the last branch may take the rest; add when: …",
+    ),
+    "a branch behind the rest": (
+        manifest(**nodes({"name": "b", "from": "lines", "branch": [{"name": "x"}, {"name": "z", "when": "true"}]})),
+        "`when` is missing, and only the last branch may take the rest; add when: …",
+    ),
+    "no kind of window": (
+        manifest(**nodes({**COUNTS, "window": {}})),
+        "says no kind of window; write e.g. window: {tumbling: 5 minutes}",
+    ),
+    "a window that hops nowhere": (
+        manifest(**nodes({**COUNTS, "window": {"hopping": "5s"}})),
+        "`every` is missing; say how often a window starts, e.g. every: 1 minute",
+    ),
+    "a window that does not hop": (
+        manifest(**nodes({**COUNTS, "window": {"tumbling": "5s", "every": "5s"}})),
+        "`every` is for hopping windows; remove it, or write hopping",
+    ),
+    "no function": (
+        manifest(**nodes({"name": "p", "from": "lines", "python": {"function": "score", "schema": "a STRING"}})),
+        "'score' names no function; write MODULE:FUNCTION, e.g. scoring:score",
+    ),
 }
+
+RIGHT = {
+    "30 seconds in another unit": manifest(idleTimeout="30000 ms"),
+    "the shortest transaction": manifest(transactionTimeout="01 Second"),
+    "the longest transaction": manifest(transactionTimeout="24h"),
+    "a day": manifest(startFrom="2024-01-31"),
+    "several brokers": manifest(kafka={"bootstrapServers": " a.example:9092, [::1]:9093 "}),
+    "code in a ConfigMap, and on a laptop": manifest(code={"configMapRef": {"name": "a.code-1"}, "path": "a.py"}),
+    "an empty list": manifest(upgrade={"allowStateLoss": []}),
+    "the rest": manifest(
+        **nodes({"name": "b", "from": "lines", "branch": [{"name": "x", "when": "true"}, {"name": "z"}]})
+    ),
+    "a module in a package": manifest(
+        code={"configMapRef": {"name": "c"}},
+        **nodes({"name": "p", "from": "lines", "python": {"function": "größe.m:_f1", "schema": "a STRING"}}),
+    ),
+}
+"""What a rule might take for wrong."""
+
+
+@pytest.mark.parametrize("what", RIGHT)
+def test_what_is_right_is_taken(api: ApiServer, namespace: str, what: str) -> None:
+    said = refusal(api, RIGHT[what], namespace)
+    assert "created" in said, said
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -184,6 +324,124 @@ def test_the_same_words(api: ApiServer, namespace: str, what: str) -> None:
     assert words in said, said
     known = [without_values(line) for line in complaints(body)]
     assert any(without_values(words) in line for line in known), known
+
+
+def one(**node: Any) -> dict[str, Any]:
+    """A manifest with one node between source and sink."""
+    return manifest(**nodes({"name": "x", "from": "lines", **node}))
+
+
+BY_SCHEMA = {
+    "an unknown field": (manifest(maxParalelism=4), 'unknown field "spec.maxParalelism"'),
+    "an unknown field of a node": (one(fliter="true"), 'unknown field "spec.topology[1].fliter"'),
+    "an operation of a later version": (
+        one(table={"topic": "t"}),
+        'unknown field "spec.topology[1].table"',
+    ),
+    "an unknown word": (manifest(guarantee="twice"), 'spec.guarantee: Unsupported value: "twice"'),
+    "a word of a later version": (
+        manifest(upgrade={"strategy": "Parallel"}),
+        'spec.upgrade.strategy: Unsupported value: "Parallel": supported values: "InPlace"',
+    ),
+    "a join of a later version": (
+        one(join={"with": "out", "type": "left", "within": "5s"}),
+        'spec.topology[1].join.type: Unsupported value: "left": supported values: "inner"',
+    ),
+    "a text where a number belongs": (manifest(replicas="2"), "spec.replicas in body must be of type integer"),
+    "a number where a text belongs": (one(filter=5), "spec.topology[1].filter in body must be of type string"),
+    "a duration without a unit": (manifest(epochInterval=100), "spec.epochInterval in body must be of type string"),
+    "too few": (
+        manifest(maxParallelism=0),
+        "spec.maxParallelism in body should be greater than or equal to 1",
+    ),
+    "too many": (manifest(replicas=10**7), "spec.replicas in body should be less than or equal to 1000000"),
+    "an empty list": (manifest(topology=[]), "spec.topology in body should have at least 1 items"),
+    "one stream to merge": (one(merge=["lines"]), "spec.topology[1].merge in body should have at least 2 items"),
+    "no code": (manifest(code={"files": {}}), "spec.code.files in body should have at least 1 properties"),
+    "a name that is missing": (manifest(topology=[{"stream": {"topic": "t"}}, OUT]), "spec.topology[0].name: Required"),
+    "a sink of no topic": (
+        manifest(topology=[LINES, {"name": "out", "to": {}}]),
+        "spec.topology[1].to.topic: Required",
+    ),
+    "the app's name": (manifest("Word_Count"), 'metadata.name: Invalid value: "Word_Count"'),
+}
+"""What the API server refuses by the schema alone, in its own words: they name field and value."""
+
+SQL = "CEL knows no SQL"
+TYPES = "CEL sees no field that may be a text or an object"
+NODES = "a node is looked up by its name, which costs more than a rule may, and a rule's message cannot name it"
+BY_OPERATOR = {
+    "an expression": (one(filter="value >"), SQL),
+    "an unknown column": (one(filter="amount > 1"), SQL),
+    "an unknown function": (one(filter="lenght(value) > 1"), SQL),
+    "no aggregate function": (one(groupBy=["value"], aggregate={"n": "value"}), SQL),
+    "a column that is there twice": (one(select={"a": "value", "A": "value"}), SQL),
+    "columns of a schema": (one(python={"function": "m:f", "schema": "user STRNG"}), "CEL knows no DDL"),
+    "a format": (manifest(topology=[{"name": "lines", "stream": {"topic": "t", "value": "avro"}}, OUT]), TYPES),
+    "bad records": (manifest(onBadRecord="Ignore"), TYPES),
+    "a group of two columns": (one(groupBy=[{"a": "value", "b": "value"}], aggregate={"n": "count(*)"}), TYPES),
+    "aggregates of no group": (one(aggregate={"n": "count(*)"}), TYPES),
+    "an unknown node": (manifest(topology=[LINES, {**OUT, "from": "line"}]), NODES),
+    "a circle": (
+        manifest(**nodes({"name": "a", "from": "b", "filter": "true"}, {"name": "b", "filter": "true"})),
+        NODES,
+    ),
+    "a sink that is read": (manifest(topology=[LINES, OUT, {"name": "x", "from": "out", "filter": "true"}]), NODES),
+    "a topic that feeds itself": (manifest(topology=[LINES, {"name": "out", "to": {"topic": "t"}}]), NODES),
+    "two stores of one name": (
+        manifest(**nodes({**COUNTS, "store": "s"}, {**COUNTS, "name": "d", "store": "s"})),
+        NODES,
+    ),
+    "streams of different columns": (
+        manifest(
+            **nodes({"name": "w", "from": "lines", "select": {"a": "value"}}, {"name": "m", "merge": ["lines", "w"]})
+        ),
+        NODES,
+    ),
+    "one of several topics": (
+        manifest(topology=[{"name": "lines", "stream": {"topics": ["a b", "c"]}}, OUT]),
+        "a look at each of the topics of each node costs more than a rule may",
+    ),
+    "a pattern": (
+        manifest(topology=[{"name": "lines", "stream": {"pattern": "("}}, OUT]),
+        "CEL cannot say what is wrong with it",
+    ),
+    "a window that hops too far": (
+        one(groupBy=["value"], aggregate={"n": "count(*)"}, window={"hopping": "5s", "every": "1 minute"}),
+        "units make the comparison of two durations cost more than a rule may, at each node",
+    ),
+    "a cron line": (manifest(run="untilCaughtUp", schedule="0 25 * * *"), "CEL cannot say which field is wrong"),
+    "days of two kinds": (manifest(run="untilCaughtUp", schedule="0 8 */2 * 1"), "CEL cannot read cron lines"),
+    "a timestamp": (manifest(startFrom="2024-02-31"), "CEL knows the form of a timestamp, not the calendar"),
+    "a port": (manifest(kafka={"bootstrapServers": "kafka:99999"}), "CEL knows the form of an address, not its number"),
+    "a duration that is too long": (
+        manifest(epochInterval="9000000 weeks"),
+        "CEL bounds the digits, not what they make with the unit",
+    ),
+    "a module's name": (manifest(code={"files": {"json.py": "x = 1"}}), "CEL does not know Python's own modules"),
+    "a module that cannot be read": (manifest(code={"files": {"m.py": "def"}}), "CEL knows no Python"),
+    "memory": (
+        manifest(driver={"resources": {"limits": {"memory": "1Mi"}}}),
+        "a part of Kubernetes' own language, and the operator's settings decide, too",
+    ),
+    "code that is not there": (manifest(code={"configMapRef": {"name": "gone"}}), "it is in another object"),
+}
+"""What only TopologyValid tells, and why."""
+
+
+@pytest.mark.parametrize("what", BY_SCHEMA)
+def test_the_api_servers_own_words_name_field_and_value(api: ApiServer, namespace: str, what: str) -> None:
+    body, words = BY_SCHEMA[what]
+    said = refusal(api, body, namespace)
+    assert words in said, said
+
+
+@pytest.mark.parametrize("what", BY_OPERATOR)
+def test_what_only_the_operator_can_tell(api: ApiServer, namespace: str, what: str) -> None:
+    body, why = BY_OPERATOR[what]
+    assert why
+    assert "created" in refusal(api, body, namespace)
+    assert complaints(body) != []
 
 
 def test_two_nodes_of_one_name(api: ApiServer, namespace: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lib.broker import unique_name
-from lib.guarded import AN_APP, NEEDED, make_users_topics, plan_of, without, write
+from lib.guarded import AN_APP, NEEDED, PREFIX, make_users_topics, plan_of, without, write
 from lib.secured import CERTIFIED, SecuredBroker, bindings_of, secured_broker
 from streamapp.cli.main import main
 from streamapp.compile import compile_manifest
@@ -53,7 +53,9 @@ def do_all(plan: Plan, kafka: KafkaConfig, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "operation"), [(None, "", ""), *NEEDED]
+    ("kind", "name", "operation"),
+    # What a pattern may not see is hidden, which is no failure but silence: only the look beforehand tells of it.
+    [(None, "", ""), *(need for need in NEEDED if need[1] != PREFIX)],
 )
 def test_without_it_something_fails(
     guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str | None, name: str,

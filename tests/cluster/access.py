@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,18 @@ class Cluster:
     def has(self, what: str, namespace: str = "default") -> bool:
         """Whether there is such an object (`pod/driver`)."""
         return bool(self.kubectl("get", what, "-n", namespace, "--ignore-not-found", "-o", "name").strip())
+
+    @contextmanager
+    def output_of(self, *arguments: str) -> Iterator[Callable[[], str]]:
+        """Within this, a kubectl that goes on until it is told to end, and what it has printed so far."""
+        command = [self.kubectl_program, *arguments]
+        with tempfile.NamedTemporaryFile() as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, env=self.environment)
+            try:
+                yield Path(out.name).read_text
+            finally:
+                process.kill()
+                process.wait()
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from streamapp_operator.render.merge import merged
 
 READY_SECONDS = 180.0
 GONE_SECONDS = 90.0
+SIGKILLED = 137
+"""What a container that SIGKILL has ended leaves behind."""
 LISTED = (
     "pods,services,statefulsets,controllerrevisions,configmaps,secrets,serviceaccounts,roles,rolebindings,"
     "networkpolicies,poddisruptionbudgets,jobs,cronjobs"
@@ -32,6 +35,16 @@ LISTED = (
 def _quick(container: str) -> Manifest:
     env = [{"name": JAVA_OPTIONS, "value": SHORT_LIVED}]
     return {"podTemplate": {"spec": {"containers": [{"name": container, "env": env}]}}}
+
+
+def _end_of(container: str, states: list[Manifest]) -> tuple[Manifest, bool] | None:
+    """What the first of a pod's states that knows of a container's end says of it, and whether the pod was to go."""
+    for state in states:
+        for each in state["status"].get("containerStatuses", ()):
+            for ended in (each["state"].get("terminated", {}), each["lastState"].get("terminated", {})):
+                if ended.get("containerID") == container:
+                    return ended, "deletionTimestamp" in state["metadata"]
+    return None
 
 
 _QUICK: Manifest = {"spec": {"driver": _quick("driver"), "executor": _quick("executor")}}
@@ -54,7 +67,18 @@ class App:
         self.namespace.kubectl("patch", f"sapp/{self.name}", "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def kill(self, pod: str) -> None:
-        """At once, whatever it is doing."""
+        """SIGKILL to all that it runs, whatever that is doing. Nobody has asked it to end in order before."""
+        killed = self.namespace.get(f"pod/{pod}")["status"]["containerStatuses"][0]["containerID"]
+        with self.namespace.watching(f"pod/{pod}") as states:
+            with suppress(CommandFailed):  # it may end with the rest
+                self.namespace.kubectl("exec", pod, "--", "sh", "-c", "kill -KILL -1")
+            seen = until(lambda: _end_of(killed, states()), GONE_SECONDS, f"the end of pod {pod}", every=0.2)
+        assert seen is not None
+        end, was_deleted = seen
+        assert (end["exitCode"], end["reason"], was_deleted) == (SIGKILLED, "Error", False), seen
+
+    def lose(self, pod: str) -> None:
+        """The cluster forgets it, as of a node that is gone; what it runs hears of it meanwhile, or does not."""
         self.namespace.kubectl("delete", f"pod/{pod}", "--force", "--grace-period=0")
 
     def use_up_memory(self, pod: str) -> None:
@@ -75,6 +99,12 @@ class App:
         environment = self.namespace.cluster.environment
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
+    def live(self, page: str, *body: str) -> str:
+        """A page of the live interface, as somebody gets it who has the token; with a body it is put there."""
+        token = base64.b64decode(self.namespace.get(f"secret/{self.name}-credentials")["data"]["token"]).decode()
+        command = script("live", page, *body)
+        return self.namespace.kubectl("exec", "-i", f"{self.name}-driver-0", "--", *command, stdin=token)
+
     # --- looking --------------------------------------------------------------------------------------------
 
     def status(self) -> Manifest:
@@ -94,14 +124,18 @@ class App:
         found = self._driver_pods()
         return [p["metadata"]["name"] for p in sorted(found, key=lambda p: str(p["metadata"]["creationTimestamp"]))]
 
-    def _ready_drivers(self) -> set[str]:
-        """Their uids, where the pod itself says so."""
+    def driver_container(self) -> str:
+        """What the driver's pod runs; another one, when it was started anew."""
+        return str(self.driver()["status"]["containerStatuses"][0]["containerID"])
+
+    def _has_ready_driver(self, other_than: str) -> bool:
+        """Whether the pod itself says so; not the one with that uid, and not with that container."""
         ready = {"type": "Ready", "status": "True"}
-        return {
-            pod["metadata"]["uid"]
+        return any(
+            other_than not in (pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["containerID"])
             for pod in self._driver_pods()
             if any(ready.items() <= each.items() for each in pod["status"].get("conditions", ()))
-        }
+        )
 
     def _driver_pods(self) -> list[Manifest]:
         found: list[Manifest] = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=driver")[
@@ -150,13 +184,13 @@ class App:
     # --- waiting --------------------------------------------------------------------------------------------
 
     def await_ready(self, seconds: float = READY_SECONDS, *, other_than: str = "") -> None:
-        """Until it processes records, with another driver's pod than the one with that uid."""
+        """Until it processes records, with another driver than the pod with that uid, or the container with that ID."""
 
         def ready() -> bool:
             if self.condition("Ready").get("status") != "True":
                 return False
             # What the status says may still be of the pod that has gone.
-            return not other_than or bool(self._ready_drivers() - {other_than})
+            return not other_than or self._has_ready_driver(other_than)
 
         self._until(ready, seconds, "Ready")
 
@@ -183,6 +217,15 @@ class App:
             return degraded.get("status") == "True" and why in degraded["message"]
 
         self._until(told, seconds, f"Degraded, as of {why}")
+
+    def await_condition(self, kind: str, reason: str, words: str, seconds: float = 60) -> None:
+        """Until it is there for that reason, with that in its message."""
+
+        def there() -> bool:
+            condition = self.condition(kind)
+            return condition.get("reason") == reason and words in condition["message"]
+
+        self._until(there, seconds, f"{kind} for {reason} with {words!r}")
 
     def await_gone(self, seconds: float = GONE_SECONDS) -> None:
         """Until nothing is left of it."""

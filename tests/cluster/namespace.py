@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,23 @@ class Namespace:
 
     def get(self, what: str, *more: str) -> Manifest:
         return self.cluster.get(what, self.name, *more)
+
+    @contextmanager
+    def watching(self, what: str) -> Iterator[Callable[[], list[Manifest]]]:
+        """Within this, all states that an object (`pod/web`) has been in, from now on."""
+        with self.cluster.output_of("-n", self.name, "get", what, "--watch", "-o", "json") as said:
+
+            def states() -> list[Manifest]:
+                found, text, at = [], said().strip(), 0
+                with suppress(json.JSONDecodeError):  # the last one has not come to its end
+                    while at < len(text):
+                        state, at = json.JSONDecoder().raw_decode(text, at)
+                        at += text[at : at + 1] == "\n"
+                        found.append(state)
+                return found
+
+            until(states, 30, f"the first look at {what}", every=0.1)
+            yield states
 
     def run_to_end(self, pod: Manifest, seconds: float = 60) -> str:
         """Apply a pod, wait until it has ended, and return its log. AssertionError unless it has succeeded."""

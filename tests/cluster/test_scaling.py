@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.app import App
-from cluster.namespace import Namespace
+from cluster.namespace import Manifest, Namespace
 from lib.app import ECHO, TOTALS, WINDOWS, Bench
 from lib.faults import require_work
 from lib.verify import Proof
@@ -20,6 +21,8 @@ from streamapp.kafka.config import KafkaConfig
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "10"))
+STORES, PARALLELISM = 2, 4
+"""Of the app that is scaled: totals and windows."""
 
 
 @pytest.mark.parametrize(
@@ -28,14 +31,14 @@ ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "10"))
 def test_kubectl_scale_changes_a_running_query(
     operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, rounds: int
 ) -> None:
-    """R11: 1→4→1 under load, with an executor killed in the middle."""
+    """R11: 1→4→1 under load, with an executor's pod lost in the middle."""
     chooser = random.Random(1101)
     spec = (
         f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
         "  executor: {resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}"
     )
     with (
-        Bench(pods_kafka, tmp_path, "scaled", TOTALS + ECHO + WINDOWS, parallelism=4, spec=spec) as bench,
+        Bench(pods_kafka, tmp_path, "scaled", TOTALS + ECHO + WINDOWS, parallelism=PARALLELISM, spec=spec) as bench,
         Proof(bench, load := bench.load(seed=1101, rate=100)) as proof,
     ):
         app = App(operated, bench.prefix)
@@ -47,15 +50,37 @@ def test_kubectl_scale_changes_a_running_query(
             require_work(bench, load)
             operated.kubectl("scale", f"sapp/{app.name}", "--replicas=4")
             app.await_executors(4)
+            await_shares(app, 4)
             victim = chooser.choice(app.executors())
-            app.kill(victim)
+            app.lose(victim)
             proof.await_more(app)
             operated.kubectl("scale", f"sapp/{app.name}", "--replicas=1")
             app.await_executors(1, without=victim)
+            await_shares(app, 1)
             proof.await_more(app)
+        put = json.loads(app.live("replicas", '{"replicas": 2}'))
+        assert put["wanted"] == 2
+        until(lambda: replicas(app)["wanted"] == 1, 60, "the operator puts back what the manifest says", every=0.5)
         assert app.driver()["metadata"]["uid"] == driver
         assert app.status()["restarts"] == 0
         proof.finish(app)
+
+
+def replicas(app: App) -> Manifest:
+    """What the driver itself says of them."""
+    found: Manifest = json.loads(app.live("status"))["replicas"]
+    return found
+
+
+def await_shares(app: App, executors: int) -> None:
+    """Until each of so many has the same share of the state, which it has read from the changelogs, and there is no
+    other."""
+    share = STORES * PARALLELISM // executors
+    app._until(
+        lambda: list(replicas(app)["statePartitions"].values()) == executors * [share],
+        60,
+        f"{executors} executors with {share} partitions each",
+    )
 
 
 SLOW = """

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from cluster.access import CommandFailed
 from cluster.app import App
 from cluster.install import NAME as OPERATOR
 from cluster.namespace import Namespace
@@ -22,22 +24,27 @@ from streamapp.cli.main import main
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-FIRST, SECOND = "c4n4ry-one\\w#rd=7", "c4n4ry-two"
+WRONG, FIRST, SECOND = "c4n4ry-wr0ng", "c4n4ry-one\\w#rd=7", "c4n4ry-two"
 NEEDLE = "c4n4ry"
+OPERATORS = f"deployment/{OPERATOR}"
 LOOK = """
 import glob, os, sys
-needle = sys.stdin.buffer.read()
+needles = sys.stdin.buffer.read().splitlines()
 files = glob.glob("/proc/[0-9]*/cmdline") + glob.glob("/proc/[0-9]*/environ") + ["/dev/termination-log"]
 for place in ("/tmp", "/var/lib/streamapp", "/etc/streamapp"):
     files += [os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names]
 for file in files:
     try:
-        if needle in open(file, "rb").read():
+        content = open(file, "rb").read()
+        if any(needle in content for needle in needles):
             print(file)
     except OSError:
         pass
 """
-"""Prints which files of a pod have the text on stdin; of /proc, what processes were started with."""
+"""Prints which files of a pod have one of the lines on stdin; of /proc, what processes were started with."""
+
+
+LET_IN_BY = (("Secret", "kafka-user"), ("Secret", "kafka-tls"))
 
 
 class Secured(App):
@@ -56,13 +63,6 @@ class Secured(App):
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         self.namespace.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "data": encoded})
 
-    def await_condition(self, kind: str, reason: str, words: str, seconds: float = 60) -> None:
-        def there() -> bool:
-            condition = self.condition(kind)
-            return condition.get("reason") == reason and words in condition["message"]
-
-        self._until(there, seconds, f"{kind} for {reason} with {words!r}")
-
     def await_lag_is_read(self) -> None:
         """By the operator, which is let in with the same Secrets."""
         self._until(lambda: self.condition("ScalingActive").get("status") == "True", 60, "lag is read")
@@ -70,33 +70,42 @@ class Secured(App):
     def pods(self) -> list[str]:
         return [f"{self.name}-driver-0", *self.executors()]
 
-    def files_with(self, pod: str, text: str) -> list[str]:
-        return self.namespace.kubectl("exec", "-i", pod, "--", "python3", "-c", LOOK, stdin=text).split()
-
-    def live(self, page: str) -> str:
-        """A page of the live interface, as somebody gets it who has the token."""
-        token = base64.b64decode(self.namespace.get(f"secret/{self.name}-credentials")["data"]["token"]).decode()
-        script = (
-            "import sys, urllib.request as u; bearer = {'Authorization': 'Bearer ' + sys.stdin.read()}; "
-            f"r = u.Request('http://localhost:8080/{page}', headers=bearer); "
-            "print(u.urlopen(r, timeout=10).read().decode())"
-        )
-        return self.namespace.kubectl(
-            "exec", "-i", f"{self.name}-driver-0", "--", "python3", "-c", script, stdin=token
-        )
+    def files_with(self, pod: str, *texts: str) -> list[str]:
+        command = ("exec", "-i", pod, "--", "python3", "-c", LOOK)
+        return self.namespace.kubectl(*command, stdin="\n".join(texts)).split()
 
 
-def everything_told(app: Secured) -> dict[str, str]:
+def needles(folder: Path) -> list[str]:
+    """What shows that a password is there, or the client's private key."""
+    return [NEEDLE, (folder / "client.key").read_text().splitlines()[2]]
+
+
+def encoded(folder: Path) -> list[str]:
+    """The same, as a Secret has it, but for what depends on what comes after it."""
+    passwords = [base64.b64encode(word.encode()).decode().rstrip("=")[:-1] for word in (WRONG, FIRST)]
+    return [*passwords, base64.b64encode((folder / "client.key").read_bytes()).decode()[100:200]]
+
+
+def require_told_nowhere(app: Secured, folder: Path, *pages: str) -> None:
+    """Neither the passwords nor the private key; `pages` of the live interface are looked at, too."""
+    told = everything_told(app, *pages)
+    hidden = needles(folder) + encoded(folder)
+    assert [name for name, text in told.items() if any(word in text for word in hidden)] == []
+
+
+def everything_told(app: Secured, *pages: str) -> dict[str, str]:
     """All that can be asked of the cluster but the Secrets that the app is let in by."""
     kubectl = app.namespace.kubectl
     kinds = kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
     found = json.loads(kubectl("get", ",".join(kinds), "-o", "json", "--show-managed-fields"))["items"]
-    own = [item for item in found if (item["kind"], item["metadata"]["name"]) != ("Secret", "kafka-user")]
+    own = [item for item in found if (item["kind"], item["metadata"]["name"]) not in LET_IN_BY]
     assert {"Secret", "ConfigMap", "Pod", "StatefulSet", "StreamApp", "Event"} <= {item["kind"] for item in own}
     told = {f"{item['kind']}/{item['metadata']['name']}": json.dumps(item) for item in own}
-    told |= {f"log of {pod}": kubectl("logs", pod) for pod in app.pods()}
-    told["log of the operator"] = kubectl("logs", f"deployment/{OPERATOR}")
-    told |= {page: app.live(page) for page in ("status", "metrics")}
+    told |= {f"log of {place}": kubectl("logs", place) for place in (*app.pods(), OPERATORS)}
+    for place in (*app.pods(), OPERATORS):
+        with suppress(CommandFailed):  # where there is none
+            told[f"log of {place} before"] = kubectl("logs", "--previous", place)
+    told |= {page: app.live(page) for page in pages}
     return told
 
 
@@ -120,8 +129,9 @@ def test_credentials_from_a_secret_that_comes_and_changes(
             app.put_certificate(tmp_path, "client")
             app.apply(bench.manifest.read_text())
             app.await_condition("Ready", "SecretUnusable", "create secret generic kafka-user --from-file")
-            app.put_password("wr0ng")
+            app.put_password(WRONG)
             app.await_condition("Ready", "DriverFailed", "does not accept the credentials")
+            require_told_nowhere(app, tmp_path)
             app.put_password(FIRST)
             load.start()
             app.await_ready()
@@ -129,15 +139,16 @@ def test_credentials_from_a_secret_that_comes_and_changes(
             app.await_lag_is_read()
 
             for pod in app.pods():
-                files = app.files_with(pod, NEEDLE)
-                assert files, "the search finds nothing at all"
-                assert all(file.startswith("/etc/streamapp/kafka/") for file in files), files
-            told = everything_told(app)
-            hidden = (NEEDLE, base64.b64encode(FIRST.encode()).decode().rstrip("=")[:-1])
-            assert [name for name, text in told.items() if any(word in text for word in hidden)] == []
+                for needle in needles(tmp_path):
+                    files = app.files_with(pod, needle)
+                    assert files, "the search finds nothing at all"
+                    assert all(file.startswith("/etc/streamapp/kafka/") for file in files), files
+            assert app.files_with(OPERATORS, "KUBERNETES_SERVICE_HOST"), "the search finds nothing at all"
+            assert app.files_with(OPERATORS, *needles(tmp_path)) == []
+            require_told_nowhere(app, tmp_path, "status", "metrics")
             files = [str((m.key(), m.value())) for m in committed(kafka.open, f"{bench.prefix}-metadata")]
             assert files
-            assert not [text for text in files if NEEDLE in text]
+            assert not [text for text in files if any(needle in text for needle in needles(tmp_path))]
 
             driver = app.driver()["metadata"]["uid"]
             require_work(bench, load)

@@ -10,15 +10,25 @@ import yaml
 
 from cluster.pods import script
 from cluster.word_count import LINES, WordCount
+from lib.verify import committed
 from lib.wait import until
 from streamapp.kafka.admin import Admin
 from streamapp_operator.render.pods import RPC_PORT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+HELD_UP_MS = 8000
+"""Longer than a stop on somebody's own machine waits for an epoch, shorter than a pod's may take."""
 TOKENS = "grep /run/secrets/kubernetes.io/serviceaccount /proc/mounts || true"
 UNKNOWN_STRANGER = "java.lang.IllegalArgumentException: Unknown challenge message."
 """What Spark says where only its own encrypted handshake will do."""
+WRITE = "for folder in / /opt /tmp; do touch $folder/x 2>&1 && echo written to $folder; done"
+WRITTEN = (
+    "touch: cannot touch '//x': Read-only file system\n"
+    "touch: cannot touch '/opt/x': Read-only file system\n"
+    "written to /tmp\n"
+)
+OPEN = ("/healthz", "/readyz", "/metrics")
 MAPPED = "grep -h classes.jsa /proc/[0-9]*/maps || true"
 
 
@@ -56,17 +66,30 @@ def test_apply_count_and_delete(words: WordCount) -> None:
 
 
 def require_closed(words: WordCount) -> None:
-    """An executor has no token of the cluster's, as its driver has; a driver takes nothing from anybody but who begins
-    an encrypted connection with the app's secret."""
+    """An executor has no token of the cluster's, as its driver has; neither can change what its image has brought; a
+    driver takes nothing from anybody but who begins an encrypted connection with the app's secret, and tells nobody but
+    who has the app's token more than that it is well and how much it does."""
     driver, (executor, *_) = words.driver(), words.executors()
     for pod, mounted in ((driver["metadata"]["name"], True), (executor, False)):
         assert bool(words.namespace.kubectl("exec", pod, "--", "sh", "-c", TOKENS)) is mounted
+        assert words.namespace.kubectl("exec", pod, "--", "sh", "-c", WRITE) == WRITTEN
     place = driver["status"]["podIP"], str(RPC_PORT)
     said = words.namespace.kubectl("exec", executor, "--", *script("call_spark", *place))
     assert said.strip() == UNKNOWN_STRANGER
+    *answers, pages = words.namespace.kubectl("exec", executor, "--", *script("knock", place[0], "guess")).splitlines()
+    for path in OPEN:
+        assert answers.count(f"GET {path} 200") == 2, answers
+    closed = [answer for answer in answers if answer.split()[1] not in OPEN]
+    assert len(closed) == 2 * 7
+    assert {answer.split()[2] for answer in closed} == {"401"}, closed
+    assert pages == "Spark's own pages: closed"
+    assert len(words.executors()) == 1
 
 
 def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were(words: WordCount) -> None:
+    """What ends has its epoch under way behind it."""
+    env = [{"name": "STREAMAPP_FAILPOINTS", "value": f"epoch.planned@2=pause:{HELD_UP_MS}"}]
+    words.manifest["spec"]["driver"] = {"podTemplate": {"spec": {"containers": [{"name": "driver", "env": env}]}}}
     words.apply(yaml.safe_dump(words.manifest))
     words.say(*LINES)
     words.await_ready()
@@ -86,10 +109,15 @@ def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were
     words._until(lambda: words.condition("TopologyValid").get("status") == "True", 30, "TopologyValid is True")
     assert words.driver()["metadata"]["uid"] == driver
 
+    words.say("under way")
+    words._until(lambda: "FAILPOINT epoch.planned" in words.said_by_drivers(), 60, "an epoch is held up")
     words.patch(suspend=True)
     words.await_phase("Suspended")
     assert not [name for name in words.objects() if name.startswith("pod/")]
+    words.await_counts([*LINES, "still here", "under way"], 10)
+    files = [(message.key() or b"").decode() for message in committed(words.kafka, f"{words.name}-metadata")]
+    assert [path for path in files if path.endswith("/commits/2")], files
     words.say("not yet")
     words.patch(suspend=False)
     words.await_ready(other_than=driver)
-    words.await_counts([*LINES, "still here", "not yet"])
+    words.await_counts([*LINES, "still here", "under way", "not yet"])

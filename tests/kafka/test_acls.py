@@ -17,7 +17,7 @@ from confluent_kafka.admin import AclBinding, AclOperation
 
 from lib.app import AppProcess
 from lib.broker import group_offsets, unique_name
-from lib.guarded import AN_APP, NEEDED, make_users_topics, plan_of, without, write
+from lib.guarded import AN_APP, NEEDED, PREFIX, make_topics, make_users_topics, plan_of, without, write
 from lib.secured import CERTIFIED, SecuredBroker, bindings_of, secured_broker
 from lib.verify import committed
 from lib.wait import until
@@ -60,6 +60,7 @@ def test_with_what_is_printed_the_app_works(
     for key, n in (("a", 5), ("a", 7), ("b", 1)):
         producer.produce(f"{prefix}-numbers", json.dumps({"n": n}), key)
     producer.produce(f"{prefix}-numbers", "not json", "a")
+    producer.produce(f"{prefix}-other-one", "by pattern", "a")
     assert producer.flush(30) == 0
     app = AppProcess(manifest, tmp_path / "state", None, tmp_path / "log", arguments=["--until-caught-up"])
     try:
@@ -71,6 +72,7 @@ def test_with_what_is_printed_the_app_works(
     assert totals == {b"a": {"total": 12, "marks": 2}, b"b": {"total": 1, "marks": 1}}
     assert len(committed(guarded.open, f"{prefix}-echo")) == 3
     assert len(committed(guarded.open, f"{prefix}-bad")) == 1
+    assert [message.value() for message in committed(guarded.open, f"{prefix}-rest")] == [b"by pattern"]
     assert sum(group_offsets(guarded.open, prefix, f"{prefix}-numbers").values()) == 4
 
 
@@ -78,7 +80,7 @@ def test_with_what_is_printed_the_app_works(
 def ready(guarded: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """An app, all of whose topics are there."""
     prefix = unique_name("dropped")
-    ensure_topics(Admin(guarded.open), topics_of(plan_of(prefix)), create_all=True)
+    make_topics(guarded, prefix)
     return prefix, write(guarded, tmp_path_factory.mktemp("dropped"), prefix)
 
 
@@ -98,7 +100,11 @@ def test_what_is_missing_is_told_before_anything_is_done(
     error = capfd.readouterr().err
     assert len(error.splitlines()) == 1, error
     (told,) = re.findall(r"does not allow what the app needs: (.*); allow it", error)
-    assert re.fullmatch(rf"{operation} on {kind} '{re.escape(name)}' \(.+\)", told), error
+    by_pattern = name == PREFIX.replace(AN_APP, prefix)
+    what = f"{kind}s that begin with" if by_pattern else kind
+    or_none = ", or there is none of them: Kafka says the same" if by_pattern else ""
+    assert re.fullmatch(rf"{operation} on {what} '{re.escape(name)}' \([^()]+\){or_none}", told), error
+
 
 
 @pytest.mark.timeout(60)

@@ -206,6 +206,24 @@ def test_a_question_that_takes_too_long_is_given_up(kafka: KafkaConfig, tmp_path
         assert refusal(app, "/stores/totals/key-1") == told
 
 
+def test_an_answer_that_is_too_large_is_refused(kafka: KafkaConfig, tmp_path: Path, root: Path) -> None:
+    with Bench(kafka, tmp_path, "asked", TOTALS, parallelism=4) as bench:
+        load = bench.load(seed=1306, rate=0, keys=40)
+        app = bench.start(program="lib.frugal", env={"PYTHONPATH": str(root / "tests")})
+        load.send_each_key()
+        each = load.history.prefixes
+
+        def all_there() -> bool:
+            app.require_alive()
+            return all(rows_so_far(app, f"/stores/totals/{key}") for key in each)
+
+        until(all_there, START_SECONDS, f"every key; it said:\n{app.tail()}", every=0.5)
+        told = (400, "the answer has more than 1000 bytes; ask for fewer rows, by `limit`, or for one key")
+        assert refusal(app, "/stores/totals?limit=40") == told
+        # Any ten of them, although a look at several partitions at once finds more.
+        assert len(rows(app, "/stores/totals", limit="10")) == 10
+
+
 class Asker:
     """Asks all the time; each answer must be the fold of a prefix, and none may be older than one before it."""
 

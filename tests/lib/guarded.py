@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An app with one of everything that Kafka can forbid: sources, sinks, dead letters, a hop, stores, a position."""
+"""An app with one of everything that Kafka can forbid: sources by name and by pattern, sinks, dead letters, a hop,
+stores, a position."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from confluent_kafka.admin import AclBinding, AclOperation
 from lib.secured import SecuredBroker
 from streamapp.compile import compile_manifest
 from streamapp.kafka.acls import acls_of
-from streamapp.kafka.admin import Admin
+from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.manifest import parse_manifest
 from streamapp.plan import Plan
@@ -33,6 +34,8 @@ spec:
   - {name: totals-out, to: {topic: $T-totals}}
   - {name: echo, from: numbers, filter: n > 0}
   - {name: echo-out, to: {topic: $T-echo}}
+  - {name: others, stream: {pattern: "$T-other-[a-z]+", value: text}}
+  - {name: others-out, to: {topic: $T-rest, value: text}}
 """
 
 
@@ -41,6 +44,8 @@ def plan_of(prefix: str) -> Plan:
 
 
 AN_APP = "the-app"
+PREFIX = f"{AN_APP}-other-"
+"""What the pattern's topics begin with."""
 NEEDED = [(acl.resource, acl.name, operation) for acl in acls_of(plan_of(AN_APP)) for operation in acl.operations]
 """Kind of resource, name (where the app is AN_APP), operation: all that an app must be allowed to do."""
 
@@ -54,7 +59,12 @@ def write(guarded: SecuredBroker, folder: Path, prefix: str) -> Path:
 
 
 def make_users_topics(guarded: SecuredBroker, prefix: str) -> None:
-    specs = [spec for spec in topics_of(plan_of(prefix)) if not spec.internal]
+    make_topics(guarded, prefix, internal=False)
+
+
+def make_topics(guarded: SecuredBroker, prefix: str, internal: bool = True) -> None:
+    specs = [spec for spec in topics_of(plan_of(prefix)) if internal or not spec.internal]
+    specs.append(TopicSpec(PREFIX.replace(AN_APP, prefix) + "one", "others"))
     ensure_topics(Admin(guarded.open), specs, create_all=True)
 
 

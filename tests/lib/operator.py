@@ -21,6 +21,7 @@ from streamapp.manifest import parse_manifest
 from streamapp_operator.__main__ import LEASE
 from streamapp_operator.controller import new_credentials
 from streamapp_operator.kube import Kube, KubeError
+from streamapp_operator.lease import NotHolder
 from streamapp_operator.names import driver_pod_name, secret_name
 from streamapp_operator.observation import LISTED
 from streamapp_operator.observe import Objects
@@ -155,9 +156,10 @@ class Apps:
         writes: list[int] = []
         before = self.operators.may_write
 
-        def write() -> None:
-            before()
+        def write() -> float:
+            seconds = before()
             writes.append(len(writes))
+            return seconds
 
         self.operators.may_write = write
         try:
@@ -170,12 +172,33 @@ class Apps:
         """The operator dies when it would write once more than `count` times."""
         left = [count]
 
-        def write() -> None:
+        before = self.operators.may_write
+
+        def write() -> float:
             if left[0] == 0:
                 raise Crash
             left[0] -= 1
+            return before()
 
-        before, self.operators.may_write = self.operators.may_write, write
+        self.operators.may_write = write
+        try:
+            yield
+        finally:
+            self.operators.may_write = before
+
+    @contextmanager
+    def losing_the_lease_after(self, count: int) -> Iterator[None]:
+        """Another operator may act as soon as this one has written so often."""
+        left = [count]
+        before = self.operators.may_write
+
+        def write() -> float:
+            if left[0] == 0:
+                raise NotHolder
+            left[0] -= 1
+            return before()
+
+        self.operators.may_write = write
         try:
             yield
         finally:
@@ -336,7 +359,7 @@ RUNNING: Object = {
     "error": None,
     "lag": {"text-lines/0": 3, "text-lines/1": 4},
     "totalLag": 7,
-    "subTopologies": {"counts": {"epoch": 12, "watermark": None}},
+    "subTopologies": {"word-counts": {"epoch": 12, "watermark": None}},
     "restore": {},
     "replicas": {"wanted": 1, "running": 1},
 }

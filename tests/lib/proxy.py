@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 from urllib.parse import urlsplit
 
 from lib.apiserver import write_kubeconfig
@@ -199,7 +199,7 @@ class Proxy:
             with self._lock:
                 self.under_way -= 1
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True).start()
         return self
 

@@ -11,12 +11,12 @@ WELL: Object = {
     **RUNNING,
     "lag": {"text-lines/0": 0},
     "totalLag": 0,
-    "subTopologies": {"counts": {"epoch": 12, "epochs": 3, "watermark": None}},
+    "subTopologies": {"word-counts": {"epoch": 12, "epochs": 3, "watermark": None}},
 }
 STUCK: Object = {
     **WELL,
     "lag": {"text-lines/0": 5},
-    "subTopologies": {"counts": {"epoch": 12, "epochs": 0, "watermark": None}},
+    "subTopologies": {"word-counts": {"epoch": 12, "epochs": 0, "watermark": None}},
 }
 
 

@@ -81,6 +81,11 @@ class SecuredBroker:
         return f"{self.host}:{self.expired_port}"
 
     @property
+    def open_address(self) -> str:
+        """Speaks no TLS."""
+        return self.open.bootstrap_servers
+
+    @property
     def wrong_name(self) -> str:
         """The same, by a name that its certificate has not."""
         return f"127.0.0.1:{self.port}"

@@ -18,6 +18,7 @@ from streamapp_operator.events import Event, events_between
 from streamapp_operator.hearing import Words
 from streamapp_operator.names import config_name, driver_name
 from streamapp_operator.observation import Observation, Position
+from streamapp_operator.pace import Pace
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import VERSION_ANNOTATION
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
@@ -55,6 +56,7 @@ class Simulation:
     now: datetime = START
     trial: Trial | None = None
     words: Words | None = None
+    pace: Pace | None = None
     settings: Settings = field(default_factory=Settings)
     driver: Object | None = None
     executors: list[Object] = field(default_factory=list)
@@ -108,10 +110,9 @@ class Simulation:
             silence="" if "live" in said else "it does not answer",
             position=self.position,
         )
-        decision = decide(
-            seen, self.settings, Credentials("token", "secret"), self.now, History(), self.trial, self.words
-        )
-        self.trial, self.words = decision.trial, decision.heard.words
+        past = History(), self.trial, self.words, self.pace
+        decision = decide(seen, self.settings, Credentials("token", "secret"), self.now, *past)
+        self.trial, self.words, self.pace = decision.trial, decision.heard.words, decision.pace
         for action in decision.actions:
             if isinstance(action, Apply):
                 self.children[action.wanted["kind"], action.wanted["metadata"]["name"]] = copy.deepcopy(action.wanted)

@@ -255,3 +255,11 @@ def test_topics_are_listed_without_kafka(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_kubeconfig_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", "x", "--kubeconfig", "nowhere/config"]) == 1
     assert capsys.readouterr().err.startswith("error: no cluster by nowhere/config: ")
+
+
+@pytest.mark.parametrize("place", ["file", "ftp://127.0.0.1", "127.0.0.1:8080"])
+def test_only_a_live_interface_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
+    (tmp_path / "stores").write_text('{"stores": []}')
+    url = f"file://{tmp_path}" if place == "file" else place
+    assert main(["query", "--url", url]) == 1
+    assert f"{url!r} is no address of a live interface" in capsys.readouterr().err

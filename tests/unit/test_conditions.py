@@ -171,6 +171,8 @@ def test_a_restore_is_told_with_how_far_it_is() -> None:
 
 def test_the_last_error_has_its_node_and_record_and_stays() -> None:
     status = status_of(facts(READY, phase("Restarting", error=TROUBLE)), "word-count", {}, {}, NOW)
+    told = status["lastError"].pop("told")
+    assert list(told) == ["driver"]
     error = {
         "message": TROUBLE,
         "time": "2024-03-13T10:17:00Z",
@@ -180,6 +182,34 @@ def test_the_last_error_has_its_node_and_record_and_stays() -> None:
     assert status["lastError"] == error
     later = datetime(2024, 3, 14, tzinfo=UTC)
     assert status_of(facts(READY, phase("Running")), "word-count", {}, status, later)["lastError"] == error
+
+
+def test_the_last_error_is_the_last() -> None:
+    """Whoever goes on saying what happened on Monday does not hide what happens on Tuesday, nor come back after it."""
+    status: dict[str, Any] = {}
+
+    def last(driver: DriverState, live: dict[str, Any] | None, day: int, **more: Any) -> tuple[str, str]:
+        now = datetime(2024, 3, day, tzinfo=UTC)
+        nonlocal status
+        status = status_of(facts(driver, live, **more), "word-count", {}, status, now)
+        return status["lastError"]["message"], status["lastError"]["time"][8:10]
+
+    def lost(count: int, **more: Any) -> dict[str, Any]:
+        return phase("Running", replicas={"lost": count, "lastLoss": "out of memory"}, **more)
+
+    crashed = replace(READY, error="it crashed", ended=1, uid="pod")
+    assert last(READY, lost(1), 11) == ("out of memory", "11")
+    assert last(READY, lost(1, error="Kafka is away"), 12) == ("Kafka is away", "12")
+    assert last(READY, lost(1), 13) == ("Kafka is away", "12")
+    assert last(READY, lost(1), 14, problems=("a mistake",)) == ("a mistake", "14")
+    assert last(READY, lost(1, error="Kafka is away"), 15, problems=("a mistake",)) == ("Kafka is away", "15")
+    assert last(READY, None, 16) == ("Kafka is away", "15")
+    assert last(READY, lost(1), 17) == ("Kafka is away", "15")
+    assert last(READY, lost(2), 18) == ("out of memory", "18")
+    assert last(crashed, None, 19) == ("it crashed", "19")
+    assert last(crashed, phase("Running", error="Kafka is away"), 20) == ("Kafka is away", "20")
+    assert last(crashed, phase("Running"), 21) == ("Kafka is away", "20")
+    assert last(replace(crashed, ended=2), None, 22) == ("it crashed", "22")
 
 
 def test_epoch_and_watermark_are_shown() -> None:

@@ -69,3 +69,25 @@ def test_every_dependency_is_pinned(root: Path) -> None:
     ]
     assert lines
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "rule"),
+    [
+        ("eval(manifest)", "S307"),
+        ("exec(manifest)", "S102"),
+        ("import pickle\npickle.loads(manifest)", "S301"),
+        ("import marshal\nmarshal.loads(manifest)", "S302"),
+        ("import yaml\nyaml.load(manifest, yaml.Loader)", "S506"),
+        ("import subprocess\nsubprocess.run(manifest, shell=True)", "S602"),
+        ("import os\nos.system(manifest)", "S605"),
+    ],
+)
+@pytest.mark.parametrize("package", ["runtime/streamapp", "operator/streamapp_operator"])
+def test_nothing_does_what_data_says(root: Path, package: str, code: str, rule: str) -> None:
+    """The linter, which finds nothing in our sources, would find it: the rule is on."""
+    command = [sys.executable, "-m", "ruff", "check", "--output-format", "concise", "--no-cache"]
+    source = f"manifest = input()\n{code}\n"
+    where = ["--stdin-filename", f"{package}/planted.py", "-"]
+    found = subprocess.run([*command, *where], cwd=root, input=source, capture_output=True, text=True, check=False)
+    assert f" {rule} " in found.stdout, found.stdout + found.stderr

@@ -4,16 +4,29 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from streamapp.http.server import LARGEST_BODY, MOST_REPLICAS, OPEN_PAGES, Busy, NoSuchPage, StatusServer
+from lib.wait import until
+from streamapp.http.bounded import LARGEST_HEAD, MOST_CONNECTIONS, BoundedHandler
+from streamapp.http.server import (
+    LARGEST_BODY,
+    MOST_QUESTIONS,
+    MOST_REPLICAS,
+    OPEN_PAGES,
+    Busy,
+    NoSuchPage,
+    StatusServer,
+)
 from streamapp.question import Question
 
 
@@ -32,10 +45,10 @@ def url(token_file: Path) -> Iterator[str]:
     server.stop()
 
 
-def answer(url: str, authorization: str | None = None) -> int:
+def answer(url: str, authorization: str | None = None, timeout: float = 5) -> int:
     request = urllib.request.Request(url, headers={"Authorization": authorization} if authorization else {})
     try:
-        with urllib.request.urlopen(request, timeout=5) as found:
+        with urllib.request.urlopen(request, timeout=timeout) as found:
             return int(found.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -203,3 +216,99 @@ def test_an_app_in_threads_says_how_it_could_be_scaled(token_file: Path) -> None
     assert refused.value.code == 409
     assert "--replicas" in refused.value.read().decode()
     server.stop()
+
+
+# --- who asks too much, or nothing --------------------------------------------------------------------------
+
+
+def connect(url: str, say: bytes = b"") -> socket.socket:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=20)
+    connection.sendall(say)
+    return connection
+
+
+def is_hung_up(connection: socket.socket) -> bool:
+    """Waits until something comes, or the end; raises TimeoutError when neither does."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def threads() -> int:
+    """Those that serve a connection."""
+    return sum("process_request" in thread.name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"GET /healthz HTTP/1.1\r\nHost: us\r\n", b"PUT /replicas HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"],
+    ids=["nothing", "half-a-head", "half-a-body"],
+)
+def test_who_asks_nothing_makes_room_for_probes(url: str, said: bytes) -> None:
+    idle = [connect(url, said) for _ in range(MOST_CONNECTIONS + 10)]
+    try:
+        for _ in range(20):
+            assert answer(url + "/healthz") == 200
+        assert all(is_hung_up(connection) for connection in idle[:10])
+        until(lambda: threads() <= MOST_CONNECTIONS, 20, "no more threads than connections")
+        idle[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):  # the youngest are left alone
+            idle[-1].recv(1)
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_who_asks_nothing_is_hung_up_on(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BoundedHandler, "timeout", 0.2)
+    with connect(url) as quiet, connect(url, b"GET /status HTTP/1.1\r\n") as slow:
+        assert is_hung_up(quiet)
+        assert is_hung_up(slow)
+
+
+def test_a_head_is_read_up_to_a_length(url: str) -> None:
+    line = b"X-More: " + b"x" * 1000 + b"\r\n"
+    with connect(url, b"GET /healthz HTTP/1.1\r\n" + line * (LARGEST_HEAD // len(line)) + b"\r\n") as connection:
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+    with connect(url, b"GET /healthz HTTP/1.1\r\n" + line * (LARGEST_HEAD // len(line) + 1) + b"\r\n") as connection:
+        assert connection.recv(100).startswith(b"HTTP/1.1 431 ")
+
+
+class Slow(Asked):
+    """Its answers wait."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self.goes_on = threading.Event()
+
+    def answer(self, question: Question) -> dict[str, Any]:
+        self.asked.release()
+        assert self.goes_on.wait(60)
+        return {"rows": []}
+
+
+def test_questions_about_stores_leave_connections_to_probes(token_file: Path) -> None:
+    slow = Slow()
+    phase = {"phase": "Running"}
+    server = StatusServer(lambda: phase, CollectorRegistry(), token_file=token_file, tables=slow)
+    server.start()
+    try:
+        with ThreadPoolExecutor(MOST_QUESTIONS) as askers:
+            page = server.url + "/stores/counts"
+            waiting = [askers.submit(answer, page, "Bearer swordfish", 60) for _ in range(MOST_QUESTIONS)]
+            for _ in waiting:
+                assert slow.asked.acquire(timeout=20)
+            assert answer(page, "Bearer swordfish") == 503
+            idle = [connect(server.url) for _ in range(MOST_CONNECTIONS)]
+            assert answer(server.url + "/readyz") == 200
+            slow.goes_on.set()
+            # None of these has been hung up on to make room.
+            assert [each.result() for each in waiting] == [200] * MOST_QUESTIONS
+            assert answer(page, "Bearer swordfish") == 200
+            for connection in idle:
+                connection.close()
+    finally:
+        slow.goes_on.set()
+        server.stop()

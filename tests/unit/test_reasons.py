@@ -69,8 +69,9 @@ def any_facts(chooser: random.Random) -> Facts:
     live = said if state == RUNNING and chooser.random() < 0.8 else None
     executors = chooser.randrange(3)
     suspended = wanted.manifest.spec.suspend if wanted is not None else bool(perhaps(True, False))
-    scaling = None
-    if wanted is not None and (policy := wanted.manifest.spec.autoscaling) is not None and not suspended:
+    paused = bool(perhaps(True, False))
+    scaling, policy = None, wanted.manifest.spec.autoscaling if wanted is not None else None
+    if policy is not None and not suspended and not paused:
         recommended = 3 if policy.mode == "Recommend" else None
         scaling = autoscale.Decision(1, chooser.choice(autoscale.REASONS), "words", recommended)
     held = perhaps(chooser.choice((INVALID, ROLLED_BACK, NEEDS_STATE_MIGRATION, FORBIDDEN)), "")
@@ -80,7 +81,7 @@ def any_facts(chooser: random.Random) -> Facts:
         app=wanted,
         problems=("something is wrong",) if wanted is None else (),
         suspended=suspended,
-        paused=bool(perhaps(True, False)),
+        paused=paused,
         changes=perhaps(("make ConfigMap x",), ()),
         driver=DriverState(state, "words", ready=chooser.random() < 0.5),
         live=live,

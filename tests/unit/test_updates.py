@@ -52,6 +52,20 @@ def stands_still(spec: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
     return {"live": live(lag=1000 + int(seconds), epochs=0)}
 
 
+def commits_once(spec: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+    """The first epoch takes the whole backlog; in the second a function never returns. What comes in then stays, and is
+    less than the backlog was."""
+    if seconds < 5:
+        return {"live": live(lag=3000, epochs=0)}
+    return {"live": live(lag=min(int(100 * (seconds - 4)), 2000))}
+
+
+def falls_behind(spec: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+    """It commits epochs, and more comes in than it does."""
+    lag = 90_000 if seconds < 5 else int(100 * seconds)
+    return {"live": live(lag=lag, epochs=int(seconds) // 3)}
+
+
 def reasons(app: Simulation) -> list[str]:
     return [event.reason for event in app.events]
 
@@ -80,6 +94,8 @@ def test_a_version_that_works_becomes_the_healthy_one() -> None:
     ("does", "words", "seconds"),
     [
         (stands_still, "committed no epoch", DEADLINE),
+        (commits_once, "sub-topology 'counts' committed no further epoch, although 2000 records wait", DEADLINE + 10),
+        (falls_behind, "its lag rose to", DEADLINE + 10),
         (lambda spec, seconds: {"live": live(lag=int(seconds))}, "its lag did not fall below", DEADLINE),
         (lambda spec, seconds: {}, "did not come to run", DEADLINE),
         (lambda spec, seconds: {"live": live("Restarting", error="no leader")}, "no leader", DEADLINE),
@@ -359,7 +375,8 @@ def test_nothing_is_healthy_that_was_not_well_for_a_while(looks: list[tuple[str,
     well_since = None
     now = START
     for phase, lag, epochs in looks:
-        verdict, trial = judge(Look(False, UP, 0, live(phase, lag, epochs)), trial, "v", DEADLINE, now)
+        look = Look(False, UP, 0, live(phase, lag, epochs), {"counts": lag} if lag else {})
+        verdict, trial = judge(look, trial, "v", DEADLINE, now)
         if phase != "Running" or (lag > 0 and epochs == 0):
             well_since = None
         elif well_since is None:
@@ -368,6 +385,39 @@ def test_nothing_is_healthy_that_was_not_well_for_a_while(looks: list[tuple[str,
             assert well_since is not None
             assert (now - well_since).total_seconds() >= PROOF_SECONDS
         now += timedelta(seconds=4)
+
+
+def looks(*seen: tuple[int, dict[str, int], dict[str, int]]) -> list[str]:
+    """The verdict at each look, five seconds apart, of a driver with this lag, this many epochs by sub-topology, and
+    records that wait."""
+    trial: Trial | None = None
+    found = []
+    for at, (lag, epochs, waiting) in enumerate(seen):
+        parts = {name: {"epoch": count, "epochs": count} for name, count in epochs.items()}
+        look = Look(False, UP, 0, live(lag=lag, subTopologies=parts), waiting)
+        verdict, trial = judge(look, trial, "v", DEADLINE, START + timedelta(seconds=5 * at))
+        found.append(verdict.word if verdict is not None else "")
+    return found
+
+
+def test_an_app_that_always_has_something_to_do_is_healthy_while_epochs_go_on() -> None:
+    busy = [(900, {"a": 1}, {"a": 900}), (400, {"a": 9}, {"a": 400}), (500, {"a": 20}, {"a": 500})]
+    assert looks((1000, {}, {"a": 1000}), *busy, (450, {"a": 30}, {"a": 450})) == ["", "", "", HEALTHY, HEALTHY]
+
+
+def test_long_epochs_are_waited_for() -> None:
+    still, done = (500, {"a": 1}, {"a": 500}), (300, {"a": 2}, {"a": 300})
+    assert looks((1000, {}, {"a": 1000}), still, still, still, still, still, done)[-2:] == ["", HEALTHY]
+
+
+def test_one_sub_topology_of_two_that_hangs() -> None:
+    seen = [(1000 - at, {"a": 10 * at, "b": 1}, {"a": 10, "b": 300}) for at in range(20)]
+    assert set(looks((2000, {}, {"a": 1000, "b": 1000}), *seen)) == {""}
+
+
+def test_a_sub_topology_that_has_nothing_to_do_need_not_commit_epochs() -> None:
+    seen = [(1000 - at, {"a": 1 + at}, {"a": 1000 - at}) for at in range(5)]
+    assert looks((2000, {}, {"a": 2000}), *seen)[3] == HEALTHY
 
 
 def test_what_was_seen_of_another_attempt_does_not_count() -> None:

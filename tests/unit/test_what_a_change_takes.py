@@ -61,6 +61,16 @@ OTHERS: dict[str, Any] = {
     "upgrade": {"progressDeadline": "1 minute"},
 }
 """Each field that can be something else by itself, and what."""
+ELSEWHERE = {
+    "applicationId": "fixed: the API server refuses a change",
+    "maxParallelism": "test_another_parallelism_is_forbidden",
+    "code": "only with a node that calls it: test_user_modules.py",
+    "idleTimeout": "has one value in this version",
+    "schedule": "test_a_schedule_restarts_where_it_comes_or_goes",
+    "standbyReplicas": "has one value in this version",
+    "topology": "the tests of state, below",
+}
+"""Each field that cannot, and where it is tested, or why it is not."""
 RESTARTS = {LIVE: NOTHING, ROLL_EXECUTORS: EXECUTORS, RESTART_QUERY: DRIVER}
 
 
@@ -95,6 +105,11 @@ def test_every_field_of_a_manifest_has_a_class() -> None:
     inner = {field for field in FIELDS if "." in field}
     assert inner == {f"executor.{info.alias or name}" for name, info in PodSpec.model_fields.items()}
     assert set(FIELDS.values()) <= set(CLASSES)
+
+
+def test_every_field_is_changed_by_a_test() -> None:
+    assert set(OTHERS) | set(ELSEWHERE) == set(FIELDS)
+    assert not set(OTHERS) & set(ELSEWHERE)
 
 
 def test_the_manual_has_the_same_table(root: Path) -> None:
@@ -135,6 +150,26 @@ def test_a_version_is_what_is_not_taken_up_live(fields: set[str]) -> None:
     again = read_app({**_resource(other), "spec": {**other.version_spec, **other.live_spec}})
     assert again.plan == other.plan
     assert again.version_name == other.version_name
+
+
+RUN, NIGHTLY = {"run": "untilCaughtUp"}, {"run": "untilCaughtUp", "schedule": "0 3 * * *"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind", "restarts"),
+    [
+        (RUN, NIGHTLY, RESTART_QUERY, DRIVER),
+        (NIGHTLY, RUN, RESTART_QUERY, DRIVER),
+        (NIGHTLY, {**NIGHTLY, "schedule": "0 4 * * *"}, LIVE, NOTHING),
+    ],
+    ids=["comes", "goes", "another time"],
+)
+def test_a_schedule_restarts_where_it_comes_or_goes(
+    before: dict[str, Any], after: dict[str, Any], kind: str, restarts: str
+) -> None:
+    found = changes_between(app(**before), app(**after), Settings())
+    assert [(change.field, change.kind) for change in found.fields] == [("schedule", kind)]
+    assert found.restarts == restarts
 
 
 def test_a_default_that_is_written_out_is_no_change() -> None:

@@ -116,6 +116,109 @@ def test_executors_that_do_not_come(app: Simulation) -> None:
     assert told(app)[1:] == [("Normal", "Recovered")]
 
 
+ONE = {
+    "kafka": {"bootstrapServers": "k:9092"},
+    "topology": [
+        {"name": "lines", "stream": {"topic": "t", "value": "text"}},
+        {"name": "counts", "from": "lines", "groupBy": ["value"], "aggregate": {"n": "count(*)"}},
+        {"name": "out", "from": "counts", "to": {"topic": "o"}},
+    ],
+}
+"""Its sub-topology is `counts`, which reads the topic `t`: as the simulated driver says."""
+
+
+class Hanging:
+    """From some time on its epoch does not end, and more comes in."""
+
+    def __init__(self, **more: Any) -> None:
+        self.from_second, self.more = 100.0, more
+
+    def __call__(self, version: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+        lag = max(0, int(seconds - self.from_second))
+        said = live(lag=lag, epochs=int(min(seconds, self.from_second)))
+        said["subTopologies"]["counts"] |= self.more
+        return {"live": said}
+
+
+def test_a_driver_that_commits_no_epoch_although_records_wait() -> None:
+    driver = Hanging()
+    app = Simulation(driver)
+    app.apply(220, **ONE)
+    assert app.condition("Ready")["reason"] == "Processing"
+    app.events.clear()
+    app.run(30)
+    said = "no epoch of 'counts' since 2024-01-01T00:01:50Z, although 130 records wait"
+    for kind, status in (("Ready", "False"), ("Degraded", "True")):
+        found = app.condition(kind)
+        assert (found["status"], found["reason"]) == (status, "Stalled")
+        assert found["lastTransitionTime"] == "2024-01-01T00:03:55Z"
+    assert [(event.kind, event.reason, event.message) for event in app.events] == [("Warning", "Stalled", said)]
+    app.run(300)
+    assert told(app) == [("Warning", "Stalled")]
+    driver.from_second = 10_000
+    app.look()
+    assert app.condition("Ready")["reason"] == "Processing"
+    assert told(app)[1:] == [("Normal", "Recovered")]
+
+
+@pytest.mark.parametrize(
+    ("more", "spec"),
+    [({"epochMs": {"triggerExecution": 80_000}}, {}), ({}, {"transactionTimeout": "200s"})],
+    ids=["epochs are long", "transactions may be"],
+)
+def test_long_epochs_have_their_time(more: dict[str, Any], spec: dict[str, Any]) -> None:
+    app = Simulation(Hanging(**more))
+    app.apply(500, **ONE, **spec)
+    assert app.condition("Ready")["reason"] == "Processing"
+    app.run(20)
+    assert app.condition("Ready")["reason"] == "Stalled"
+
+
+def test_stores_that_are_restored_and_an_empty_topic_are_no_standstill() -> None:
+    def behaviour(version: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+        return {"live": live("Restoring", 500, 0) if seconds < 1000 else live()}
+
+    app = Simulation(behaviour)
+    app.apply(2000, **ONE)
+    assert "Stalled" not in [reason for _, reason in told(app)]
+
+
+def test_a_driver_that_begins_anew_gets_its_time_anew() -> None:
+    app = Simulation(Hanging())
+    app.apply(300, **ONE)
+    assert app.condition("Degraded")["reason"] == "Stalled"
+    assert app.driver is not None
+    app.driver["metadata"]["uid"] = "another"
+    app.look()
+    assert app.condition("Degraded")["reason"] == "AsExpected"
+
+
+def lag_of_column(app: Simulation) -> Any:
+    """What `kubectl get` shows."""
+    return app.status.get("lag", {}).get("total")
+
+
+def test_lag_is_shown_only_while_somebody_knows_it(driver: Moody) -> None:
+    app = Simulation(lambda version, seconds: {"live": live(lag=7)})
+    app.apply(20, **ONE)
+    assert lag_of_column(app) == 7
+    app.behaviour = lambda version, seconds: {}
+    app.run(20)
+    assert lag_of_column(app) is None
+    app.behaviour = lambda version, seconds: {"live": live(lag=7)}
+    app.look()
+    assert lag_of_column(app) == 7
+    app.apply(20, **ONE, suspend=True)
+    assert lag_of_column(app) is None
+
+
+def test_lag_of_an_app_that_scales_is_known_from_kafka_while_its_driver_is_away() -> None:
+    app = Simulation(lambda version, seconds: {})
+    app.position = Position(produced=50, consumed=20, partitions=4)
+    app.apply(20, **ONE, autoscaling={"maxReplicas": 4})
+    assert lag_of_column(app) == 30
+
+
 def test_a_pause(app: Simulation) -> None:
     app.body["metadata"]["annotations"][PAUSE_ANNOTATION] = "true"
     app.run(20)

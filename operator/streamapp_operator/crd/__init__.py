@@ -7,7 +7,7 @@ from typing import Any
 
 from streamapp.manifest import KIND
 from streamapp.schema import json_schema
-from streamapp_operator.classes import class_of
+from streamapp_operator.classes import COMES_OR_GOES, class_of
 from streamapp_operator.crd.rules import add_rules
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.crd.structural import structural
@@ -89,7 +89,8 @@ def resource_schema() -> dict[str, Any]:
         },
     }
     for name, field in schema["properties"]["spec"]["properties"].items():
-        field["description"] += f" A change: {class_of(name)}."
+        more = f", and {COMES_OR_GOES[name]} where it comes or goes" if name in COMES_OR_GOES else ""
+        field["description"] += f" A change: {class_of(name)}{more}."
     add_rules(schema)
     return schema
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from streamapp.durations import EXAMPLES, UNITS
+from streamapp.durations import EXAMPLES, LONGEST_MS, UNITS
 from streamapp.manifest.node import OPERATIONS
 from streamapp_operator.login import LAPTOP_FILES, NO_SECRET
 
@@ -21,6 +21,13 @@ ITEMS = "[]"
 
 _LEGAL_NAME = "^[a-zA-Z0-9._-]+$"
 _LEGAL_WORDS = "letters, digits, `.`, `_` and `-`"
+_LEGAL = f"(self.matches('{_LEGAL_NAME}') && self != '.' && self != '..')"
+_QUOTED = "'\\'' + self + '\\'"
+"""The value at a text's place, before more of the message."""
+_ADDRESS = r"(\[[0-9a-fA-F:.]+\]|[^\s:,/\[\]]+):[0-9]{1,5}"
+_PAGE = r"^https?://[^\s/:@]+(:[0-9]{1,5})?(/\S*)?$"
+_FUNCTION = r"^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*:[\pL_][\pL\pN_]*$"
+_OBJECT_NAME = "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Rule:
 
 def add_rules(schema: Schema) -> None:
     """Puts every rule at its place in a structural schema of the whole resource."""
-    for rule in (*_rules(), *_duration_rules(schema)):
+    for rule in (*_rules(), *_duration_rules(schema), *_of_single_durations()):
         place = schema
         for step in rule.at:
             place = place["items"] if step == ITEMS else place["properties"][step]
@@ -54,7 +61,10 @@ def _rules() -> Iterator[Rule]:
         "self.all(n, self.exists_one(m, m.name == n.name))",
         "two nodes are named the same; rename one of them",
     )
-    yield from _of_a_node((*topology, ITEMS))
+    node = (*topology, ITEMS)
+    yield from _of_a_node(node)
+    yield from _of_names(node)
+    yield from _of_operations(node)
 
 
 def _of_the_app() -> Iterator[Rule]:
@@ -91,7 +101,72 @@ def _of_the_app() -> Iterator[Rule]:
     )
 
 
+    yield Rule(
+        ("spec", "applicationId"),
+        _LEGAL,
+        f"{_QUOTED} cannot be the prefix of topics\\' names; use {_LEGAL_WORDS}'",
+        computed=True,
+    )
+    yield Rule(
+        ("spec", "standbyReplicas"),
+        "self == 0",
+        "warm copies of stores are not available yet in this version; leave `standbyReplicas` out",
+    )
+    yield Rule(
+        ("spec", "startFrom"),
+        "self == 'earliest' || self == 'latest' || self.matches('^[0-9]{4}-?[0-9W]')",
+        f"{_QUOTED} is neither earliest nor latest nor a timestamp; write e.g. \\'2024-01-31T00:00:00Z\\''",
+        computed=True,
+    )
+    yield Rule(
+        ("spec", "upgrade", "allowStateLoss"),
+        "self.size() == 0",
+        "a store cannot lose its state in place yet in this version; "
+        "leave `allowStateLoss` out; another `store` on the node begins empty",
+    )
+    yield from _of_code(("spec", "code"))
+
+
+def _of_code(code: tuple[str, ...]) -> Iterator[Rule]:
+    yield Rule(
+        code,
+        "has(self.files) || has(self.path) || has(self.configMapRef)",
+        "`code` says no place; add files: {scoring.py: …}, path or configMapRef",
+    )
+    yield Rule(
+        code,
+        "!has(self.files) || !(has(self.path) || has(self.configMapRef))",
+        "'there are `files` and `' + (has(self.path) ? 'path' : 'configMapRef') + '`; keep one of them'",
+        computed=True,
+    )
+    yield Rule(
+        code,
+        "!has(self.path) || has(self.files) || has(self.configMapRef)",
+        "'`path` is for a laptop (in \"' + self.path + '\"); "
+        "on a cluster, add configMapRef: {name: CONFIGMAP}, or write the modules into files'",
+        computed=True,
+    )
+    yield Rule(
+        (*code, "configMapRef", "name"),
+        f"self.matches('{_OBJECT_NAME}')",
+        f"{_QUOTED} cannot be the name of an object in a cluster; use lower-case letters, digits, `.` and `-`'",
+        computed=True,
+    )
+
+
 def _of_kafka(kafka: tuple[str, ...]) -> Iterator[Rule]:
+    yield Rule(
+        (*kafka, "bootstrapServers"),
+        rf"self.matches(r'^\s*{_ADDRESS}\s*(,\s*{_ADDRESS}\s*)*$')",
+        f"{_QUOTED} is not HOST:PORT; write e.g. kafka:9092'",
+        computed=True,
+    )
+    yield Rule(
+        (*kafka, "sasl", "tokenEndpoint"),
+        f"self.matches(r'{_PAGE}')",
+        f"{_QUOTED} is not the address of a page; write https://HOST/PATH, or https://HOST:PORT/PATH'",
+        computed=True,
+    )
     tls, sasl = (*kafka, "tls"), (*kafka, "sasl")
     files = " || ".join(f"has(self.{name})" for name in ("caFile", "certificateFile", "keyFile"))
     yield Rule(tls, f"has(self.secretRef) || !({files})", LAPTOP_FILES)
@@ -164,8 +239,74 @@ def _of_a_node(node: tuple[str, ...]) -> Iterator[Rule]:
         f"`stream`: there are ' + {_listed(sources)} + '; keep one of them'",
     )
     yield rule(
+        "!has(self.from) || self.from != self.name",
+        "`from`: reads itself: ' + self.name + ' → ' + self.name + '; make one of them read another node'",
+    )
+    yield rule(
+        "!has(self.join) || !has(self.from) || self.join.with != self.from",
+        "`join.with`: \\'' + self.from + '\\' is joined with itself;"
+        " give one side a name of its own, e.g. a second stream node'",
+    )
+    yield rule(
         "!has(self.window) || !(has(self.window.tumbling) && has(self.window.hopping))",
         "`window`: has `tumbling` and `hopping`; keep one of them'",
+    )
+
+
+def _of_names(node: tuple[str, ...]) -> Iterator[Rule]:
+    """What becomes part of topics' names, and topics. The API server says by itself at which node."""
+    for place in ((*node, "name"), (*node, "store"), (*node, "branch", ITEMS, "name")):
+        if place != (*node, "name"):
+            yield Rule(
+                place, _LEGAL, f"{_QUOTED} cannot be part of a topic\\'s name; use {_LEGAL_WORDS}'", computed=True
+            )
+        yield Rule(
+            place,
+            "!self.startsWith('__')",
+            f"{_QUOTED} starts with two underscores, as the engine\\'s own names do; rename it'",
+            computed=True,
+        )
+    for place in ((*node, "stream", "topic"), (*node, "to", "topic")):
+        yield Rule(
+            place,
+            _LEGAL,
+            f"'topic \\'' + self + '\\' ' + (self == '' ? 'is empty' : 'is no topic name: {_LEGAL_WORDS} only')",
+            computed=True,
+        )
+
+
+def _of_operations(node: tuple[str, ...]) -> Iterator[Rule]:
+    yield Rule(
+        (*node, "join"),
+        "has(self.within)",
+        "`within` is missing; a stream-stream join needs a window, e.g. within: 5 minutes",
+    )
+    yield Rule(
+        (*node, "branch"),
+        "self.filter(a, has(a.when)).size() + 1 >= self.size()"
+        " && (self.all(a, has(a.when)) || !has(self[self.size() - 1].when))",
+        "`when` is missing, and only the last branch may take the rest; add when: …",
+    )
+    yield Rule(
+        (*node, "window"),
+        "has(self.tumbling) || has(self.hopping)",
+        "says no kind of window; write e.g. window: {tumbling: 5 minutes}",
+    )
+    yield Rule(
+        (*node, "window"),
+        "!has(self.hopping) || has(self.tumbling) || has(self.every)",
+        "`every` is missing; say how often a window starts, e.g. every: 1 minute",
+    )
+    yield Rule(
+        (*node, "window"),
+        "!has(self.tumbling) || has(self.hopping) || !has(self.every)",
+        "`every` is for hopping windows; remove it, or write hopping",
+    )
+    yield Rule(
+        (*node, "python", "function"),
+        f"self.matches(r'{_FUNCTION}')",
+        f"{_QUOTED} names no function; write MODULE:FUNCTION, e.g. scoring:score'",
+        computed=True,
     )
 
 
@@ -205,6 +346,36 @@ def _duration_rules(schema: Schema) -> Iterator[Rule]:
                 "'\\'' + self + '\\' is no time at all; write e.g. 5 minutes'",
                 computed=True,
             )
+
+
+def _of_single_durations() -> Iterator[Rule]:
+    """Of which not every value will do. What is no duration at all is another rule's."""
+    yield Rule(
+        ("spec", "transactionTimeout"),
+        f"!{_between(0, LONGEST_MS)} || {_between(1_000, 86_400_000)}",
+        f"{_QUOTED} is not between 1s and 1 day; write e.g. 60s, and not less than an epoch may take'",
+        computed=True,
+    )
+    yield Rule(
+        ("spec", "idleTimeout"),
+        f"!{_between(1, LONGEST_MS)} || {_between(30_000, 30_000)}",
+        f"{_QUOTED}: event time does not wait for silent partitions yet in this version, so there is nothing to set; "
+        "leave `idleTimeout` out'",
+        computed=True,
+    )
+
+
+def _between(low: int, high: int) -> str:
+    """CEL for whether a duration has at least and at most so many milliseconds."""
+    parts = []
+    for factor in dict.fromkeys(UNITS.values()):
+        units = "|".join(unit for unit, each in UNITS.items() if each == factor)
+        number = "int(self.find('[0-9]+'))"
+        parts.append(
+            rf"(self.matches(r'(?i)^\s*[0-9]{{1,15}}\s*({units})\s*$')"
+            f" && {number} >= {-(-low // factor)} && {number} <= {high // factor})"
+        )
+    return f"({' || '.join(parts)})"
 
 
 def _durations(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Schema]]:

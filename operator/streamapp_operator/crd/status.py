@@ -109,6 +109,7 @@ def status_schema() -> Schema:
             node=_text("The node of the topology it happened in."),
             record=_text("The record it happened with: topic, partition, offset."),
             time={**_text("When."), "format": "date-time"},
+            told=_map("What each source of errors says, as fingerprints: each error is told once.", _text("One.")),
         ),
         restarts=_integer("How often the driver has ended unexpectedly since it was made."),
     )

@@ -17,7 +17,13 @@ _KEPT_OF_MAPS = ("minProperties", "maxProperties")
 
 # Bounds that make the cost of rules finite, by the field's path. No legal value comes near them: a node's name becomes
 # part of a topic's name, which has at most 249 characters.
-_LONGEST = {"name": 249, "from": 249, "topic": 249, "store": 249, "pattern": 1000, "applicationId": 200}
+_LONGEST = {
+    **dict.fromkeys(("name", "from", "with", "topic", "store"), 249),
+    **dict.fromkeys(("pattern", "bootstrapServers", "tokenEndpoint", "path"), 1000),
+    "function": 500,
+    "applicationId": 200,
+    "startFrom": 60,
+}
 _LONGEST_DURATION = 40
 _MOST = {"topology": 300, "branch": 50, "schedule": 50, "topics": 500}
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import replace
 
+from streamapp.manifest.model import PodSpec
 from streamapp_operator.app import RESTART_ANNOTATION, App
 from streamapp_operator.names import config_name, driver_name
 from streamapp_operator.render.config import PLAN, TEMPLATE, Credentials
@@ -38,7 +39,7 @@ _TERMINATION_LOG = "/dev/termination-log"
 _START_SECONDS = 300
 """For Spark's session; stores are restored after it, while the probes are answered."""
 _STOP_SECONDS = 30
-"""A stop lets the epoch under way end, which takes up to four, and is over in ten."""
+"""A stop lets the epoch under way end; the driver is told how much time there is. A user's template may give more."""
 
 
 def service(app: App) -> Object:
@@ -94,7 +95,7 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
         "name": DRIVER,
         "image": image_of(app, settings),
         "imagePullPolicy": settings.image_pull_policy,
-        "args": [DRIVER, f"{CONFIG_DIR}/{PLAN}", *_options(app, settings, size.heap)],
+        "args": [DRIVER, f"{CONFIG_DIR}/{PLAN}", *_options(app, settings, size.heap, _stop_seconds(theirs))],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
@@ -142,13 +143,21 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
     return template
 
 
-def _options(app: App, settings: Settings, heap: int) -> list[str]:
+def _stop_seconds(theirs: PodSpec | None) -> int:
+    """What the pod will have between being told to stop and being killed."""
+    spec = (theirs.pod_template or {} if theirs else {}).get("spec") or {}
+    said = spec.get("terminationGracePeriodSeconds")
+    return said if isinstance(said, int) and said > 0 else _STOP_SECONDS
+
+
+def _options(app: App, settings: Settings, heap: int, stop_seconds: int) -> list[str]:
     executor = executor_size(app, settings)
     options = {
         "owner": app.owner,
         "secrets": SECRETS_DIR,
         "kafka-config": None if app.kafka_login is None else CLIENT_FILE,
         "state-dir": WORK_DIR,
+        "stop-seconds": stop_seconds,
         "termination-log": _TERMINATION_LOG,
         "namespace": app.namespace,
         "pod": "$(POD_NAME)",

@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 
-from streamapp.errors import ManifestError, Problem
 from streamapp.manifest.model import PodSpec
 from streamapp_operator.app import App
 from streamapp_operator.names import driver_name, executors_name
@@ -23,10 +22,10 @@ from streamapp_operator.render.pods import (
     pull_secrets,
     secrets_volume,
 )
+from streamapp_operator.render.theirs import JAVA_OPTIONS, environment, require_no_token
 from streamapp_operator.settings import Settings
 
 EXECUTOR = "executor"
-_TEMPLATE = "executor.podTemplate.spec"
 _JAVA_OPTIONS = "-Dspark.master=k8s://https://kubernetes.default.svc:443"
 """Spark reads the secret of its connections from a file only where it knows that it is on Kubernetes, and tells its
 executors so only over such a connection."""
@@ -58,7 +57,7 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
         "containers": [
             {
                 "name": EXECUTOR,
-                "env": [{"name": "JDK_JAVA_OPTIONS", "value": _JAVA_OPTIONS}],
+                "env": [{"name": JAVA_OPTIONS, "value": _JAVA_OPTIONS}],
                 "securityContext": CONTAINER_SECURITY,
                 "volumeMounts": [
                     *SCRATCH_MOUNTS,
@@ -71,10 +70,16 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
         **pull_secrets(settings),
     }
     template = pod_template(app, EXECUTOR, spec, theirs.pod_template if theirs else None)
-    if template["spec"]["automountServiceAccountToken"] is not False:
-        said = "executors ask no API server, and get no token of it"
-        raise ManifestError([Problem(None, f"{_TEMPLATE}.automountServiceAccountToken", None, said, "leave it out")])
+    require_no_token(template)
+    _keep_java_options(template)
     return {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+def _keep_java_options(template: Object) -> None:
+    """Ours stand before theirs, which have the same name and so have taken their place."""
+    for item in environment(EXECUTOR, template):
+        if item.get("name") == JAVA_OPTIONS and item["value"] != _JAVA_OPTIONS:
+            item["value"] = f"{_JAVA_OPTIONS} {item['value']}"
 
 
 def disruption_budget(app: App, replicas: int) -> Object:

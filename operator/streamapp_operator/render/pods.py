@@ -9,6 +9,7 @@ from streamapp_operator.app import App
 from streamapp_operator.names import secret_name
 from streamapp_operator.render.merge import merged
 from streamapp_operator.render.meta import APP_ANNOTATION, Object, labels
+from streamapp_operator.render.theirs import require_java_options, require_maps
 from streamapp_operator.settings import Settings
 
 LIVE_PORT, RPC_PORT, BLOCK_PORT = 8080, 7078, 7079
@@ -64,8 +65,14 @@ def pull_secrets(settings: Settings) -> Object:
 
 
 def pod_template(app: App, component: str, spec: Object, theirs: dict[str, Any] | None) -> Object:
-    """A pod template with the user's part over ours; the labels that pods are found by stay ours."""
+    """A pod template with the user's part over ours; the labels that pods are found by stay ours.
+
+    Raises:
+        ManifestError: when the user's part says what it may not.
+    """
     ours = {"metadata": {"labels": {}, "annotations": {}}, "spec": spec}
+    require_maps(component, theirs or {})
+    require_java_options(component, theirs or {})
     template: Object = merged(ours, theirs or {})
     metadata = template["metadata"]
     metadata["labels"] = {**metadata["labels"], **labels(app.base, component)}

@@ -45,18 +45,26 @@ def driver_size(given: Mapping[str, Any] | None, default: Mapping[str, Any]) -> 
 
 
 def executor_size(app: App, settings: Settings) -> Size:
-    """Where the user's functions run beside it, it leaves them memory.
-
+    """
     Raises:
         ManifestError: when they cannot be read, or are too small to work.
     """
     theirs = app.manifest.spec.executor
     given = theirs.resources if theirs else None
-    if app.plan.calls_functions:
+    return executor_size_of(given, settings.executor_resources, app.plan.calls_functions)
+
+
+def executor_size_of(given: Mapping[str, Any] | None, default: Mapping[str, Any], calls_functions: bool) -> Size:
+    """Where the user's functions run beside it, it leaves them memory.
+
+    Raises:
+        ManifestError: when they cannot be read, or are too small to work.
+    """
+    if calls_functions:
         share, least = _EXECUTOR_HEAP_BESIDE_FUNCTIONS, _LEAST_BESIDE_FUNCTIONS_MIB
     else:
         share, least = _EXECUTOR_HEAP, _LEAST_MIB
-    return _size("executor", given, settings.executor_resources, share, least)
+    return _size("executor", given, default, share, least)
 
 
 def _size(

@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--kafka-config", metavar="FILE", type=Path, help="client properties for TLS and SASL")
     add("--secrets", required=True, metavar="DIR", type=Path, help=f"has the files {TOKEN} and {RPC_SECRET}")
     add("--state-dir", required=True, metavar="DIR", type=Path, help="for local files, lost with the pod")
+    add("--stop-seconds", default=10, type=positive, metavar="N", help="what a stop may take: the pod's grace period")
     add("--termination-log", metavar="FILE", type=Path, help="gets the error this ends with, or what it has done")
     add = parser.add_argument_group("this pod").add_argument
     add("--namespace", required=True)
@@ -125,6 +126,7 @@ def _run(options: argparse.Namespace) -> int:
                 # All addresses, so that `kubectl port-forward`, which comes from inside the pod, finds it too.
                 host="::" if ":" in options.address else "0.0.0.0",
                 token_file=options.secrets / TOKEN,
+                stop_seconds=options.stop_seconds,
             ),
             on_started=lambda url: print(f"{plan.name} runs; live: {url}", flush=True),
             on_caught_up=ends.append,

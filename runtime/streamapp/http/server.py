@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health, status, metrics and stores of a running app, and how many replicas it has; one thread per request."""
+"""Health, status, metrics and stores of a running app, and how many replicas it has."""
 
 from __future__ import annotations
 
 import hmac
 import json
-import socket
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import BoundedSemaphore, Thread
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from streamapp.errors import InputError, RunError, StreamAppError
+from streamapp.http.bounded import MOST_CONNECTIONS, BoundedHandler, BoundedServer
 from streamapp.question import PREFIX, Question, question_of
 
 Status = Mapping[str, Any]
@@ -24,6 +23,8 @@ OPEN_PAGES = ("/healthz", "/readyz", "/metrics")
 """Pages that need no token: probes and scrapers have none, and they show no data of the user's."""
 LARGEST_BODY = 1000
 MOST_REPLICAS = 10_000
+MOST_QUESTIONS = MOST_CONNECTIONS // 4
+"""About stores, being answered or waiting for it: the other connections are left to probes."""
 
 
 class NoSuchPage(InputError):
@@ -75,12 +76,10 @@ class StatusServer:
             "token_file": token_file,
             "scale": None if scale is None else staticmethod(scale),
             "tables": tables,
+            "questions": BoundedSemaphore(MOST_QUESTIONS),
         }
         handler = type("Handler", (_Handler,), parts)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        server = type("Server", (ThreadingHTTPServer,), {"address_family": family})
-        self._server: ThreadingHTTPServer = server((host, port), handler)
-        self._server.daemon_threads = True
+        self._server = BoundedServer((host, port), handler, ipv6=":" in host)
         self._thread = Thread(target=self._server.serve_forever, name="http", daemon=True)
 
     @property
@@ -96,15 +95,29 @@ class StatusServer:
         self._server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     status: Callable[[], Status]
     registry: CollectorRegistry
     token_file: Path | None
     scale: Callable[[int], None] | None
     tables: Tables | None
-    protocol_version = "HTTP/1.1"
+    questions: BoundedSemaphore
 
     def do_GET(self) -> None:
+        self._while_answering(self._get)
+
+    def do_PUT(self) -> None:
+        body = self._body()
+        self._while_answering(lambda: self._put(body))
+
+    def _while_answering(self, answer: Callable[[], None]) -> None:
+        self.server.answering(self.connection, True)
+        try:
+            answer()
+        finally:
+            self.server.answering(self.connection, False)
+
+    def _get(self) -> None:
         path = self.path.split("?", 1)[0]
         if path not in OPEN_PAGES and not self._may_ask():
             self._answer(401, "text/plain", b"this page needs `Authorization: Bearer TOKEN`\n")
@@ -127,16 +140,23 @@ class _Handler(BaseHTTPRequestHandler):
     def _tell_of_stores(self, tables: Tables, path: str) -> None:
         try:
             whole = path.rstrip("/") == PREFIX
-            told = {"stores": tables.listed()} if whole else tables.answer(question_of(self.path))
+            told = {"stores": tables.listed()} if whole else self._ask(tables, question_of(self.path))
         except StreamAppError as error:
             code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
             self._answer(code, "text/plain", f"{error}\n".encode())
         else:
             self._answer(200, "application/json", json.dumps(told, ensure_ascii=False).encode())
 
-    def do_PUT(self) -> None:
+    def _ask(self, tables: Tables, question: Question) -> dict[str, Any]:
+        if not self.questions.acquire(blocking=False):
+            raise Busy(f"{MOST_QUESTIONS} questions are being answered or wait for it; ask again")
+        try:
+            return tables.answer(question)
+        finally:
+            self.questions.release()
+
+    def _put(self, body: bytes) -> None:
         path = self.path.split("?", 1)[0]
-        body = self._body()
         if not self._may_ask():
             self._answer(401, "text/plain", b"this page needs `Authorization: Bearer TOKEN`\n")
         elif path != "/replicas":
@@ -176,10 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
         if code == 401:
             self.send_header("WWW-Authenticate", "Bearer")
         self.end_headers()
+        self.server.answering(self.connection, False)  # who does not take the answer can be done without
         self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Requests are not news."""
 
 
 def _replicas_of(body: bytes) -> int | None:

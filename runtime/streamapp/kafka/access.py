@@ -33,16 +33,20 @@ def make_ready(kafka: KafkaConfig, plan: Plan, create_all: bool = False, file: s
         TopicError: when topics are missing or wrong.
     """
     admin = Admin(kafka)
-    require_access(kafka, admin, plan)
+    require_access(kafka, admin, plan, patterns=not create_all)
     made = ensure_topics(admin, topics_of(plan), create_all, file)
     failpoint.hit("driver.topics-made")
     if made:
-        require_access(kafka, admin, plan)
+        require_access(kafka, admin, plan, patterns=not create_all)
     return made
 
 
-def require_access(kafka: KafkaConfig, admin: Admin, plan: Plan) -> None:
+def require_access(kafka: KafkaConfig, admin: Admin, plan: Plan, patterns: bool = True) -> None:
     """
+    Args:
+        patterns: whether there must be a topic for each pattern. Kafka hides those that we may not read, and a source
+            that sees none would wait for ever.
+
     Raises:
         NotAllowed: when Kafka says that something is not. Transactional ids cannot be asked about.
     """
@@ -50,10 +54,19 @@ def require_access(kafka: KafkaConfig, admin: Admin, plan: Plan) -> None:
     topics = {acl.name: acl for acl in acls if acl.resource == TOPIC and not acl.prefixed and acl.name != ANY}
     allowed = admin.allowed_on(list(topics))
     missing = list(_missing(topics.values(), allowed))
+    if patterns:
+        missing += [f"{acl}, or there is none of them: Kafka says the same" for acl in _unseen(acls, admin)]
     there = [(topic, 0) for topic in list(allowed)[:1]]
     missing += [str(acl) for acl in acls if acl.resource == GROUP and not may_read(kafka, acl.name, there)]
     if missing:
         raise NotAllowed(*missing)
+
+
+def _unseen(acls: Iterable[Acl], admin: Admin) -> list[Acl]:
+    """Those for topics with a prefix that no topic we are shown has."""
+    prefixed = [acl for acl in acls if acl.resource == TOPIC and acl.prefixed]
+    seen = admin.topics() if prefixed else {}
+    return [acl for acl in prefixed if not any(name.startswith(acl.name) for name in seen)]
 
 
 def _missing(acls: Iterable[Acl], allowed: dict[str, frozenset[str] | None]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streamapp.errors import RunError
-from streamapp.kafka.client import ANSWER_SECONDS, Troubles, client_settings, is_unreachable, unreachable
+from streamapp.kafka.client import ANSWER_SECONDS, Troubles, is_unreachable, make_client, unreachable
 from streamapp.kafka.config import KafkaConfig
 
 CREATE_SECONDS = 30.0
@@ -62,12 +62,16 @@ class MissingTopic(RunError):
 
 
 class Admin:
-    """A connection for looking at and making topics. A question is answered or raises within ten seconds."""
+    """A connection for looking at and making topics. A question is answered or raises within ten seconds.
+
+    Raises:
+        RunError: when the settings cannot be used.
+    """
 
     def __init__(self, kafka: KafkaConfig) -> None:
         self._kafka = kafka
         self._troubles = Troubles()
-        self._client = AdminClient(client_settings(kafka, self._troubles))
+        self._client = make_client(AdminClient, kafka, self._troubles)
 
     # --- looking --------------------------------------------------------------------------------------------
 

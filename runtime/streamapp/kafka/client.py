@@ -8,16 +8,20 @@ so that a call that ran out of time can say why.
 from __future__ import annotations
 
 import logging
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from streamapp.errors import RunError
+from streamapp.kafka import tls
 from streamapp.kafka.config import KafkaConfig
 
 ANSWER_SECONDS = 8.0
 """How long a broker may take to answer before it counts as unreachable."""
 
+C = TypeVar("C")
 _log = logging.getLogger("streamapp.kafka")
 _log.addHandler(logging.NullHandler())
 _log.propagate = False
@@ -28,6 +32,14 @@ _FIXES = {
     "out of date, that of the authority that has signed it, and our own",
     KafkaError._RESOLVE: "check the address",
 }
+_UNUSABLE = {
+    "key values mismatch": "the private key does not belong to the certificate; take both from the same place",
+    "ssl.key.": "the private key cannot be read; it must be a PEM block as it was issued, whole and not encrypted",
+    "ssl.certificate.": "our certificate cannot be read; it must be a PEM block as it was issued, whole",
+    "ssl.ca.": "the certificate of the authority cannot be read; it must be a PEM block as it was issued, whole",
+    "ssl.keystore.": "the key store cannot be read; check file and password",
+}
+"""By what librdkafka says of settings that it can make no client of."""
 _TELLING = {
     KafkaError._AUTHENTICATION: "it does not accept the credentials",
     KafkaError._SSL: "the TLS handshake failed",
@@ -35,6 +47,9 @@ _TELLING = {
     KafkaError._TRANSPORT: "no connection",
     KafkaError._ALL_BROKERS_DOWN: "no connection",
 }
+
+_COUNTED = re.compile(r" \(after \d+ms in state .*\)")
+"""What a complaint has that differs each time: who compares what is said takes it for news."""
 
 
 class Troubles:
@@ -63,12 +78,18 @@ class Troubles:
         found = None if self._code is None else _FIXES.get(self._code)
         return found or "check that it runs and that the address is right"
 
+    def of_tls(self) -> str | None:
+        """The complaint, where it comes of a handshake."""
+        said = "" if self._last is None else self._last.str()
+        return said if self._code == KafkaError._SSL or "in state SSL_HANDSHAKE" in said else None
+
     def words(self) -> str:
         if self._last is None:
             return "no answer"
         plain = _TELLING.get(self._code) if self._code is not None else None
-        detail = self._last.str().split(": ", 2)[-1]
-        return f"{plain} ({detail})" if plain else self._last.str()
+        said = _COUNTED.sub("", self._last.str())
+        detail = said.split(": ", 2)[-1]
+        return f"{plain} ({detail})" if plain else said
 
 
 def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict[str, Any]:
@@ -85,10 +106,30 @@ def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict
     }
 
 
+def make_client(
+    make: Callable[[dict[str, Any]], C], kafka: KafkaConfig, troubles: Troubles, **more: Any
+) -> C:
+    """A client of one of librdkafka's kinds. Nobody is asked for anything yet.
+
+    Raises:
+        RunError: when none can be made of these settings.
+    """
+    try:
+        return make(client_settings(kafka, troubles, **more))
+    except KafkaException as error:
+        said = error.args[0].str()
+        why = next((words for word, words in _UNUSABLE.items() if word in said), "check them")
+        raise RunError(
+            f"the settings for Kafka at {kafka.bootstrap_servers} cannot be used: {why} ({said.split(': ', 1)[-1]})"
+        ) from None
+
+
 def unreachable(kafka: KafkaConfig, troubles: Troubles) -> RunError:
-    return RunError(
-        f"no Kafka broker answers at {kafka.bootstrap_servers}: {troubles.words()}; {troubles.fix()}"
-    )
+    """Takes some seconds where a handshake has failed: a broker is asked once more, for the reason."""
+    complaint = troubles.of_tls()
+    why = None if complaint is None else tls.reason(kafka, complaint)
+    said = f"the TLS handshake failed: {why[0]}; {why[1]}" if why else f"{troubles.words()}; {troubles.fix()}"
+    return RunError(f"no Kafka broker answers at {kafka.bootstrap_servers}: {said}")
 
 
 def is_unreachable(error: KafkaException) -> bool:

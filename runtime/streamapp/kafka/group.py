@@ -18,7 +18,7 @@ from contextlib import closing
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streamapp.errors import RunError
-from streamapp.kafka.client import ANSWER_SECONDS, Troubles, client_settings, is_unreachable, unreachable
+from streamapp.kafka.client import ANSWER_SECONDS, Troubles, is_unreachable, make_client, unreachable
 from streamapp.kafka.config import KafkaConfig
 
 REFRESH_SECONDS = 600.0
@@ -29,7 +29,11 @@ class GroupNotAllowed(RunError):
 
 
 class GroupPosition:
-    """Reads and writes the offsets of one group. One thread uses it."""
+    """Reads and writes the offsets of one group. One thread uses it.
+
+    Raises:
+        RunError: when the settings cannot be used.
+    """
 
     def __init__(self, kafka: KafkaConfig, group: str) -> None:
         self._kafka, self._group = kafka, group
@@ -37,7 +41,7 @@ class GroupPosition:
         """Why the last writing failed, where trying again does not help."""
         settings = {"group.id": group, "enable.auto.commit": False}
         self._troubles = Troubles()
-        self._consumer = Consumer(client_settings(kafka, self._troubles, **settings))
+        self._consumer = make_client(Consumer, kafka, self._troubles, **settings)
         self._written: dict[tuple[str, int], int] = {}
         self._written_at = 0.0
 

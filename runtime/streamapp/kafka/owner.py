@@ -9,7 +9,7 @@ from contextlib import closing
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from streamapp.errors import RunError
-from streamapp.kafka.client import Troubles, client_settings, unreachable
+from streamapp.kafka.client import Troubles, make_client, unreachable
 from streamapp.kafka.config import KafkaConfig
 
 READ_SECONDS = 30.0
@@ -36,7 +36,7 @@ def owner_of(kafka: KafkaConfig, application_id: str, metadata_topic: str) -> st
         # Compaction and transaction markers leave gaps: the end is where the broker says it is, and no last record.
         "enable.partition.eof": True,
     }
-    with closing(Consumer(client_settings(kafka, troubles, **settings))) as consumer:
+    with closing(make_client(Consumer, kafka, troubles, **settings)) as consumer:
         consumer.assign([TopicPartition(metadata_topic, 0, OFFSET_BEGINNING)])
         deadline = time.monotonic() + READ_SECONDS
         found: str | None = None

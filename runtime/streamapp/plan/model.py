@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from streamapp.errors import InputError
-from streamapp.nodes import Node, Python, RepartitionSink, RepartitionSource, Topology
+from streamapp.nodes import Node, Python, RepartitionSink, RepartitionSource, Stream, Topology
 from streamapp.plan import codec
 
 PLAN_VERSION = 3
@@ -40,6 +41,15 @@ class SubTopology:
     def writes_internally(self) -> frozenset[str]:
         """The internal topics that it writes."""
         return frozenset(node.topic for node in self.nodes if isinstance(node, RepartitionSink))
+
+    def reads(self, topic: str) -> bool:
+        """Whether it reads that topic."""
+        return any(
+            topic in node.topics or (node.pattern is not None and re.fullmatch(node.pattern, topic) is not None)
+            if isinstance(node, Stream)
+            else isinstance(node, RepartitionSource) and node.topic == topic
+            for node in self.nodes
+        )
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,12 @@ from streamapp.spark.replicas import Replicas
 from streamapp.spark.session import PREFIX, Place, executor_processes, fresh_work_dir, open_session, this_process
 from streamapp.spark.stores import Stores
 
-# A stop lets the epoch under way end. Together with the rest it stays below ten seconds, whatever hangs.
-DRAIN_SECONDS = 4.0
-ENGINE_SECONDS = 5.5
-"""From the signal on; what the engine is still at then loses nothing by being ended."""
+STOP_SECONDS = 10.0
+"""For a stop, whatever hangs, where nobody gives it more."""
+REST_SECONDS = 6.0
+"""Of that, for all but the epoch under way, which may end in the rest of the time."""
+ENGINE_SECONDS = 1.5
+"""After the epoch's time; what the engine is still at then loses nothing by being ended."""
 COLLECT_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0
 
@@ -71,6 +73,8 @@ class Options:
     """Address of the live interface."""
     token_file: Path | None = None
     """A file with the token that requests to the live interface must bear; None: anyone may ask."""
+    stop_seconds: float = STOP_SECONDS
+    """How long a stop may take; all of it but REST_SECONDS is the time in which the epoch under way may end."""
 
 
 def run_app(
@@ -106,6 +110,15 @@ def run_app(
                         plan.application_id
                     )
                     spark.stop()
+
+
+def epoch_seconds(stop: float) -> float:
+    """How long a stop that may take so many seconds waits for the epoch under way.
+
+    >>> epoch_seconds(30), epoch_seconds(10), epoch_seconds(5)
+    (24.0, 4.0, 2.0)
+    """
+    return max(stop - REST_SECONDS, 0.4 * stop)
 
 
 def place_here(plan: Plan, state_dir: Path, replicas: int | None = None) -> Place:
@@ -222,7 +235,7 @@ class _App:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self._stop.is_set():
             self._stop.set()
-            self._limit.begin(ENGINE_SECONDS)
+            self._limit.begin(epoch_seconds(self._options.stop_seconds) + ENGINE_SECONDS)
 
     def _run_to_end(self, part: SubTopology) -> bool:
         """Each part reads what the one before has written, so they run one after the other. False: stopped before."""
@@ -300,7 +313,7 @@ class _App:
         bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         for name in self._running:
             bridge.drain(name)
-        deadline = time.monotonic() + DRAIN_SECONDS
+        deadline = time.monotonic() + epoch_seconds(self._options.stop_seconds)
         for query in self._running.values():
             while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
                 time.sleep(0.05)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Thread, Timer
 from types import TracebackType
 from typing import Any
@@ -17,9 +18,11 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorTCPServer
 from pyspark.errors import PySparkRuntimeError
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
-from streamapp.errors import RunError
+from streamapp.errors import InputError, RunError
+from streamapp.spark.allowed import require_allowed
 
 _NOISE = (b"WARNING: Using incubator modules",)
 """What Spark's own choice of modules makes Java say at each start."""
@@ -32,6 +35,7 @@ def start_jvm(settings: Mapping[str, str]) -> None:
 
     Raises:
         RunError: when it does not start; what it had to say stands on stderr.
+        InputError: when it has been given settings of Spark's that are not on the list of those that it may.
     """
     if SparkContext._gateway is not None:
         return
@@ -51,6 +55,12 @@ def start_jvm(settings: Mapping[str, str]) -> None:
         os.close(said)
     gateway.listener = listener
     SparkContext._ensure_initialized(gateway=gateway)
+    try:
+        given = gateway.jvm.org.apache.spark.SparkConf(True).toDebugString()
+        require_allowed(given, settings, os.environ, Path(_find_spark_home()))
+    except InputError:
+        end_jvm()
+        raise
 
 
 def end_jvm(seconds: float = 2.0) -> None:

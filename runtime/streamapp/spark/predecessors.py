@@ -5,12 +5,11 @@ position that nobody goes on from, one in other topics, a store that has been fe
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamapp.errors import InputError
-from streamapp.nodes import DeadLetter, RepartitionSource, Stream
+from streamapp.nodes import DeadLetter
 from streamapp.plan import Plan, SubTopology
 
 NO_EPOCH = -1
@@ -85,7 +84,7 @@ def require_positions_kept(plan: Plan, known: Mapping[str, Known]) -> None:
         if part.stateful is not None or part.name in known:
             continue
         for name, old in sorted(gone.items()):
-            again = sorted(topic for topic in old.topics if reads(part, topic))
+            again = sorted(topic for topic in old.topics if part.reads(topic))
             if again and _is_dead_letter(part) == name.endswith("-dead-letter"):
                 raise InputError(
                     f"sub-topology '{part.name}' would process topic '{again[0]}' from startFrom on, although "
@@ -127,7 +126,7 @@ def require_fed(plan: Plan, known: Mapping[str, Known]) -> None:
         if old is None or old.hops is None:
             continue
         for topic in sorted(writer.writes_internally & set(old.hops.ended)):
-            reader = next(part for part in plan.subtopologies if reads(part, topic))
+            reader = next(part for part in plan.subtopologies if part.reads(topic))
             before = known.get(reader.name)
             if old.planned != old.hops.ended[topic] and before is not None and before.topics:
                 raise InputError(
@@ -147,16 +146,6 @@ def hops_to_note(plan: Plan, known: Mapping[str, Known]) -> Iterator[tuple[str, 
         ended |= dict.fromkeys(before.written - now, old.committed)
         if (hops := Hops(now, ended)) != before:
             yield part.name, hops
-
-
-def reads(part: SubTopology, topic: str) -> bool:
-    """Whether the sub-topology reads that topic."""
-    return any(
-        topic in node.topics or (node.pattern is not None and re.fullmatch(node.pattern, topic) is not None)
-        if isinstance(node, Stream)
-        else isinstance(node, RepartitionSource) and node.topic == topic
-        for node in part.nodes
-    )
 
 
 def _is_internal(plan: Plan, topic: str) -> bool:

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp.plan import Plan
-from streamapp.spark.predecessors import reads
 
 Offsets = dict[tuple[str, int], int]
 
@@ -65,7 +64,7 @@ class Progress:
         """
         lowest: Offsets = {}
         for where in {where for query in self._queries.values() for where in query.position}:
-            readers = [self._queries[p.name] for p in self._plan.subtopologies if reads(p, where[0])]
+            readers = [self._queries[p.name] for p in self._plan.subtopologies if p.reads(where[0])]
             if all(where in query.position for query in readers):
                 lowest[where] = min(query.position[where] for query in readers)
         return lowest

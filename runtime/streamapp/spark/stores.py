@@ -37,6 +37,8 @@ LONGEST_SECONDS = 30.0
 """A job that reads for longer is cancelled."""
 MOST_AT_ONCE = 4
 """Questions; they share the executors with the app's own work."""
+MOST_BYTES = 16 * 1024 * 1024
+"""Of an answer: it passes through the memory of the driver's two processes as a whole."""
 _AGAIN_SECONDS = 0.2
 _POOL = "questions"
 
@@ -118,7 +120,7 @@ class Stores:
                     if reader is None:
                         return []
                     frame = table.rows(ClassicDataFrame(reader.frame(), self._spark), question)
-                    found = [json.loads(row[0]) for row in frame.limit(question.limit + 1).collect()]
+                    found = [json.loads(text) for text in self._take(frame, question.limit + 1)]
                     absent = sorted(reader.absent())
                     if not absent:
                         return found
@@ -130,6 +132,11 @@ class Stores:
             raise InputError(str(error).removeprefix("requirement failed: ")) from None
         except (Py4JError, PySparkException) as error:
             raise _told(error) from None
+
+    def _take(self, frame: DataFrame, count: int) -> list[str]:
+        jvm = self._spark._jvm
+        assert jvm is not None
+        return list(jvm.org.apache.spark.sql.streamapp.StoreReader.take(frame._jdf, count, MOST_BYTES))
 
     def _open(self, table: _Table, question: Question) -> JavaObject | None:
         jvm = self._spark._jvm
@@ -191,8 +198,11 @@ class _Table:
 def _told(error: Exception) -> Exception:
     """The JVM side's refusals, in our words."""
     words = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
-    if isinstance(error, Py4JJavaError) and error.java_exception.getClass().getSimpleName() == "StoreNotReadyException":
+    kind = error.java_exception.getClass().getSimpleName() if isinstance(error, Py4JJavaError) else ""
+    if kind == "StoreNotReadyException":
         return Busy(words)
+    if kind == "AnswerTooLargeException":
+        return InputError(f"{words}; ask for fewer rows, by `limit`, or for one key")
     if "cancelled" in words:
         return Busy(f"there was no answer in {LONGEST_SECONDS:g} s; ask for a key, or for fewer rows")
     return RunError(f"the store could not be read: {words.splitlines()[0]}")

@@ -3,6 +3,7 @@ package org.apache.spark.sql.streamapp
 
 import java.util.{List => JList}
 
+import scala.collection.mutable.ArrayBuffer
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.{Partition, SparkContext, TaskContext}
@@ -78,6 +79,56 @@ object StoreReader {
     }
   }
 
+  /**
+   * The first texts of a frame of one column, from as few partitions as it takes.
+   *
+   * Nothing larger than `bytes` is kept, here or by a task: an executor sends no more than it may, and what comes from
+   * several of them is dropped as soon as it is more together.
+   *
+   * @throws AnswerTooLargeException when they are larger than `bytes`, in UTF-8
+   */
+  def take(frame: DataFrame, count: Int, bytes: Long): JList[String] = {
+    val rows = frame.queryExecution.toRdd
+    val found = ArrayBuffer.empty[String]
+    var size = 0L
+    var (next, step) = (0, 1)
+    while (next < rows.getNumPartitions && found.size < count) {
+      val some = next.until(math.min(next + step, rows.getNumPartitions))
+      val (texts, more) = read(rows, some, count - found.size, bytes - size)
+      if (size + more <= bytes) {
+        found ++= texts
+        size += more
+        next += some.size
+        step *= 4
+      } else if (some.size > 1) step = 1 // perhaps those that are wanted are fewer
+      else throw new AnswerTooLargeException(s"the answer has more than $bytes bytes")
+    }
+    found.take(count).asJava
+  }
+
+  /** What the partitions have, in their order, and how large it is; nothing when that is too large. */
+  private def read(rows: RDD[InternalRow], partitions: Range, count: Int, bytes: Long): (Seq[String], Long) = {
+    val found = new Array[Array[String]](partitions.size)
+    var size = 0L
+    rows.sparkContext.runJob(rows, StoreReader.first(count, bytes), partitions,
+      (index: Int, part: (Array[String], Long)) => found.synchronized {
+        size += part._2
+        if (size <= bytes) found(index) = part._1 else found.indices.foreach(found(_) = null)
+      })
+    (if (size <= bytes) found.toSeq.flatten else Nil, size)
+  }
+
+  private def first(count: Int, bytes: Long): (TaskContext, Iterator[InternalRow]) => (Array[String], Long) = (_, rows) => {
+    val found = ArrayBuffer.empty[String]
+    var size = 0L
+    while (found.size < count && size <= bytes && rows.hasNext) {
+      val text = rows.next().getUTF8String(0)
+      size += text.numBytes()
+      if (size <= bytes) found += text.toString
+    }
+    (if (size <= bytes) found.toArray else Array.empty[String], size)
+  }
+
   private def running(session: SparkSession, name: String): StreamExecution =
     session.streams.active.collectFirst {
       case query: StreamingQueryWrapper if query.name == name => query.streamingQuery
@@ -124,6 +175,9 @@ object StoreReader {
 
 /** The state may be asked for later. */
 final class StoreNotReadyException(message: String) extends RuntimeException(message)
+
+/** Less may be asked for. */
+final class AnswerTooLargeException(message: String) extends RuntimeException(message)
 
 private final case class LocatedStore(place: StorePlace, id: StateStoreId, location: Option[String])
 

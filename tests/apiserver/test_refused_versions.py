@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R17: a version that the API server does not take leaves the one before as it is, down to the last object: whatever
+starts its driver anew finds the plan that it had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lib.operator import CHILDREN, Apps, KubeError, Object
+from streamapp_operator.kube import Kube
+
+pytestmark = pytest.mark.cluster
+
+RUN = {"run": "untilCaughtUp"}
+FORMS: dict[str, dict[str, Any]] = {
+    "StatefulSet": {},
+    "Job": RUN,
+    "CronJob": {**RUN, "schedule": "0 0 29 2 *"},
+}
+"""By what makes the driver."""
+NEITHER: dict[str, Any] = {"run": None, "schedule": None}
+REFUSED: dict[str, Any] = {
+    "epochInterval": "7s",
+    "replicas": 3,
+    "driver": {"podTemplate": {"spec": {"dnsPolicy": "Perhaps"}}},
+}
+"""Another plan, another budget, and a pod that no API server takes."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Kinds of the objects that the API server was asked about before anything was done."""
+    kinds: list[str] = []
+    ask = Kube.try_apply
+
+    def noted(kube: Kube, wanted: Object) -> None:
+        kinds.append(wanted["kind"])
+        ask(kube, wanted)
+
+    monkeypatch.setattr(Kube, "try_apply", noted)
+    return kinds
+
+
+def uids(apps: Apps) -> dict[tuple[str, str], str]:
+    return {key: item["metadata"]["uid"] for key, item in apps.children().items()}
+
+
+def refuse(apps: Apps) -> None:
+    for _ in range(3):  # each look does as much as it can
+        with pytest.raises(KubeError, match="Perhaps"):
+            apps.reconcile()
+    assert apps.condition("Degraded")["reason"] == "Refused"
+    assert "Perhaps" in apps.condition("Degraded")["message"]
+
+
+@pytest.mark.parametrize("after", FORMS)
+@pytest.mark.parametrize("before", FORMS)
+def test_nothing_of_it_is_done(apps: Apps, before: str, after: str) -> None:
+    apps.create(**FORMS[before])
+    apps.settle()
+    wanted, there = apps.essence(), uids(apps)
+    apps.change(**{**REFUSED, **NEITHER, **FORMS[after]})
+    refuse(apps)
+    assert uids(apps) == there
+    assert apps.essence() == wanted
+    back: dict[str, Any] = {**dict.fromkeys(REFUSED), **NEITHER, **FORMS[before]}
+    apps.change(**back)
+    apps.settle()
+    assert apps.condition("Degraded")["status"] == "False"
+    assert apps.essence() == wanted
+
+
+def test_what_runs_is_healed_meanwhile(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
+    wanted = apps.essence()
+    apps.change(**REFUSED)
+    refuse(apps)
+    for kind in ("Service", "Role"):
+        apps.kube.delete(kind, apps.namespace, "word-count-driver", uids(apps)[kind, "word-count-driver"])
+    refuse(apps)
+    assert apps.essence() == wanted
+
+
+def test_it_is_asked_for_a_new_version_and_for_nothing_else(apps: Apps, asked: list[str]) -> None:
+    apps.create()
+    apps.settle()
+    apps.await_driver()
+    apps.change(replicas=3)
+    apps.settle()
+    apps.kube.delete("Service", apps.namespace, "word-count-driver", uids(apps)["Service", "word-count-driver"])
+    apps.settle()
+    assert set(apps.children()) >= CHILDREN
+    assert asked == []
+    apps.change(epochInterval="7s")
+    apps.settle()
+    assert asked == ["ControllerRevision", "ConfigMap", "StatefulSet"]

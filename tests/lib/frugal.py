@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line, where an answer about a store may not be large."""
+
+from __future__ import annotations
+
+import sys
+
+from streamapp.cli.main import main
+from streamapp.spark import stores
+
+stores.MOST_BYTES = 1000
+
+if __name__ == "__main__":
+    sys.exit(main())
