@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator with many apps, on a real API server without a node: how soon it acts on a change, what it takes of
-memory, and whether it leaves the API server in peace when there is nothing to do."""
+memory, and whether it leaves the API server in peace when there is nothing to do. Drivers are simulated, or there are
+none."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,15 @@ from kubernetes import client, config, watch
 from prometheus_client.parser import text_string_to_metric_families
 from urllib3.exceptions import ProtocolError
 
+from benchmarks import drivers
 from cluster.binaries import binaries
 from lib.apiserver import ApiServer
-from lib.operator import WORD_COUNT
+from lib.operator import WORD_COUNT, Apps
+from streamapp.kafka.admin import Admin, TopicSpec
+from streamapp.kafka.broker import EmbeddedBroker
+from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.ports import free_ports
+from streamapp_operator.kube import connect_by_config
 
 CRD = Path(__file__).resolve().parents[1] / "crds" / "streamapp.yaml"
 GROUP, VERSION, PLURAL = "streamapp.dev", "v1alpha1", "streamapps"
@@ -43,44 +49,101 @@ class Reconcile:
     p50_ms: float
     """From the API server's answer to a change, to the status that says the change is dealt with."""
     p99_ms: float
-    peak_mb: float
+    peak_mib: float
     steady_writes: int
     """Requests that change something, in a minute without changes; those of the Lease are not among them."""
+    writes_per_app_minute: float
     steady_reads_per_second: float
 
 
-def measure(apps: int, scratch: Path) -> Reconcile:
+ROWS: tuple[tuple[str, str, Callable[[Reconcile], str]], ...] = (
+    (
+        "all created at once, until the last one has a status", "-",
+        lambda one: f"{one.created_seconds:.1f} s",
+    ),
+    (
+        "a change, until the status says so, p50 / p99", "p99 ≤ 1 s (250 ms)",
+        lambda one: f"{one.p50_ms:.0f} / {one.p99_ms:.0f} ms",
+    ),
+    ("peak resident memory", "≤ 250 MiB", lambda one: f"{one.peak_mib:.0f} MiB"),
+    ("writes in a minute without changes", "0 at rest", lambda one: f"{one.steady_writes}"),
+    ("the same for each app", "≤ 2 at work", lambda one: f"{one.writes_per_app_minute:.1f}"),
+    ("reads a second meanwhile", "-", lambda one: f"{one.steady_reads_per_second:.0f}"),
+)  # fmt: skip
+"""What is told, and what it must be and should be."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the apps are like."""
+
+    says: Callable[[], Mapping[str, Any]] | None = None
+    """What their drivers say; None: no driver ever runs."""
+    settles: bool = True
+    """Whether there comes a time at which nothing is written any more."""
+    autoscaling: bool = False
+    """Whether the operator asks Kafka how far each of them is behind."""
+
+
+KINDS = {
+    "no drivers": Kind(),
+    "at rest": Kind(drivers.still),
+    "at work": Kind(lambda: drivers.moving(time.monotonic()), settles=False),
+    "at work, autoscaling": Kind(lambda: drivers.moving(time.monotonic()), settles=False, autoscaling=True),
+}
+
+
+def measure(apps: int, kind: Kind, scratch: Path) -> Reconcile:
     """
     Raises:
         RuntimeError: when the operator ends, or does not deal with an app within ten minutes.
     """
     names = [f"app-{number:04}" for number in range(apps)]
-    with ApiServer(scratch / "api", binaries() / "kube") as api:
+    with ExitStack() as stack:
+        kafka = stack.enter_context(_kafka(scratch / "broker")) if kind.autoscaling else ""
+        api = stack.enter_context(ApiServer(scratch / "api", binaries() / "kube"))
         api.kubectl("apply", "-f", str(CRD))
         api.kubectl("wait", "--for=condition=Established", "crd/streamapps.streamapp.dev", "--timeout=60s")
         api.kubectl("create", "namespace", NAMESPACE)
         connection: Any = config.new_client_from_config(str(api.kubeconfig))  # type: ignore[no-untyped-call]
         objects = client.CustomObjectsApi(connection)
-        with _operator(api.kubeconfig, scratch) as operator, _Seen(connection) as seen:
-            started = time.monotonic()
-            for name in names:
-                _create(objects, name)
-            created = max(seen.await_generation(name, 1, operator.check) for name in names) - started
+        operator = stack.enter_context(_operator(api.kubeconfig, scratch))
+        seen = stack.enter_context(_Seen(connection))
+        if kind.says is not None:
+            kube, _ = connect_by_config(str(api.kubeconfig), None)
+            stack.enter_context(drivers.Drivers(Apps(kube, NAMESPACE), connection, kind.says))
+        started = time.monotonic()
+        for name in names:
+            _create(objects, name, kafka)
+        created = max(seen.await_generation(name, 1, operator.check) for name in names) - started
+        if kind.says is not None:
+            seen.await_proved(names, operator.check)
+        if kind.settles:
             operator.settle()
-            before = operator.requests()
-            time.sleep(STEADY_SECONDS)
-            after = operator.requests()
-            millis = np.array(list(_changes(objects, names, seen, operator))) * 1000
-            p50, p99 = np.percentile(millis, [50, 99])
-            writes = sum(after[method] - before[method] for method in WRITES)
-            return Reconcile(
-                created, float(p50), float(p99), operator.peak_rss / 1e6, int(writes),
-                (after["GET"] - before["GET"]) / STEADY_SECONDS,
-            )  # fmt: skip
+        before = operator.requests()
+        time.sleep(STEADY_SECONDS)
+        after = operator.requests()
+        millis = np.array(list(_changes(objects, names, seen, operator))) * 1000
+        p50, p99 = np.percentile(millis, [50, 99])
+        writes = sum(after[method] - before[method] for method in WRITES)
+        return Reconcile(
+            created, float(p50), float(p99), operator.peak_rss / 2**20, int(writes),
+            writes / apps / STEADY_SECONDS * 60, (after["GET"] - before["GET"]) / STEADY_SECONDS,
+        )  # fmt: skip
 
 
-def _create(objects: Any, name: str) -> None:
+@contextmanager
+def _kafka(folder: Path) -> Iterator[str]:
+    """The address of a broker that has the topic the apps read."""
+    with EmbeddedBroker(folder) as broker:
+        Admin(KafkaConfig(broker.bootstrap_servers)).create([TopicSpec("text-lines", "lines", 4)])
+        yield broker.bootstrap_servers
+
+
+def _create(objects: Any, name: str, kafka: str) -> None:
     body = yaml.safe_load(WORD_COUNT) | {"metadata": {"name": name, "namespace": NAMESPACE}}
+    if kafka:
+        body["spec"] |= {"kafka": {"bootstrapServers": kafka}, "autoscaling": {"maxReplicas": 4}}
     objects.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, body)
 
 
@@ -103,6 +166,7 @@ class _Seen:
     def __init__(self, connection: Any) -> None:
         self._objects = client.CustomObjectsApi(connection)
         self._times: dict[tuple[str, int], float] = {}
+        self._proved: set[str] = set()
         self._changed = threading.Condition()
         self._watch: Any = watch.Watch()  # type: ignore[no-untyped-call]
         self._stopping = False
@@ -118,20 +182,34 @@ class _Seen:
                 self._changed.wait(1)
             return self._times[name, generation]
 
+    def await_proved(self, names: Iterable[str], check: Any) -> None:
+        """Until the version of each app has proved itself, and is Running."""
+        deadline = time.monotonic() + 600
+        with self._changed:
+            while missing := set(names) - self._proved:
+                check()
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{len(missing)} apps have not proved themselves after ten minutes")
+                self._changed.wait(1)
+
     def _follow(self) -> None:
         listing = self._objects.list_namespaced_custom_object
         try:
             for event in self._watch.stream(listing, GROUP, VERSION, NAMESPACE, PLURAL):
-                self._see(event["object"], time.monotonic())
+                if event is not None:  # half a line: the API server ends
+                    self._see(event["object"], time.monotonic())
         except ProtocolError:  # the API server has ended
             if not self._stopping:
                 raise
 
     def _see(self, body: Any, now: float) -> None:
-        generation = body.get("status", {}).get("observedGeneration")
+        name, status = body["metadata"]["name"], body.get("status", {})
+        generation = status.get("observedGeneration")
         if generation is not None:
             with self._changed:
-                self._times.setdefault((body["metadata"]["name"], generation), now)
+                self._times.setdefault((name, generation), now)
+                if status.get("phase") == "Running" and "healthyVersion" in status:
+                    self._proved.add(name)
                 self._changed.notify_all()
 
     def __enter__(self) -> _Seen:
