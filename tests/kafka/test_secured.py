@@ -20,7 +20,7 @@ import yaml
 from lib.app import AppProcess, Load
 from lib.broker import group_offsets, unique_name
 from lib.faults import family
-from lib.secured import USER, SecuredBroker, secured_broker
+from lib.secured import USER, SecuredBroker, bindings_of, secured_broker
 from lib.tokens import CLIENT, token_endpoint
 from lib.verify import committed, verify_late
 from lib.wait import until
@@ -38,14 +38,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
     folder = tmp_path_factory.mktemp("secured")
     with (
         token_endpoint(folder, CANARY, USER) as tokens,
-        secured_broker(folder, CANARY, keys_url=tokens.keys) as running,
+        secured_broker(folder, CANARY, guarded=True, keys_url=tokens.keys) as running,
     ):
         yield replace(running, tokens=tokens)
 
 
 def write(secured: SecuredBroker, folder: Path, prefix: str, mechanism: str = "SCRAM-SHA-512", *,
           address: str | None = None, authority: str = "ca", user: str = USER, password: str = CANARY,
-          own: str | None = "client") -> Path:  # fmt: skip
+          own: str | None = "client", tokens_at: str = "localhost") -> Path:  # fmt: skip
     """A manifest with state and without, and its files beside it."""
     for name in ("ca.pem", "other-ca.pem", *(f"{prefix}client.{kind}" for prefix in ("", "expired-", "next-")
                                              for kind in ("pem", "key"))):  # fmt: skip
@@ -56,7 +56,8 @@ def write(secured: SecuredBroker, folder: Path, prefix: str, mechanism: str = "S
     if mechanism == "OAUTHBEARER":
         assert secured.tokens is not None
         (folder / "credentials").write_text(f"clientId={CLIENT}\nclientSecret={password}\n")
-        tokens = f", tokenEndpoint: '{secured.tokens.endpoint}', scope: kafka"
+        endpoint = secured.tokens.endpoint.replace("localhost", tokens_at)
+        tokens = f", tokenEndpoint: '{endpoint}', scope: kafka"
     manifest = folder / "app.yaml"
     manifest.write_text(f"""
 apiVersion: streamapp.dev/v1alpha1
@@ -76,6 +77,12 @@ spec:
   - {{name: echo-out, from: raw, to: {{topic: {prefix}-echo, value: text}}}}
 """)
     return manifest
+
+
+def allow_what_is_printed(secured: SecuredBroker, manifest: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    assert main(["topics", str(manifest), "--acls", "--principal", f"User:{USER}"]) == 0
+    secured.allow(bindings_of(capfd.readouterr().out))
 
 
 def on_a_cluster(manifest: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -113,14 +120,17 @@ def command_lines(app: AppProcess) -> list[str]:
     "mechanism", [pytest.param("SCRAM-SHA-256", marks=pytest.mark.chaos), "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"]
 )
 def test_every_client_is_let_in_and_nobody_tells_the_password(
-    secured: SecuredBroker, tmp_path: Path, mechanism: str
+    secured: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], mechanism: str
 ) -> None:
+    """Who it is that is let in, so the ACLs that are printed for it are enough."""
     prefix = unique_name("secured")
     topics = {name: f"{prefix}-{name}" for name in ("numbers", "totals", "echo")}
     Admin(secured.open).create([TopicSpec(topic, "test", 2) for topic in topics.values()])
     load = Load(secured.open, prefix, 901, rate=100, keys=20, ticks=False)
     load.send(500)
-    app = AppProcess(write(secured, tmp_path, prefix, mechanism), tmp_path / "state", None, tmp_path / "log")
+    manifest = write(secured, tmp_path, prefix, mechanism)
+    allow_what_is_printed(secured, manifest, capfd)
+    app = AppProcess(manifest, tmp_path / "state", None, tmp_path / "log")
     told: list[str] = []
     try:
         app.await_work()
@@ -152,7 +162,9 @@ def test_every_client_is_let_in_and_nobody_tells_the_password(
 
 CAUSES = {
     "password": "it does not accept the credentials (",
-    "client": "invalid_client",
+    "client": 'the endpoint of tokens has none for us ({"error": "invalid_client"}); check kafka.sasl: tokenEndpoint,',
+    "token-authority": "the endpoint of tokens has none for us (SSL certificate OpenSSL verify result: unable to get",
+    "token-name": "the endpoint of tokens has none for us (SSL: no alternative certificate subject name matches",
     "authority": "the TLS handshake failed: the broker's certificate is signed by an authority that we do not know; "
     "give the certificate of that authority (kafka.tls: `ca.crt` of the Secret, or `caFile`)",
     "name": "the TLS handshake failed: the broker's certificate is not for the name 127.0.0.1; connect by a name that",
@@ -172,7 +184,9 @@ CAUSES = {
     [
         ({"password": "wr0ng-s3cret"}, {"password"}),
         ({"user": "eve"}, {"password"}),
-        ({"password": "wr0ng-s3cret", "mechanism": "OAUTHBEARER"}, {"password", "client"}),
+        ({"password": "wr0ng-s3cret", "mechanism": "OAUTHBEARER"}, {"client"}),
+        ({"authority": "other-ca", "mechanism": "OAUTHBEARER"}, {"token-authority"}),
+        ({"tokens_at": "127.0.0.1", "mechanism": "OAUTHBEARER"}, {"token-name"}),
         ({"address": "expired"}, {"expired"}),
         ({"own": None}, {"none"}),
         ({"own": "expired-client"}, {"ours-expired"}),
@@ -183,8 +197,8 @@ CAUSES = {
         ({"address": "no-such-host.invalid:9093"}, {"host"}),
     ],
     ids=[
-        "password", "user", "token", "expired", "no-certificate", "own-expired", "own-unknown", "authority",
-        "name-in-certificate", "no-tls", "host",
+        "password", "user", "token", "token-authority", "token-name", "expired", "no-certificate", "own-expired",
+        "own-unknown", "authority", "name-in-certificate", "no-tls", "host",
     ],
 )
 def test_what_is_wrong_is_told(
@@ -202,8 +216,7 @@ def test_what_is_wrong_is_told(
     for told in (error, why):
         assert "wr0ng" not in told
         assert {cause for cause, words in CAUSES.items() if words in told} == causes, told
-        if causes & {"password"}:
-            assert "check mechanism, user and password" in told
+        assert ("check mechanism, user and password" in told) == (causes == {"password"})
 
 
 @pytest.mark.timeout(120)
@@ -212,13 +225,21 @@ def test_commands_beside_a_run_are_let_in_with_it(
 ) -> None:
     prefix = unique_name("beside")
     manifest = write(secured, tmp_path, prefix)
+    allow_what_is_printed(secured, manifest, capfd)
+    for topic in ("numbers", "totals", "echo"):  # nobody else makes them here
+        words = f"--allow-principal User:{USER} --operation Create --topic {prefix}-{topic}"
+        secured.allow(bindings_of(f"kafka-acls --add {words}"))
     assert main(["topics", str(manifest), "--create"]) == 0
     app = AppProcess(manifest, tmp_path / "state", None, tmp_path / "log")
     try:
         until(app.status, 60, "the app runs")
         capfd.readouterr()
-        words = ["--state-dir", str(tmp_path / "state"), "--max", "1", "--timeout", "10", "--from-beginning"]
-        assert main(["consume", f"{prefix}-metadata", *words]) == 0
+        secured.allow(bindings_of(  # each reading is a group of its own
+            f"kafka-acls --add --allow-principal User:{USER} --operation Read --group streamapp-console- "
+            "--resource-pattern-type prefixed"
+        ))  # fmt: skip
+        options = ["--state-dir", str(tmp_path / "state"), "--max", "1", "--timeout", "10", "--from-beginning"]
+        assert main(["consume", f"{prefix}-metadata", *options]) == 0
         assert capfd.readouterr().out
     finally:
         app.end()

@@ -235,7 +235,8 @@ def secured_broker(
         guarded: whether what nobody has allowed is forbidden, but to those that come by the open address.
         keys_url: where the keys are that tokens of OAUTHBEARER are signed with.
     """
-    make_authority(folder, "ca")
+    if not (folder / "ca.pem").exists():
+        make_authority(folder, "ca")
     make_authority(folder, "other-ca")
     make_authority(folder, "next-ca")
     make_certificate(folder, "broker", host)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import subprocess
 import threading
 import time
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from lib.secured import openssl
+from lib.secured import make_authority, make_certificate, openssl
 
 CLIENT = "stream-app"
 
@@ -25,6 +26,8 @@ class Tokens:
     """`asked` has one word for each question: `yes`, or why not."""
 
     url: str
+    """Over TLS, with a certificate of the same authority as the broker's."""
+    open_url: str
     asked: list[str] = field(default_factory=list)
 
     @property
@@ -33,14 +36,15 @@ class Tokens:
 
     @property
     def keys(self) -> str:
-        return f"{self.url}/keys"
+        """Which a broker asks for."""
+        return f"{self.open_url}/keys"
 
 
 @contextmanager
 def token_endpoint(folder: Path, secret: str, subject: str) -> Iterator[Tokens]:
     """Gives tokens of `subject` to CLIENT, who must know the secret."""
-    openssl(folder, "genrsa", "-out", "tokens.key", "2048")
-    modulus = openssl(folder, "rsa", "-in", "tokens.key", "-noout", "-modulus").strip().partition("=")[2]
+    openssl(folder, "genrsa", "-out", "signs-tokens.key", "2048")
+    modulus = openssl(folder, "rsa", "-in", "signs-tokens.key", "-noout", "-modulus").strip().partition("=")[2]
     key = {"kty": "RSA", "kid": "one", "alg": "RS256", "use": "sig", "n": _encoded(bytes.fromhex(modulus)), "e": "AQAB"}
     wanted = "Basic " + base64.b64encode(f"{CLIENT}:{secret}".encode()).decode()
 
@@ -69,14 +73,22 @@ def token_endpoint(folder: Path, secret: str, subject: str) -> Iterator[Tokens]:
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    tokens = Tokens(f"http://127.0.0.1:{server.server_port}")
-    threading.Thread(target=server.serve_forever, name="tokens", daemon=True).start()
+    make_authority(folder, "ca")
+    make_certificate(folder, "tokens", "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tokens-both.pem")
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), Handler) for _ in range(2)]
+    closed, opened = servers
+    closed.socket = context.wrap_socket(closed.socket, server_side=True)
+    tokens = Tokens(f"https://localhost:{closed.server_port}", f"http://127.0.0.1:{opened.server_port}")
+    for server in servers:
+        threading.Thread(target=server.serve_forever, name="tokens", daemon=True).start()
     try:
         yield tokens
     finally:
-        server.shutdown()
-        server.server_close()
+        for server in servers:
+            server.shutdown()
+            server.server_close()
 
 
 def _token(folder: Path, subject: str) -> str:
@@ -85,7 +97,7 @@ def _token(folder: Path, subject: str) -> str:
     claims = {"sub": subject, "iat": now - 5, "exp": now + 3600, "scope": "kafka"}
     text = ".".join(_encoded(json.dumps(part).encode()) for part in (head, claims))
     signed = subprocess.run(
-        ["openssl", "dgst", "-sha256", "-sign", "tokens.key"], cwd=folder, input=text.encode(), check=True,
+        ["openssl", "dgst", "-sha256", "-sign", "signs-tokens.key"], cwd=folder, input=text.encode(), check=True,
         capture_output=True, timeout=60,
     )  # fmt: skip
     return f"{text}.{_encoded(signed.stdout)}"

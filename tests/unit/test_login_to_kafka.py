@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from streamapp.errors import ManifestError
+from streamapp.kafka import config
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import KafkaSettings
 from streamapp_operator.app import read_app
@@ -90,7 +93,9 @@ def test_what_strimzi_makes_is_taken_as_it_is() -> None:
 def test_a_client_of_oauth() -> None:
     settings = KafkaSettings("k:9", sasl_mechanism="OAUTHBEARER", sasl_secret="c", token_endpoint="https://x/t")
     keys = open_secrets(settings, {"c": secret(clientId="app", clientSecret=CANARY)}, "shop")
-    assert config_of(settings, keys).for_librdkafka() == {
+    found = config_of(settings, keys).for_librdkafka()
+    found.pop("https.ca.pem", None)  # the system's
+    assert found == {
         "bootstrap.servers": "k:9",
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -99,6 +104,27 @@ def test_a_client_of_oauth() -> None:
         "sasl.oauthbearer.client.secret": CANARY,
         "sasl.oauthbearer.token.endpoint.url": "https://x/t",
     }
+
+
+@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.parametrize("public", [True, False])
+def test_who_vouches_for_the_endpoint_of_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool, public: bool
+) -> None:
+    """Kafka's authority, and the system's: where these are is not to be left to where librdkafka was built."""
+    bundle = tmp_path / "bundle.crt"
+    bundle.write_text("public")
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: SimpleNamespace(cafile=None))
+    monkeypatch.setattr(config, "_BUNDLES", (str(tmp_path / "none"), str(bundle)) if public else ())
+    properties = {
+        "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://x/t", "sasl.oauthbearer.client.credentials.client.id": "app",
+        "sasl.oauthbearer.client.credentials.client.secret": CANARY,
+    } | ({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": "ours"} if ours else {})  # fmt: skip
+    told = KafkaConfig("k:9", properties).for_librdkafka().get("https.ca.pem", "")
+    assert told.split() == [*["ours"] * ours, *["public"] * public]
+    properties["sasl.oauthbearer.token.endpoint.url"] = "http://x/t"
+    assert "https.ca.pem" not in KafkaConfig("k:9", properties).for_librdkafka()
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,13 @@ _COUNTED = re.compile(r" \(after \d+ms in state .*\)")
 """What a complaint has that differs each time: who compares what is said takes it for news."""
 
 
+_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
+_TOKEN_FIX = (
+    "check kafka.sasl: tokenEndpoint, clientId and clientSecret, and that its certificate is of an authority that the "
+    "system knows, or that of kafka.tls"
+)
+
+
 class Troubles:
     """The most telling complaint a client has made so far."""
 
@@ -70,11 +77,19 @@ class Troubles:
         return KafkaError._SSL if "SSL routines" in self._last.str() else self._last.code()
 
     @property
+    def _no_token(self) -> str | None:
+        """Why there is no token to show, where that is it."""
+        said = "" if self._last is None else self._last.str()
+        return said.removeprefix(_NO_TOKEN) if said.startswith(_NO_TOKEN) else None
+
+    @property
     def fatal(self) -> bool:
         """Whether trying on is pointless: the address or the credentials must change first."""
         return self._code in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
 
     def fix(self) -> str:
+        if self._no_token is not None:
+            return _TOKEN_FIX
         found = None if self._code is None else _FIXES.get(self._code)
         return found or "check that it runs and that the address is right"
 
@@ -86,6 +101,8 @@ class Troubles:
     def words(self) -> str:
         if self._last is None:
             return "no answer"
+        if self._no_token is not None:
+            return f"the endpoint of tokens has none for us ({self._no_token})"
         plain = _TELLING.get(self._code) if self._code is not None else None
         said = _COUNTED.sub("", self._last.str())
         detail = said.split(": ", 2)[-1]

@@ -23,6 +23,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,8 @@ KNOWN = (
 SECRET = re.compile(r"password|jaas|keystore\.key$|secret|token")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 _REFERENCE = re.compile(r"\$\{directory:([^:}]+):([^:}]+)\}")
+_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+"""Where systems have the authorities that all know."""
 _OAUTH = "sasl.oauthbearer."
 _OAUTH_NEEDED = (
     f"{_OAUTH}token.endpoint.url",
@@ -137,6 +140,9 @@ class KafkaConfig:
             for name in (*_OAUTH_NEEDED, f"{_OAUTH}scope"):
                 if name in given:
                     settings[name.replace("client.credentials.", "")] = given[name]
+            authorities = _authorities_of_tokens(given)
+            if given[f"{_OAUTH}token.endpoint.url"].startswith("https:") and authorities:
+                settings["https.ca.pem"] = authorities
         if "ssl.truststore.location" in given:
             settings["ssl.ca.location"] = given["ssl.truststore.location"]
         if "ssl.truststore.certificates" in given:
@@ -157,6 +163,15 @@ class KafkaConfig:
     def __repr__(self) -> str:
         shown = {name: HIDDEN if SECRET.search(name) else value for name, value in self.properties.items()}
         return f"KafkaConfig({self.bootstrap_servers!r}, {shown})"
+
+
+def _authorities_of_tokens(given: Mapping[str, str]) -> str:
+    """Those that are good for the endpoint of tokens: Kafka's, and the system's. librdkafka would look for these where
+    the system that it was built on has them."""
+    ours, file = given.get("ssl.truststore.certificates", ""), given.get("ssl.truststore.location")
+    candidates = (ssl.get_default_verify_paths().cafile, *_BUNDLES)
+    public = next((Path(bundle).read_text() for bundle in candidates if bundle and Path(bundle).exists()), "")
+    return "\n".join(filter(None, (ours if file is None else Path(file).read_text(), public)))
 
 
 def reference(folder: str, file: str) -> str:

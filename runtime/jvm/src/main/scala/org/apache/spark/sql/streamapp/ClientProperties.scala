@@ -3,7 +3,9 @@ package org.apache.spark.sql.streamapp
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}
-import java.util.Properties
+import java.security.KeyStore
+import java.util.{Base64, Properties}
+import javax.net.ssl.{TrustManagerFactory, X509TrustManager}
 
 import scala.util.Using
 
@@ -38,7 +40,8 @@ private[streamapp] object ClientProperties {
     case "OAUTHBEARER" =>
       allow(properties.getProperty(TokenEndpoint))
       properties.put("sasl.login.callback.handler.class", s"$Security.oauthbearer.OAuthBearerLoginCallbackHandler")
-      properties.put("sasl.jaas.config", s"$Security.oauthbearer.OAuthBearerLoginModule required;")
+      properties.put("sasl.jaas.config",
+        s"$Security.oauthbearer.OAuthBearerLoginModule required${trustOf(properties).mkString};")
     case mechanism if properties.containsKey(user) =>
       val module = if (mechanism == "PLAIN") "plain.PlainLoginModule" else "scram.ScramLoginModule"
       val who = s"username=${quoted(properties.remove(user))} password=${quoted(properties.remove(password))}"
@@ -46,8 +49,26 @@ private[streamapp] object ClientProperties {
     case _ =>
   }
 
+  /** Kafka's authority is good for the endpoint of tokens too, beside Java's own. */
+  private def trustOf(properties: Properties): Option[String] = {
+    def store(name: String) = Option(properties.getProperty(s"ssl.truststore.$name"))
+    store("certificates").orElse(store("location").map(file => Files.readString(Path.of(file), UTF_8)))
+      .filter(_ => properties.getProperty(TokenEndpoint).startsWith("https:"))
+      .map(ours => s" ssl.truststore.type=PEM ssl.truststore.certificates=${quoted(ours + "\n" + public)}")
+  }
+
+  private lazy val public: String = {
+    val factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm)
+    factory.init(null: KeyStore)
+    val lines = Base64.getMimeEncoder(64, Array('\n'.toByte))
+    val known = factory.getTrustManagers.collect { case manager: X509TrustManager => manager.getAcceptedIssuers }
+    known.flatten.map { authority =>
+      s"-----BEGIN CERTIFICATE-----\n${lines.encodeToString(authority.getEncoded)}\n-----END CERTIFICATE-----\n"
+    }.mkString
+  }
+
   private def quoted(text: Any): String =
-    "\"" + text.toString.replace("\\", "\\\\").replace("\"", "\\\"") + "\""
+    "\"" + text.toString.replace("\\", "\\\\").replace("\"", "\\\"").replace("\n", "\\n") + "\""
 
   // Kafka asks only where it is allowed to. The address is the manifest's.
   private def allow(endpoint: String): Unit = synchronized {
