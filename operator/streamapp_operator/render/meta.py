@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from importlib.metadata import version
 from typing import Any
 
 from streamapp.manifest import API_VERSION, KIND
@@ -27,6 +28,8 @@ APP_ANNOTATION = "streamapp.dev/app"
 _PREFIX = "app.kubernetes.io"
 INSTANCE_LABEL = f"{_PREFIX}/instance"
 """Which app an object or pod belongs to, by its base name."""
+_ABOUT_US = {f"{_PREFIX}/part-of": "streamapp", f"{_PREFIX}/version": version("streamapp").replace("+", "_")}
+"""Labels that nothing is found by. Pods go without them: another version of ours alone restarts nothing."""
 MANAGED = f"{_PREFIX}/managed-by={MANAGER}"
 """Selects all that belongs to any app."""
 
@@ -90,7 +93,7 @@ def made(app: App, api_version: str, kind: str, name: str, component: str | None
         "metadata": {
             "name": name,
             "namespace": app.namespace,
-            "labels": labels(app.base, component),
+            "labels": {**labels(app.base, component), **_ABOUT_US},
             "annotations": {APP_ANNOTATION: app.name},
             "ownerReferences": [
                 {
