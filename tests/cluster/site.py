@@ -34,6 +34,11 @@ class Site:
         return self.home / "logs"
 
     @property
+    def audit_log(self) -> Path:
+        """What programs in pods have asked the API server for, one JSON object a line."""
+        return self.logs / "audit.log"
+
+    @property
     def pki(self) -> Path:
         """Keys, certificates and kubeconfigs; kept, as the addresses in them never change."""
         return self.home / "pki"

@@ -14,9 +14,11 @@ from cluster.app import App
 from cluster.namespace import Manifest, Namespace
 from lib.app import ECHO, TOTALS, WINDOWS, Bench
 from lib.faults import require_work
+from lib.grants import asked_for, granted_by
 from lib.verify import Proof
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
+from streamapp_operator.render.access import DRIVER_RULES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -31,7 +33,8 @@ STORES, PARALLELISM = 2, 4
 def test_kubectl_scale_changes_a_running_query(
     operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, rounds: int
 ) -> None:
-    """R11: 1→4→1 under load, with an executor's pod lost in the middle."""
+    """R11: 1→4→1 under load, with an executor's pod lost in the middle. A driver that has done all this, and has ended,
+    has used each right that it has."""
     chooser = random.Random(1101)
     spec = (
         f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
@@ -64,6 +67,10 @@ def test_kubectl_scale_changes_a_running_query(
         assert app.driver()["metadata"]["uid"] == driver
         assert app.status()["restarts"] == 0
         proof.finish(app)
+    if (log := operated.cluster.audit_log) is not None:
+        asked, refused = asked_for(log, f"system:serviceaccount:{operated.name}:{app.name}-driver")
+        assert refused == []
+        assert set(granted_by(DRIVER_RULES)) - asked == set(), "granted and not needed"
 
 
 def replicas(app: App) -> Manifest:
