@@ -37,14 +37,15 @@ def _quick(container: str) -> Manifest:
     return {"podTemplate": {"spec": {"containers": [{"name": container, "env": env}]}}}
 
 
-def _end_of(container: str, states: list[Manifest]) -> tuple[Manifest, bool] | None:
-    """What the first of a pod's states that knows of a container's end says of it, and whether the pod was to go."""
+def _end_of(container: str, states: list[Manifest]) -> Manifest:
+    """What a pod's states say of that container's end; empty while it has not ended."""
     for state in states:
         for each in state["status"].get("containerStatuses", ()):
             for ended in (each["state"].get("terminated", {}), each["lastState"].get("terminated", {})):
                 if ended.get("containerID") == container:
-                    return ended, "deletionTimestamp" in state["metadata"]
-    return None
+                    found: Manifest = ended
+                    return found
+    return {}
 
 
 _QUICK: Manifest = {"spec": {"driver": _quick("driver"), "executor": _quick("executor")}}
@@ -68,14 +69,14 @@ class App:
 
     def kill(self, pod: str) -> None:
         """SIGKILL to all that it runs, whatever that is doing. Nobody has asked it to end in order before."""
-        killed = self.namespace.get(f"pod/{pod}")["status"]["containerStatuses"][0]["containerID"]
+        before = self.namespace.get(f"pod/{pod}")
+        assert "deletionTimestamp" not in before["metadata"], f"pod {pod} is being deleted already"
+        killed = before["status"]["containerStatuses"][0]["containerID"]
         with self.namespace.watching(f"pod/{pod}") as states:
             with suppress(CommandFailed):  # it may end with the rest
                 self.namespace.kubectl("exec", pod, "--", "sh", "-c", "kill -KILL -1")
-            seen = until(lambda: _end_of(killed, states()), GONE_SECONDS, f"the end of pod {pod}", every=0.2)
-        assert seen is not None
-        end, was_deleted = seen
-        assert (end["exitCode"], end["reason"], was_deleted) == (SIGKILLED, "Error", False), seen
+            end = until(lambda: _end_of(killed, states()), GONE_SECONDS, f"the end of pod {pod}", every=0.2)
+        assert (end["exitCode"], end["reason"]) == (SIGKILLED, "Error"), end
 
     def lose(self, pod: str) -> None:
         """The cluster forgets it, as of a node that is gone; what it runs hears of it meanwhile, or does not."""
