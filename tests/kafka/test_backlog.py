@@ -80,7 +80,8 @@ def test_a_backlog_is_worked_off_in_bounded_memory(kafka: KafkaConfig, tmp_path:
 @pytest.fixture
 def pacer() -> Iterator[Any]:
     end_jvm()
-    start_jvm({"spark.driver.extraClassPath": runtime_class_path()})
+    own = {"spark.master": "local", "spark.ui.showConsoleProgress": "false"}  # else Spark says others
+    start_jvm({"spark.driver.extraClassPath": runtime_class_path(), **own})
     yield SparkContext._jvm.org.apache.spark.sql.streamapp.EpochPacer()  # type: ignore[union-attr]
     end_jvm()
 

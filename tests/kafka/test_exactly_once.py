@@ -128,7 +128,7 @@ def test_without_the_fence_the_zombie_is_noticed(kafka: KafkaConfig, tmp_path: P
     mutation = {"STREAMAPP_MUTATION": "no-fence"}
     with Bench(kafka, tmp_path, "no-fence", TOTALS) as bench, Proof(bench, load := bench.load(seed=901)) as proof:
         load.send(500)
-        zombie = bench.start("zombie", env=failpoints("transaction.before-commit@1=pause:1000") | mutation)
+        zombie = bench.start("zombie", env=failpoints("transaction.before-commit@1=pause:3000") | mutation)
         zombie.await_work()
         load.send(500)
         await_hit(zombie, "transaction.before-commit")

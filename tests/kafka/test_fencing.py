@@ -109,7 +109,7 @@ def test_a_zombie_commits_after_the_winner(kafka: KafkaConfig, tmp_path: Path, t
     more; then it wakes up and commits. Only the winner is heard, and the zombie does not disturb it."""
     with Bench(kafka, tmp_path, "zombie", topology) as bench, Proof(bench, load := bench.load(seed=502)) as proof:
         load.send(500)
-        zombie = bench.start("zombie", env=failpoints("transaction.before-commit@1=pause:1000"))
+        zombie = bench.start("zombie", env=failpoints("transaction.before-commit@1=pause:3000"))
         zombie.await_work()
         load.send(500)
         await_hit(zombie, "transaction.before-commit")
@@ -132,11 +132,11 @@ def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path:
     itself. So it must when the broker has forgotten it altogether."""
     steps = ("transaction.before-commit", "metadata.before-commit.offsets")
     with (
-        Bench(own_kafka, tmp_path, "asleep", TOTALS, spec="transactionTimeout: 5s") as bench,
+        Bench(own_kafka, tmp_path, "asleep", TOTALS, spec="transactionTimeout: 12s") as bench,
         Proof(bench, load := bench.load(seed=401)) as proof,
     ):
         load.send(500)
-        app = bench.start(env=failpoints(*(f"{step}@{epoch}=pause:1000" for epoch, step in enumerate(steps, start=1))))
+        app = bench.start(env=failpoints(*(f"{step}@{epoch}=pause:4000" for epoch, step in enumerate(steps, start=1))))
         app.await_work()
         for step in steps:
             load.send(500)
