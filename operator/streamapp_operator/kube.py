@@ -283,7 +283,8 @@ class Kube:
         body: Object | Sequence[Object] | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        seconds = min(self._seconds, self.may_write()) if method in _WRITES else self._seconds
+        changes = method in _WRITES and "dryRun" not in (query or {})
+        seconds = min(self._seconds, self.may_write()) if changes else self._seconds
         request = self._api.param_serialize(
             method,
             path,

@@ -66,7 +66,7 @@ def test_status(apps: Apps, run: Run, tmp_path: Path) -> None:
         apps.settle()
         code, out, _ = run("status", "word-count")
     assert code == 0
-    assert "  executors   1 of 1\n  lag         7 records: text-lines 7\n  counts      epoch 12\n" in out
+    assert "  executors   1 of 1\n  lag         7 records: text-lines 7\n  word-counts epoch 12\n" in out
     assert "Ready          True    Processing      records are processed" in out
 
 

@@ -18,6 +18,7 @@ from streamapp_operator.observation import Position
 
 pytestmark = pytest.mark.cluster
 
+AT_REST = {**RUNNING, "lag": {"text-lines/0": 0, "text-lines/1": 0}, "totalLag": 0}
 AUTOSCALING = {"maxReplicas": 4, "lag": {"recordsPerReplica": 100}, "stabilisation": "20s"}
 
 
@@ -44,7 +45,7 @@ def test_what_is_deleted_or_changed_waits(apps: Apps, tmp_path: Path) -> None:
     apps.create()
     apps.settle()
     driver = apps.await_driver()["metadata"]["uid"]
-    with apps.driver_says(RUNNING, tmp_path) as said:
+    with apps.driver_says(AT_REST, tmp_path) as said:
         apps.add_executor()
         apps.settle()
         pause(apps)
@@ -94,7 +95,7 @@ def test_scaling_waits(apps: Apps, tmp_path: Path) -> None:
     apps.memory.lags = MuchLag()
     apps.create(autoscaling=AUTOSCALING)
     apps.settle()
-    with apps.driver_says(RUNNING, tmp_path) as said:
+    with apps.driver_says(AT_REST, tmp_path) as said:
         apps.add_executor()
         pause(apps)
         apps.pass_time(120)

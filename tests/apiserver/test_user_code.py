@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib.operator import Apps, Object
+from lib.operator import Apps, KubeError, Object
 from lib.rollouts import STUCK, WELL, prove, renew, versions
 
 pytestmark = pytest.mark.cluster
@@ -73,14 +74,14 @@ def test_what_is_wrong_with_the_code_is_told_until_it_is_right(apps: Apps) -> No
 
 
 def test_a_path_is_of_no_use_on_a_cluster(apps: Apps) -> None:
-    apps.create(topology=TOPOLOGY, code={"path": "speech"})
-    apps.settle()
-    assert apps.condition("TopologyValid")["message"] == (
-        "`code.path`: `path` is for a laptop (in \"speech\"); on a cluster, add configMapRef: {name: CONFIGMAP}, or "
-        "write the modules into files"
+    words = (
+        '`path` is for a laptop (in "speech"); on a cluster, add configMapRef: {name: CONFIGMAP}, or write the modules '
+        "into files"
     )
+    with pytest.raises(KubeError, match=re.escape(words)):
+        apps.create(topology=TOPOLOGY, code={"path": "speech"})
     put(apps, {"speech.py": LOUD})
-    apps.change(code={"path": "speech", **REF})
+    apps.create(topology=TOPOLOGY, code={"path": "speech", **REF})
     apps.settle()
     assert shipped(apps) == {"speech.py": LOUD}
 
