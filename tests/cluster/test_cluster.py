@@ -122,6 +122,7 @@ def test_lines_go_through_a_broker_in_a_pod(namespace: Namespace, runtime_image:
     assert namespace.run_to_end(pod("reader", args=read)).splitlines() == ["to be", "or not"]
 
 
+@pytest.mark.chaos  # every app's test does this, and more
 def test_a_spark_driver_in_a_pod_counts_with_two_executor_pods(namespace: Namespace, runtime_image: str) -> None:
     what_spark_needs = {
         "apiGroups": [""],
