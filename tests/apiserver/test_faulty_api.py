@@ -18,7 +18,7 @@ from kubernetes import client, config
 from lib.apiserver import ApiServer
 from lib.operator import CHILDREN, WORD_COUNT, Apps, Crash, KubeError
 from lib.operator_process import Operators
-from lib.proxy import WRITES, Fault, Forgetful, Gossip, Plan, Proxy, Sometimes, cut, faults, gone, silent
+from lib.proxy import WATCH, WRITES, Fault, Forgetful, Gossip, Plan, Proxy, Sometimes, cut, faults, gone, silent
 from lib.wait import until
 from streamapp_operator.__main__ import LEASE
 from streamapp_operator.kube import Kube
@@ -159,14 +159,15 @@ def test_the_operator_as_a_process_under_all_of_it(
 ) -> None:
     """R14: with its Lease, its watches and its own patience."""
     wanted, needed = killed_after(api, kube, new_namespace, operators, 0)
-    chances = {"GET": 0.05, **dict.fromkeys(WRITES, 0.2)}
+    chances = {"GET": 0.05, WATCH: 0.3, **dict.fromkeys(WRITES, 0.2)}
     apps = Apps(kube, new_namespace())
     with Proxy(api.url, Sometimes(random.Random(1401), faults(timeout=10.0), chances)) as proxy:
         operators.start(apps.namespace, proxy)
         apps.create()
         until(lambda: is_settled(apps), 600, "the app is as it should be", every=0.5)
         until(lambda: "PUT" in {method for method, _ in proxy.faults}, 120, "the Lease has met a fault", every=0.5)
-        print(f"{proxy.writes} writes, the Lease's among them, instead of {needed} without those; {proxy.faults}")
+        print(f"{proxy.writes} writes instead of {needed}; {proxy.faults}")
+        assert WATCH in {method for method, _ in proxy.faults}
         assert truth(apps) == wanted
 
 
@@ -182,7 +183,9 @@ WATCHES: dict[str, Callable[[], Gossip]] = {
     "gone": lambda: gone,
     "silent": lambda: silent,
     "cut": lambda: cut,
+    "refused": lambda: cut,
 }
+REFUSALS = tuple(fault for fault in faults(TIMEOUT) if fault.name in ("too-many", "failed", "unavailable", "cut-off"))
 
 
 def test_watches_that_lose_repeat_delay_and_forget(
@@ -201,6 +204,8 @@ def test_watches_that_lose_repeat_delay_and_forget(
             until(partial(has_budget, apps, "word-count", 1), 60, f"{name}: it works at first", every=0.2)
         for name, (_, proxy) in behind.items():
             proxy.gossip = WATCHES[name]()
+        # One more finds it hard to open a watch again (R14).
+        behind["refused"][1].plan = Sometimes(random.Random(1302), REFUSALS, {WATCH: 0.7})
         for apps, proxy in behind.values():
             proxy.events.clear()
             apps.create(SECOND, replicas=4)  # somebody has never heard of
@@ -219,6 +224,7 @@ def test_watches_that_lose_repeat_delay_and_forget(
         for name, (_, proxy) in behind.items():
             assert proxy.events["came"] > 0, f"{name}: there was nothing to be told"
             print(f"{name}: {proxy.events}")
+        assert {method for method, _ in behind["refused"][1].faults} == {WATCH}
         told = behind["forgetful"][1].gossip
         assert isinstance(told, Forgetful)
         assert all(told.done[what] > 0 for what in ("lost", "twice", "late", "kept")), told.done

@@ -29,6 +29,8 @@ from lib.apiserver import write_kubeconfig
 Word = TypeVar("Word")
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
+WATCH = "WATCH"
+"""What a plan is told instead of GET when a watch is opened."""
 _OF_ONE_HOP = ("connection", "transfer-encoding", "content-length", "keep-alive", "host")
 
 
@@ -162,7 +164,9 @@ class Proxy:
         self.after: Callable[[str, str], None] = lambda method, path: None
         """Told method and path of each request that the API server has answered, before its client hears of it."""
         self.sent: Counter[str] = Counter()
-        """Requests that clients have made, by method."""
+        """Requests that clients have made, by method; watches are not among them."""
+        self.for_leases: Counter[str] = Counter()
+        """Those of them that are about Leases."""
         self.faults: Counter[tuple[str, str]] = Counter()
         """That have happened, by method and name."""
         self.events: Counter[str] = Counter()
@@ -176,8 +180,8 @@ class Proxy:
 
     @property
     def writes(self) -> int:
-        """That clients have sent, whatever became of them."""
-        return sum(self.sent[method] for method in WRITES)
+        """That clients have sent, whatever became of them, but for those of Leases."""
+        return sum(self.sent[method] - self.for_leases[method] for method in WRITES)
 
     def kubeconfig_of(self, folder: Path, token: str) -> Path:
         """A file by which a client goes through this proxy, as whoever the token is."""
@@ -188,10 +192,11 @@ class Proxy:
             counter[what] += 1
 
     @contextmanager
-    def one(self, method: str) -> Iterator[None]:
+    def one(self, method: str, path: str) -> Iterator[None]:
         """A request, from its beginning to its end."""
         with self._lock:
             self.sent[method] += 1
+            self.for_leases[method] += "/leases" in path
             self.under_way += 1
         try:
             yield
@@ -245,9 +250,14 @@ class _Handler(BaseHTTPRequestHandler):
         proxy = self.server.proxy
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if "watch=true" in self.path:
-            self._watch()
+            fault = proxy.plan(WATCH, self.path)
+            if fault is None:
+                self._watch()
+            else:
+                proxy.note(proxy.faults, (WATCH, fault.name))
+                self._refuse(fault)
             return
-        with proxy.one(self.command):
+        with proxy.one(self.command, self.path):
             self._pass_on(body)
 
     def _pass_on(self, body: bytes) -> None:
@@ -269,6 +279,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if not fault.late:
             time.sleep(fault.seconds)
+        self._refuse(fault)
+
+    def _refuse(self, fault: Fault) -> None:
         if fault.code is None:
             self.close_connection = True
         else:
