@@ -170,31 +170,22 @@ class Apps:
     @contextmanager
     def crashing_after(self, count: int) -> Iterator[None]:
         """The operator dies when it would write once more than `count` times."""
-        left = [count]
-
-        before = self.operators.may_write
-
-        def write() -> float:
-            if left[0] == 0:
-                raise Crash
-            left[0] -= 1
-            return before()
-
-        self.operators.may_write = write
-        try:
+        with self._raising_after(count, Crash):
             yield
-        finally:
-            self.operators.may_write = before
 
     @contextmanager
     def losing_the_lease_after(self, count: int) -> Iterator[None]:
         """Another operator may act as soon as this one has written so often."""
-        left = [count]
-        before = self.operators.may_write
+        with self._raising_after(count, NotHolder):
+            yield
+
+    @contextmanager
+    def _raising_after(self, count: int, kind: type[BaseException]) -> Iterator[None]:
+        left, before = [count], self.operators.may_write
 
         def write() -> float:
             if left[0] == 0:
-                raise NotHolder
+                raise kind
             left[0] -= 1
             return before()
 
