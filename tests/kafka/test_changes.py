@@ -95,13 +95,19 @@ def counted(store: str, by_an_internal_topic: bool = True) -> str:
 """
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["by-a-topic", "directly"])
-def test_records_that_come_by_another_way_are_refused(kafka: KafkaConfig, tmp_path: Path, first: bool) -> None:
-    """Its position is in other topics: all would be counted again."""
-    a = App(kafka, tmp_path, counted("sums", first))
+def begun(kafka: KafkaConfig, folder: Path, topology: str) -> App:
+    """An app that has counted one record."""
+    a = App(kafka, folder, topology)
     a.create("in")
     a.send("in", ("k", "a"))
     a.run()
+    return a
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["by-a-topic", "directly"])
+def test_records_that_come_by_another_way_are_refused(kafka: KafkaConfig, tmp_path: Path, first: bool) -> None:
+    """Its position is in other topics: all would be counted again."""
+    a = begun(kafka, tmp_path, counted("sums", first))
     a.change(counted("sums", not first))
     a.send("in", ("k", "b"))
     with pytest.raises(InputError, match=r"store 'sums' has its position in .* and would read .*give the node another"):
@@ -113,10 +119,7 @@ def test_records_that_come_by_another_way_are_refused(kafka: KafkaConfig, tmp_pa
 
 def test_a_store_that_has_missed_records_does_not_come_back(kafka: KafkaConfig, tmp_path: Path) -> None:
     """What reads the input for it has gone on without it."""
-    a = App(kafka, tmp_path, counted("sums"))
-    a.create("in")
-    a.send("in", ("k", "a"))
-    a.run()
+    a = begun(kafka, tmp_path, counted("sums"))
     a.change(counted("others"))
     a.send("in", ("k", "b"))
     a.run()
@@ -131,10 +134,7 @@ def test_a_store_that_has_missed_records_does_not_come_back(kafka: KafkaConfig, 
 
 def test_a_store_that_has_missed_nothing_comes_back(kafka: KafkaConfig, tmp_path: Path) -> None:
     """The version without it never came to an epoch."""
-    a = App(kafka, tmp_path, counted("sums"))
-    a.create("in")
-    a.send("in", ("k", "a"))
-    a.run()
+    a = begun(kafka, tmp_path, counted("sums"))
     a.change(counted("others"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("streamapp.spark.queries.Queries.start", no_query)

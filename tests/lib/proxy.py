@@ -249,22 +249,24 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         proxy = self.server.proxy
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if "watch=true" in self.path:
-            fault = proxy.plan(WATCH, self.path)
-            if fault is None:
-                self._watch()
-            else:
-                proxy.note(proxy.faults, (WATCH, fault.name))
-                self._refuse(fault)
-            return
-        with proxy.one(self.command, self.path):
-            self._pass_on(body)
+        if "watch=true" not in self.path:
+            with proxy.one(self.command, self.path):
+                self._pass_on(body, self._fault(self.command))
+        elif (fault := self._fault(WATCH)) is None:
+            self._watch()
+        else:
+            self._refuse(fault)
 
-    def _pass_on(self, body: bytes) -> None:
+    def _fault(self, method: str) -> Fault | None:
+        """What the plan has for this request; it is noted."""
         proxy = self.server.proxy
-        fault = proxy.plan(self.command, self.path)
+        fault = proxy.plan(method, self.path)
         if fault is not None:
-            proxy.note(proxy.faults, (self.command, fault.name))
+            proxy.note(proxy.faults, (method, fault.name))
+        return fault
+
+    def _pass_on(self, body: bytes, fault: Fault | None) -> None:
+        proxy = self.server.proxy
         if fault is not None and fault.late:
             time.sleep(fault.seconds)
         answer, content = None, b""
