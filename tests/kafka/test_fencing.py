@@ -133,18 +133,18 @@ def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path:
     steps = ("transaction.before-commit", "metadata.before-commit.offsets")
     with (
         Bench(own_kafka, tmp_path, "asleep", TOTALS, spec="transactionTimeout: 12s") as bench,
-        Proof(bench, load := bench.load(seed=401)) as proof,
+        Proof(bench, load := bench.load(seed=401, rate=200)) as proof,
     ):
-        load.send(500)
+        # Records come all the time: an epoch is then reached when somebody waits for it, and not before.
+        load.start()
         app = bench.start(env=failpoints(*(f"{step}@{epoch}=pause:4000" for epoch, step in enumerate(steps, start=1))))
-        app.await_work()
         for step in steps:
-            load.send(500)
             await_hit(app, step)
             with stopped(app):
                 assert open_transactions(bench), "there was nothing under way"
                 until(lambda: not open_transactions(bench), 60, "the broker gave the transaction up", every=0.5)
-            proof.await_caught_up(app)
+        load.stop()
+        proof.await_caught_up(app)
         ids = [f"{bench.prefix}/{name}" for name in ("metadata", "totals/0", "totals/1")]
         until(lambda: not known_ids(own_kafka).intersection(ids), 60, "the broker has forgotten its ids", every=0.5)
         load.send(500)
