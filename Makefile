@@ -32,10 +32,10 @@ kafka: setup ## tests on the embedded broker
 	@echo "== broker tests"; $(PYTHON) -m pytest -q tests -m "kafka and not chaos and not cluster" \
 	  --numprocesses 3 --dist worksteal $(ARGS)
 
-# One for those with pods, one for those with an API server alone.
+# Each of the two has a cluster of its own. Who is free takes the next test.
 kubernetes: setup ## tests on a Kubernetes cluster
 	@echo "== cluster tests"; PYTHONPATH=tests $(PYTHON) -m cluster --prepare
-	@$(PYTHON) -m pytest -q tests -m "cluster and not chaos" --numprocesses 2 --dist loadgroup $(ARGS)
+	@$(PYTHON) -m pytest -q tests -m "cluster and not chaos" --numprocesses 2 --dist load --maxschedchunk 1 $(ARGS)
 
 cluster: setup ## a Kubernetes cluster to work with, until Ctrl-C
 	@PYTHONPATH=tests $(PYTHON) -m cluster $(ARGS)

@@ -63,7 +63,7 @@ class Drivers:
         self._apps = apps
         self._pods = client.CoreV1Api(connection)
         self._server = ThreadingHTTPServer((ADDRESS, LIVE_PORT), _handler(says))
-        self._watch: Any = watch.Watch()  # type: ignore[no-untyped-call]
+        self._watch: Any = watch.Watch()
         self._with_executor: set[str] = set()
         self._numbers = itertools.count(1)
         self._stopping = False

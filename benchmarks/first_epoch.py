@@ -23,6 +23,7 @@ from cluster.images import OPERATOR, RUNTIME
 from cluster.install import install
 from cluster.namespace import Namespace, new_namespace
 from lib.broker import unique_name, write
+from lib.definitions import await_served
 from lib.operator import WORD_COUNT
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.broker import EmbeddedBroker
@@ -58,7 +59,7 @@ def measure(rounds: int, scratch: Path) -> list[FirstEpoch]:
         for image in (OPERATOR, RUNTIME):
             cluster.load_image(image)
         cluster.apply(CRD)
-        cluster.kubectl("wait", "--for=condition=Established", "crd/streamapps.streamapp.dev", "--timeout=30s")
+        await_served(cluster.kubectl, "streamapps.streamapp.dev")
         with (
             EmbeddedBroker(scratch / "pods-broker", host=cluster.host_address()) as broker,
             new_namespace(cluster, "first epoch") as namespace,
@@ -119,14 +120,14 @@ class _Steps:
     """When pods of the namespace first were there, and first ran."""
 
     def __init__(self, cluster: Cluster, namespace: Namespace) -> None:
-        self._api = client.CoreV1Api(config.new_client_from_config(str(cluster.kubeconfig)))  # type: ignore[no-untyped-call]
+        self._api = client.CoreV1Api(config.new_client_from_config(str(cluster.kubeconfig)))
         self._namespace = namespace.name
         self.seen: dict[str, float] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def _follow(self) -> None:
-        pods: Any = watch.Watch()  # type: ignore[no-untyped-call]
+        pods: Any = watch.Watch()
         for event in pods.stream(self._api.list_namespaced_pod, self._namespace, label_selector=MANAGED):
             self._see(event["raw_object"], time.monotonic())
             if self._stopping.is_set():

@@ -27,6 +27,7 @@ from urllib3.exceptions import ProtocolError
 from benchmarks import drivers
 from cluster.binaries import binaries
 from lib.apiserver import ApiServer
+from lib.definitions import await_served
 from lib.operator import WORD_COUNT, Apps
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.broker import EmbeddedBroker
@@ -103,9 +104,9 @@ def measure(apps: int, kind: Kind, scratch: Path) -> Reconcile:
         kafka = stack.enter_context(_kafka(scratch / "broker")) if kind.autoscaling else ""
         api = stack.enter_context(ApiServer(scratch / "api", binaries() / "kube"))
         api.kubectl("apply", "-f", str(CRD))
-        api.kubectl("wait", "--for=condition=Established", "crd/streamapps.streamapp.dev", "--timeout=60s")
+        await_served(api.kubectl, "streamapps.streamapp.dev")
         api.kubectl("create", "namespace", NAMESPACE)
-        connection: Any = config.new_client_from_config(str(api.kubeconfig))  # type: ignore[no-untyped-call]
+        connection: Any = config.new_client_from_config(str(api.kubeconfig))
         objects = client.CustomObjectsApi(connection)
         operator = stack.enter_context(_operator(api.kubeconfig, scratch))
         seen = stack.enter_context(_Seen(connection))
@@ -168,7 +169,7 @@ class _Seen:
         self._times: dict[tuple[str, int], float] = {}
         self._proved: set[str] = set()
         self._changed = threading.Condition()
-        self._watch: Any = watch.Watch()  # type: ignore[no-untyped-call]
+        self._watch: Any = watch.Watch()
         self._stopping = False
         self._thread = threading.Thread(target=self._follow, daemon=True)
 

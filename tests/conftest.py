@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,9 @@ from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
 os.environ.setdefault(JAVA_OPTIONS, SHORT_LIVED)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in the background of a script. What tests start would ignore it too, and they try what Ctrl-C does.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # A machine may be busy with other things: how long an example takes says nothing.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -40,13 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one folder share what is dear to start: where several processes run tests, it is one for a folder."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
-    # On the broker: files of the longest tests come first, so that in the end nobody works alone.
+    """On a broker and in pods files of the longest tests come first, so that in the end nobody works alone."""
     longest: dict[Path, float] = {}
     for item in items:
-        limit = item.get_closest_marker("timeout") if item.path.parent.name == "kafka" else None
+        limit = item.get_closest_marker("timeout") if item.path.parent.name in ("kafka", "cluster") else None
         if limit is not None:
             longest[item.path] = max(longest.get(item.path, 0), limit.args[0])
     items.sort(key=lambda item: -longest.get(item.path, 0))

@@ -94,10 +94,10 @@ class Kube:
         # Whoever asked tries again, and looks first: the library would repeat a write when it may not be ours any more.
         settings.retries = False
         try:
-            config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+            config.load_incluster_config(client_configuration=settings)
         except config.ConfigException:
             try:
-                config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+                config.load_kube_config(client_configuration=settings)
             except (config.ConfigException, OSError) as error:
                 raise KubeError(0, f"no cluster: not in a pod, and no KUBECONFIG ({error})") from None
         return Kube(client.ApiClient(settings), seconds=seconds)
@@ -160,7 +160,7 @@ class Kube:
         request = self._api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
         answer = self._api.call_api(*request, _request_timeout=(SECONDS, None if options.get("follow") else SECONDS))
         if answer.status >= 400:
-            raise _error("GET", path, answer.status, answer.read())  # type: ignore[no-untyped-call]
+            raise _error("GET", path, answer.status, answer.read())
         for line in answer.response:
             yield line.decode(errors="replace")
 
@@ -295,7 +295,7 @@ class Kube:
         )
         try:
             answer = self._api.call_api(*request, _request_timeout=seconds)
-            content = answer.read()  # type: ignore[no-untyped-call]
+            content = answer.read()
         except client.ApiException as error:
             self.on_answer(method, error.status or 0)
             raise _error(method, path, error.status or 0, error.body or error.reason) from None
@@ -317,12 +317,12 @@ def connect_by_config(file: str | None, context: str | None) -> tuple[Kube, str]
         KubeError: when there is no such file or context.
     """
     try:
-        contexts, active = config.list_kube_config_contexts(config_file=file)  # type: ignore[no-untyped-call]
+        contexts, active = config.list_kube_config_contexts(config_file=file)
         found = next((each for each in contexts if each["name"] == context), None) if context else active
         if found is None:
             names = ", ".join(each["name"] for each in contexts)
             raise KubeError(400, f"there is no context {context!r}; there are: {names}")
-        api = config.new_client_from_config(config_file=file, context=found["name"])  # type: ignore[no-untyped-call]
+        api = config.new_client_from_config(config_file=file, context=found["name"])
     except (config.ConfigException, OSError) as error:
         raise KubeError(400, f"no cluster{f' by {file}' if file else ''}: {error}") from None
     return Kube(api), found["context"].get("namespace", "default")

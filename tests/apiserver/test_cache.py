@@ -62,7 +62,7 @@ class Watch:
     def __init__(self, api: ApiServer, apps: Apps, kind: type[Informer], resync: float) -> None:
         self.cache, self.woken = Cache(apps.kube), set[str]()
         # Threads share no connection with the test.
-        kube = Kube(config.new_client_from_config(str(api.kubeconfig)))  # type: ignore[no-untyped-call]
+        kube = Kube(config.new_client_from_config(str(api.kubeconfig)))
         informer = kind(kube, self.cache, [apps.namespace], lambda key, item: self.woken.add(key[1]))
         informer.resync()
         self._stop = threading.Event()
@@ -176,7 +176,7 @@ class Slow(Kube):
 
 
 def test_what_happens_while_a_list_is_read_is_newer_than_the_list(apps: Apps, api: ApiServer) -> None:
-    kube = Slow(config.new_client_from_config(str(api.kubeconfig)))  # type: ignore[no-untyped-call]
+    kube = Slow(config.new_client_from_config(str(api.kubeconfig)))
     cache = Cache(kube)
     informer = Informer(kube, cache, [apps.namespace], lambda key, item: None)
     made = {name: apps.kube.create(config_map(apps, name)) for name in ("changed", "deleted")}

@@ -112,7 +112,7 @@ class Lives:
             if plan is not None:
                 proxy.plan = plan
             file = proxy.kubeconfig_of(self._folder, self._api.token)
-            known: client.ApiClient = config.new_client_from_config(str(file))  # type: ignore[no-untyped-call]
+            known: client.ApiClient = config.new_client_from_config(str(file))
             apps = Persistent(self._kube, self._new_namespace(), Kube(Impatient(known.configuration)))
             a_life(apps)
             until(lambda: proxy.under_way == 0, 10, "nothing is under way any more")

@@ -51,7 +51,7 @@ class Operator:
 
 
 def connect(api: ApiServer) -> Kube:
-    return Kube(config.new_client_from_config(str(api.kubeconfig)))  # type: ignore[no-untyped-call]
+    return Kube(config.new_client_from_config(str(api.kubeconfig)))
 
 
 @pytest.fixture

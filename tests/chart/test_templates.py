@@ -15,6 +15,7 @@ import yaml
 from cluster.binaries import KUBERNETES
 from lib.apiserver import ApiServer
 from lib.chart import CHART, VALUES, Helm, Object, Render
+from lib.definitions import await_served
 from lib.left_out import or_left_out
 from lib.monitoring import definitions
 from lib.operator import WORD_COUNT
@@ -65,7 +66,7 @@ def monitored(api: ApiServer) -> ApiServer:
     """The API server, once it knows PodMonitor and PrometheusRule."""
     for file in or_left_out(definitions):
         api.kubectl("apply", "--server-side", "-f", str(file))
-        api.kubectl("wait", "--for=condition=Established", "-f", str(file), "--timeout=30s")
+        await_served(api.kubectl, f"{file.stem}.monitoring.coreos.com")
     return api
 
 

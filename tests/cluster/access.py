@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from cluster.objects import Objects
 
 
 class CommandFailed(AssertionError):
@@ -56,14 +58,22 @@ class Cluster:
         text = manifest.read_text() if isinstance(manifest, Path) else manifest
         return self.kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
 
-    def get(self, what: str, namespace: str = "default", *more: str) -> dict[str, Any]:
-        """An object (`pod/driver`), or with `what` a kind the list of all. Raises CommandFailed where there is none."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", what, "-n", namespace, "-o", "json", *more))
-        return found
+    @cached_property
+    def objects(self) -> Objects:
+        return Objects(self.kubeconfig)
+
+    def get(
+        self, what: str, namespace: str = "default", *, labels: str | None = None, fields: str | None = None
+    ) -> dict[str, Any]:
+        """An object (`pod/driver`), or with `what` a kind the list of all that have these labels and fields.
+
+        Raises ApiException where there is no such object.
+        """
+        return self.objects.get(what, namespace, labels=labels, fields=fields)
 
     def has(self, what: str, namespace: str = "default") -> bool:
         """Whether there is such an object (`pod/driver`)."""
-        return bool(self.kubectl("get", what, "-n", namespace, "--ignore-not-found", "-o", "name").strip())
+        return self.objects.has(what, namespace)
 
     @contextmanager
     def output_of(self, *arguments: str) -> Iterator[Callable[[], str]]:

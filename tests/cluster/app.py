@@ -139,7 +139,7 @@ class App:
         )
 
     def _driver_pods(self) -> list[Manifest]:
-        found: list[Manifest] = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=driver")[
+        found: list[Manifest] = self.namespace.get("pods", labels=f"{self._label},app.kubernetes.io/component=driver")[
             "items"
         ]
         return found
@@ -150,7 +150,7 @@ class App:
 
     def executors(self) -> list[str]:
         """Names of the executors' pods that run, the oldest first."""
-        found = self.namespace.get("pods", "-l", f"{self._label},app.kubernetes.io/component=executor")["items"]
+        found = self.namespace.get("pods", labels=f"{self._label},app.kubernetes.io/component=executor")["items"]
         alive = [
             pod
             for pod in found
@@ -160,7 +160,7 @@ class App:
 
     def events(self, reason: str) -> list[str]:
         """What the operator has told of the app for that reason, in words, the oldest first."""
-        found = self.namespace.get("events", f"--field-selector=involvedObject.name={self.name},reason={reason}")
+        found = self.namespace.get("events", fields=f"involvedObject.name={self.name},reason={reason}")
         return [event["message"] for event in sorted(found["items"], key=lambda e: str(e["firstTimestamp"]))]
 
     def objects(self) -> list[str]:

@@ -12,8 +12,8 @@ from cluster.access import Cluster
 from cluster.install import install
 from cluster.namespace import Namespace
 from cluster.word_count import WordCount
+from lib.definitions import await_served
 from lib.left_out import or_left_out
-from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
@@ -22,12 +22,7 @@ from streamapp.kafka.config import KafkaConfig
 def definition(cluster: Cluster, root: Path) -> None:
     """The cluster knows StreamApps."""
     cluster.apply(root / "crds" / "streamapp.yaml")
-
-    def is_established() -> bool:  # `kubectl wait` fails while there is no condition at all
-        conditions = cluster.get("crd/streamapps.streamapp.dev").get("status", {}).get("conditions") or ()
-        return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
-
-    until(is_established, 30, "the cluster serves StreamApps", every=0.2)
+    await_served(cluster.kubectl, "streamapps.streamapp.dev")
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def install(namespace: Namespace, *options: str) -> None:
     try:
         namespace.cluster.helm("install", NAME, str(CHART), *place, *image_options(), *chosen, *options)
     except CommandFailed as error:
-        pods = namespace.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
+        pods = namespace.get("pods", labels="app.kubernetes.io/component=operator")["items"]
         words = [namespace.describe(pod["metadata"]["name"]) for pod in pods]
         raise AssertionError("\n".join([str(error), *words])) from None
 

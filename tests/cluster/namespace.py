@@ -33,8 +33,9 @@ class Namespace:
         for manifest in manifests:
             self.cluster.apply(manifest if isinstance(manifest, str) else json.dumps(manifest), self.name)
 
-    def get(self, what: str, *more: str) -> Manifest:
-        return self.cluster.get(what, self.name, *more)
+    def get(self, what: str, *, labels: str | None = None, fields: str | None = None) -> Manifest:
+        """Raises ApiException where there is no such object."""
+        return self.cluster.get(what, self.name, labels=labels, fields=fields)
 
     @contextmanager
     def watching(self, what: str) -> Iterator[Callable[[], list[Manifest]]]:

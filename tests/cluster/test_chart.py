@@ -17,6 +17,7 @@ from cluster.access import Cluster, CommandFailed
 from cluster.install import image_options
 from cluster.namespace import Namespace
 from lib.chart import CHART, VALUES
+from lib.definitions import await_served
 from lib.left_out import or_left_out
 from lib.monitoring import definitions
 from lib.operator import WORD_COUNT
@@ -58,7 +59,7 @@ class Release:
     @property
     def pod(self) -> str:
         """The operator's only pod that is not about to go."""
-        pods = self.namespace.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
+        pods = self.namespace.get("pods", labels="app.kubernetes.io/component=operator")["items"]
         (name,) = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
         return str(name)
 
@@ -114,7 +115,7 @@ def install(release: Release, chart: Path = CHART, *options: str) -> str:
     try:
         return release.helm("install", *options, chart=chart)
     except CommandFailed as error:
-        pods = release.namespace.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
+        pods = release.namespace.get("pods", labels="app.kubernetes.io/component=operator")["items"]
         words = [release.namespace.describe(pod["metadata"]["name"]) for pod in pods]
         raise AssertionError("\n".join([str(error), *words])) from None
 
@@ -170,12 +171,13 @@ def test_install_upgrade_rollback_uninstall(cluster: Cluster, release: Release, 
 @pytest.fixture
 def monitoring(cluster: Cluster) -> Iterator[None]:
     """The cluster knows PodMonitor and PrometheusRule."""
-    files = [file for file in or_left_out(definitions) if not cluster.has(f"crd/{file.stem}.monitoring.coreos.com")]
-    for file in files:
+    of_files = {f"{file.stem}.monitoring.coreos.com": file for file in or_left_out(definitions)}
+    missing = {name: file for name, file in of_files.items() if not cluster.has(f"crd/{name}")}
+    for name, file in missing.items():
         cluster.kubectl("create", "-f", str(file))
-        cluster.kubectl("wait", "--for=condition=Established", "-f", str(file), "--timeout=30s")
+        await_served(cluster.kubectl, name)
     yield
-    for file in files:
+    for file in missing.values():
         cluster.kubectl("delete", "-f", str(file))
 
 

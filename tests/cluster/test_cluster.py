@@ -35,7 +35,7 @@ def test_a_service_leads_to_all_of_its_pods_by_name(namespace: Namespace, runtim
     }
     namespace.apply(deployment, service("web", 8080))
     namespace.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    pods = {each["metadata"]["name"] for each in namespace.get("pods", "-l", "app=web")["items"]}
+    pods = {each["metadata"]["name"] for each in namespace.get("pods", labels="app=web")["items"]}
     assert len(pods) == 2
     answers = namespace.run_to_end(pod("client", command=script("ask", "http://web:8080", "40"))).split()
     assert len(answers) == 40
