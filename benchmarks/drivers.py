@@ -44,7 +44,7 @@ def _running(lag: int, epoch: int) -> Mapping[str, Any]:
         "error": None,
         "lag": {"text-lines/0": lag},
         "totalLag": lag,
-        "subTopologies": {"counts": {"epoch": epoch, "epochs": epoch, "watermark": None}},
+        "subTopologies": {"word-counts": {"epoch": epoch, "epochs": epoch, "watermark": None}},
         "restore": {},
         "replicas": {"wanted": 1, "running": 1},
     }

@@ -34,6 +34,7 @@ class Cluster:
         kubectl_program, helm_program: commands that fit it.
         load_image: makes an image of cluster/images.py known to the nodes, building it first where that is needed.
         host_address: this machine as pods see it; raises Unavailable where they cannot reach it.
+        restore_iptables: hands rules to the node's `iptables-restore --noflush`; None where nodes are not ours.
         audit_log: what programs in pods have asked the API server for; None where nobody writes it down.
     """
 
@@ -43,6 +44,7 @@ class Cluster:
     helm_program: str
     load_image: Callable[[str], None]
     host_address: Callable[[], str]
+    restore_iptables: Callable[[str], None] | None = None
     audit_log: Path | None = None
 
     def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 120) -> str:

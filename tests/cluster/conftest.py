@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cluster import policies
 from cluster.access import Cluster
 from cluster.install import install
 from cluster.namespace import Namespace
@@ -26,10 +28,16 @@ def definition(cluster: Cluster, root: Path) -> None:
 
 
 @pytest.fixture
-def operated(namespace: Namespace, definition: None, operator_image: str, runtime_image: str) -> Namespace:
-    """A namespace with an operator of its own, which looks after nothing else."""
-    install(namespace)
-    return namespace
+def operated(
+    namespace: Namespace, definition: None, operator_image: str, runtime_image: str, host_address: str
+) -> Iterator[Namespace]:
+    """A namespace with an operator of its own, which looks after nothing else. Its Kafka is on this machine, and its
+    NetworkPolicies have an effect where the cluster is ours."""
+    prefix = 128 if ":" in host_address else 32
+    kafka = [{"to": [{"ipBlock": {"cidr": f"{host_address}/{prefix}"}}]}]
+    with policies.kept(namespace):
+        install(namespace, "--set-json", f"networkPolicy.extraEgress={json.dumps(kafka)}")
+        yield namespace
 
 
 @pytest.fixture(scope="session")

@@ -102,6 +102,10 @@ class Machine:
         """Digests of what the node's containerd has of any image."""
         return set(self._containerd("content", "ls", "--quiet").split())
 
+    def restore_iptables(self, rules: str) -> None:
+        """Lay these over the rules of the node's network."""
+        _run(*self._in_network(), "iptables-restore", "--noflush", text=rules)
+
     # --- steps ----------------------------------------------------------------------------------------------
 
     def _prepare(self, programs: Path) -> None:
@@ -135,7 +139,7 @@ class Machine:
     def _link(self) -> None:
         """A pair of interfaces between this machine and the node, and routes through it to pods and services."""
         site = self.site
-        inside = ("nsenter", "-t", str(self._first_process()), "-n")
+        inside = self._in_network()
         _run("ip", "link", "add", site.link, "type", "veth", "peer", "name", "eth0", "netns", inside[2])
         _run("ip", "address", "add", f"{site.host_address}/30", "dev", site.link)
         _run("ip", "link", "set", site.link, "up")
@@ -144,6 +148,10 @@ class Machine:
         _run(*inside, "ip", "route", "add", "default", "via", site.host_address)
         for addresses in (site.pod_range, site.service_range):
             _run("ip", "route", "add", addresses, "via", site.link_address)
+
+    def _in_network(self) -> tuple[str, ...]:
+        """What a command begins with that is to be run in the node's network."""
+        return ("nsenter", "-t", str(self._first_process()), "-n")
 
     def _first_process(self) -> int:
         """Of the node, by its number here."""
@@ -201,8 +209,8 @@ def _read_line(pipe: IO[str] | None, seconds: float) -> str:
     return pipe.readline().rstrip("\n") if readable else f"no answer in {seconds:.0f} s"
 
 
-def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
+def _run(*command: str, text: str | None = None) -> str:
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
     if done.returncode != 0:
         raise Broken(f"`{' '.join(command)}` failed: {done.stderr.strip()[-2000:]}")
     return done.stdout

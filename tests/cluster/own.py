@@ -54,6 +54,7 @@ def own_cluster() -> Iterator[Cluster]:
             helm_program=str(machine.programs / "helm"),
             load_image=load,
             host_address=lambda: machine.site.host_address,
+            restore_iptables=machine.restore_iptables,
             audit_log=machine.site.audit_log,
         )
         for name, image in (("pause", PAUSE_IMAGE), ("coredns", COREDNS_IMAGE)):

@@ -16,6 +16,7 @@ import yaml
 from cluster.access import Cluster, CommandFailed
 from cluster.install import image_options
 from cluster.namespace import Namespace
+from cluster.word_count import LINES, WordCount
 from lib.chart import CHART, VALUES
 from lib.definitions import await_served
 from lib.left_out import or_left_out
@@ -23,6 +24,7 @@ from lib.monitoring import definitions
 from lib.operator import WORD_COUNT
 from lib.wait import until
 from streamapp.cli.main import main
+from streamapp.kafka.config import KafkaConfig
 
 # Who comes first pays for the cluster and its images.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -126,42 +128,63 @@ def fields_of_the_definition(cluster: Cluster) -> set[str]:
     return set(schema["properties"]["spec"]["properties"])
 
 
-def test_install_upgrade_rollback_uninstall(cluster: Cluster, release: Release, namespace: Namespace) -> None:
-    notes = install(release)
+def older_chart(folder: Path) -> Path:
+    """The chart as a release before this one may have had it: its definition lacks a field."""
+    older = shutil.copytree(CHART, folder / "older")
+    chart = yaml.safe_load((older / "Chart.yaml").read_text()) | {"version": "0.0.9", "appVersion": "0.0.9"}
+    (older / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    definition = older / "files" / "streamapp.yaml"
+    text = definition.read_text()
+    body = yaml.safe_load(text)
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    schema["properties"].pop("startFrom")
+    head = text[: text.index("spec:\n")]  # the template looks for its very words
+    definition.write_text(head + yaml.safe_dump({"spec": body["spec"]}))
+    return older
+
+
+def test_install_upgrade_rollback_uninstall(
+    cluster: Cluster, release: Release, namespace: Namespace, runtime_image: str, pods_kafka: KafkaConfig, root: Path,
+    tmp_path: Path,
+) -> None:
+    """An app processes records all along, and never hears of it."""
+    notes = install(release, older_chart(tmp_path))
     assert f"runs the StreamApps of these namespaces: {namespace.name}." in notes
+    assert "startFrom" not in fields_of_the_definition(cluster)
     first = release.pod
     release.await_leader()
     assert "Phase:          Succeeded" in release.helm("test")
 
-    # An app is taken care of, and those who run it may.
-    namespace.apply(WORD_COUNT)
-    until(lambda: cluster.has("statefulset/word-count-driver", namespace.name), 60, "the app's objects", every=0.5)
-    driver = until(
-        lambda: (
-            cluster.has("pod/word-count-driver-0", namespace.name)
-            and namespace.get("pod/word-count-driver-0")["metadata"]["uid"]
-        ),
-        60,
-        "the driver's pod",
-        every=0.5,
-    )
+    words = WordCount(namespace, pods_kafka, root)
+    words.begin()
+    words.say(*LINES)
+    words.await_ready()
+    driver = words.driver_container()
 
     release.helm("upgrade", "--set", "logLevel=DEBUG", chart=CHART)
+    assert "startFrom" in fields_of_the_definition(cluster)
     second = release.pod
     assert second != first
     release.await_leader()
+    words.say(*LINES)
+    words.await_counts(2 * LINES)
 
     release.helm("rollback", "1", "--wait")
+    assert "startFrom" not in fields_of_the_definition(cluster)
     third = release.pod
     assert third != second
     release.await_leader()
-    assert namespace.get("pod/word-count-driver-0")["metadata"]["uid"] == driver, "the app went on"
+    words.say(*LINES)
+    words.await_counts(3 * LINES)
+    words.patch(replicas=2)
+    words.await_executors(2)  # it is still taken care of
 
     release.helm("uninstall", "--wait")
     until(lambda: not release.leftovers(), 60, "nothing of the release is left", every=0.5)
     assert cluster.has(CRD), "keep"
-    assert cluster.has("streamapp/word-count", namespace.name), "the app stays"
-    assert cluster.has("statefulset/word-count-driver", namespace.name), "and what runs it"
+    words.say(*LINES)
+    words.await_counts(4 * LINES)
+    assert words.driver_container() == driver, "the app went on"
 
     # A release of the same name takes over what was kept.
     install(release)
@@ -211,29 +234,6 @@ def test_what_uninstalling_leaves(
     with suppress(AssertionError):  # which would not say what is left
         until(lambda: release.everything() - before == kept, 60, "nothing more is left", every=0.5)
     assert release.everything() - before == kept
-
-
-def test_an_older_chart_is_upgraded_and_so_is_the_definition(
-    cluster: Cluster, release: Release, tmp_path: Path
-) -> None:
-    older = shutil.copytree(CHART, tmp_path / "older")
-    chart = yaml.safe_load((older / "Chart.yaml").read_text()) | {"version": "0.0.9", "appVersion": "0.0.9"}
-    (older / "Chart.yaml").write_text(yaml.safe_dump(chart))
-    definition = older / "files" / "streamapp.yaml"
-    text = definition.read_text()
-    body = yaml.safe_load(text)
-    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    schema["properties"].pop("startFrom")
-    head = text[: text.index("spec:\n")]  # the template looks for its very words
-    definition.write_text(head + yaml.safe_dump({"spec": body["spec"]}))
-
-    install(release, older)
-    assert "startFrom" not in fields_of_the_definition(cluster)
-    release.helm("upgrade", chart=CHART)
-    assert "startFrom" in fields_of_the_definition(cluster)
-    release.await_leader()
-    release.helm("rollback", "1", "--wait")
-    assert "startFrom" not in fields_of_the_definition(cluster)
 
 
 def test_the_operator_waits_for_the_definition(cluster: Cluster, release: Release, root: Path) -> None:

@@ -9,15 +9,18 @@ import re
 import pytest
 import yaml
 
-from cluster.pods import script
+from cluster.install import NAME as OPERATOR
+from cluster.pods import pod, script
 from cluster.word_count import LINES, WordCount
 from lib.verify import committed
 from lib.wait import until
 from streamapp.kafka.admin import Admin
-from streamapp_operator.render.pods import RPC_PORT
+from streamapp_operator.render.pods import BLOCK_PORT, LIVE_PORT, RPC_PORT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+HEALTH_PORT = 8080
+"""The operator's, as the chart has it."""
 HELD_UP_MS = 8000
 """Longer than a stop on somebody's own machine waits for an epoch, shorter than a pod's may take."""
 TOKENS = "grep /run/secrets/kubernetes.io/serviceaccount /proc/mounts || true"
@@ -47,10 +50,13 @@ def test_apply_count_and_delete(words: WordCount) -> None:
     answer = words.ask("word-count")
     assert answer.returncode == 1
     assert answer.stderr == "error: there is no store 'word-count'; there are: word-counts\n"
-    for pod in (words.driver()["metadata"]["name"], *words.executors()):
-        mapped = words.namespace.kubectl("exec", pod, "--", "sh", "-c", MAPPED)
-        assert mapped, f"Java in {pod} does without the archive of Spark's classes"
+    for each in (words.driver()["metadata"]["name"], *words.executors()):
+        mapped = words.namespace.kubectl("exec", each, "--", "sh", "-c", MAPPED)
+        assert mapped, f"Java in {each} does without the archive of Spark's classes"
     require_closed(words)
+    require_nothing_else_listens(words)
+    if words.namespace.cluster.restore_iptables is not None:
+        require_policies(words)
     until(lambda: words.status().get("lag", {}).get("total") == 0, 60, "the status says that nothing is behind")
     head, line = words.namespace.kubectl("get", "sapp").splitlines()
     assert head.split() == ["NAME", "PHASE", "READY", "REPLICAS", "DESIRED", "LAG", "RESTORE", "AGE"]
@@ -71,13 +77,14 @@ def require_closed(words: WordCount) -> None:
     driver takes nothing from anybody but who begins an encrypted connection with the app's secret, and tells nobody but
     who has the app's token more than that it is well and how much it does."""
     driver, (executor, *_) = words.driver(), words.executors()
-    for pod, mounted in ((driver["metadata"]["name"], True), (executor, False)):
-        assert bool(words.namespace.kubectl("exec", pod, "--", "sh", "-c", TOKENS)) is mounted
-        assert words.namespace.kubectl("exec", pod, "--", "sh", "-c", WRITE) == WRITTEN
+    for each, mounted in ((driver["metadata"]["name"], True), (executor, False)):
+        assert bool(words.namespace.kubectl("exec", each, "--", "sh", "-c", TOKENS)) is mounted
+        assert words.namespace.kubectl("exec", each, "--", "sh", "-c", WRITE) == WRITTEN
     place = driver["status"]["podIP"], str(RPC_PORT)
     said = words.namespace.kubectl("exec", executor, "--", *script("call_spark", *place))
     assert said.strip() == UNKNOWN_STRANGER
-    *answers, pages = words.namespace.kubectl("exec", executor, "--", *script("knock", place[0], "guess")).splitlines()
+    knocked = words.namespace.kubectl("exec", f"{words.name}-driver-0", "--", *script("knock", place[0], "guess"))
+    *answers, pages = knocked.splitlines()
     for path in OPEN:
         assert answers.count(f"GET {path} 200") == 2, answers
     closed = [answer for answer in answers if answer.split()[1] not in OPEN]
@@ -85,6 +92,40 @@ def require_closed(words: WordCount) -> None:
     assert {answer.split()[2] for answer in closed} == {"401"}, closed
     assert pages == "Spark's own pages: closed"
     assert len(words.executors()) == 1
+
+
+def require_nothing_else_listens(words: WordCount) -> None:
+    (executor,) = words.executors()
+    for who, ports in (
+        (f"{words.name}-driver-0", {LIVE_PORT, RPC_PORT, BLOCK_PORT}),
+        (executor, {BLOCK_PORT}),
+        (f"deployment/{OPERATOR}", {HEALTH_PORT}),
+    ):
+        said = words.namespace.kubectl("exec", who, "--", *script("listens")).splitlines()
+        assert said == ["ports " + " ".join(map(str, sorted(ports))), "users 10001"], who
+
+
+def require_policies(words: WordCount) -> None:
+    """Whom each may talk to. Where something is closed to one, it is open to another: there is somebody who answers."""
+    namespace = words.namespace
+    namespace.apply(pod("stranger", command=script("web")))
+    namespace.await_ready("pod/stranger")
+    (executor,) = words.executors()
+    driver, stranger = f"{words.name}-driver-0", "stranger"
+    at = {name: namespace.get(f"pod/{name}")["status"]["podIP"] for name in (driver, executor, stranger)}
+    rpc, blocks, live = (f"{at[driver]}:{port}" for port in (RPC_PORT, BLOCK_PORT, LIVE_PORT))
+    pieces, web = f"{at[executor]}:{BLOCK_PORT}", f"{at[stranger]}:8080"
+    api = f"{namespace.cluster.get('service/kubernetes')['spec']['clusterIP']}:443"
+    kafka = words.kafka.bootstrap_servers
+    reached = {
+        driver: ({pieces, kafka, api}, {web}),
+        executor: ({rpc, blocks, kafka}, {live, web, api}),
+        f"deployment/{OPERATOR}": ({live, kafka, api}, {rpc, blocks, pieces, web}),
+        stranger: ({live, kafka, api, web}, {rpc, blocks, pieces}),
+    }
+    for who, (opened, closed) in reached.items():
+        said = namespace.kubectl("exec", who, "--", *script("reach", *sorted(opened | closed))).splitlines()
+        assert set(said) == {f"{place} open" for place in opened} | {f"{place} closed" for place in closed}, who
 
 
 def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were(words: WordCount) -> None:

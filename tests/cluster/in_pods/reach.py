@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether somebody takes a connection there: for each `HOST:PORT`, prints it, and `open` or `closed`."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+for place in sys.argv[1:]:
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=3).close()
+        print(place, "open")
+    except OSError:
+        print(place, "closed")
