@@ -7,11 +7,13 @@ import base64
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
+from kubernetes.client.exceptions import ApiException
 
 from cluster.access import CommandFailed
 from cluster.install import NAME as OPERATOR
@@ -146,7 +148,8 @@ class App:
 
     def said_by_drivers(self) -> str:
         """Their logs, or why there are none yet."""
-        return self._try("logs", "-l", f"{self._label},app.kubernetes.io/component=driver", "--tail=-1")
+        label = f"{self._label},app.kubernetes.io/component=driver"
+        return self._try(self.namespace.kubectl, "logs", "-l", label, "--tail=-1")
 
     def executors(self) -> list[str]:
         """Names of the executors' pods that run, the oldest first."""
@@ -180,7 +183,9 @@ class App:
             "executors": ("logs", "-l", f"{self._label},app.kubernetes.io/component=executor", "--tail=30"),
             "operator": ("logs", f"deployment/{OPERATOR}", "--tail=40"),
         }
-        return "\n".join(f"--- {what}\n{self._try(*arguments)}" for what, arguments in looks.items())
+        told = {what: self._try(self.namespace.kubectl, *arguments) for what, arguments in looks.items()}
+        told["what the driver says of itself"] = self._try(self.live, "status")
+        return "\n".join(f"--- {what}\n{text}" for what, text in told.items())
 
     # --- waiting --------------------------------------------------------------------------------------------
 
@@ -238,10 +243,11 @@ class App:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.tail()}") from None
 
-    def _try(self, *arguments: str) -> str:
+    @staticmethod
+    def _try(look: Callable[..., str], *arguments: str) -> str:
         try:
-            return self.namespace.kubectl(*arguments)
-        except AssertionError as error:
+            return look(*arguments)
+        except (AssertionError, ApiException) as error:
             return str(error)
 
     @property

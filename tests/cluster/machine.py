@@ -104,7 +104,7 @@ class Machine:
 
     def restore_iptables(self, rules: str) -> None:
         """Lay these over the rules of the node's network."""
-        _run(*self._in_network(), "iptables-restore", "--noflush", text=rules)
+        _run(*self._in_network(), "iptables-restore", "--noflush", "--wait=10", text=rules)
 
     # --- steps ----------------------------------------------------------------------------------------------
 
