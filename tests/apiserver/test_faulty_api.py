@@ -169,6 +169,7 @@ def test_the_operator_as_a_process_under_all_of_it(
         print(f"{proxy.writes} writes instead of {needed}; {proxy.faults}")
         assert WATCH in {method for method, _ in proxy.faults}
         assert truth(apps) == wanted
+        assert proxy.writes <= 2 * needed
 
 
 # --- R13: watches -----------------------------------------------------------------------------------------------------
