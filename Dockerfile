@@ -47,7 +47,9 @@ COPY requirements.lock /build/
 
 FROM builder AS runtime-packages
 COPY --from=requirements /build/runtime.txt /build/
-RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/runtime.txt -c /build/requirements.lock \
+# PySpark comes as sources: made a wheel of first, it is the same package as from a wheel in pip's cache.
+RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check --use-pep517 \
+    -r /build/runtime.txt -c /build/requirements.lock \
  && /opt/packages/bin/pip uninstall -q -y setuptools pip
 
 FROM builder AS operator-packages

@@ -56,7 +56,10 @@ def pinned(base: str) -> str:
     digests = _docker("image", "inspect", "--format", '{{join .RepoDigests " "}}', base).split()
     if not digests:
         raise BuildError(f"the base image {base} has no digest: it comes from no registry; name one in BASE_IMAGE")
-    return digests[0]
+    # An image of several repositories has a digest in each of them; Docker leaves out what goes without saying.
+    repository = re.sub(r":[^:/]*$", "", base)
+    own = [each for each in digests if f"/{repository}".endswith("/" + each.split("@")[0])]
+    return max(own, key=len, default=digests[0])
 
 
 def _docker(*arguments: str) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cluster.errors import Unavailable
+
 KEEP_SECONDS = 7 * 24 * 3600
 """How long an entry stays that nobody has used."""
 
@@ -61,3 +63,17 @@ def locked(file: Path) -> Iterator[None]:
     with file.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def one_of(names: Iterable[str], folder: Path) -> Iterator[str]:
+    """The first name that no other run has, held as a lock is. Raises Unavailable where all are held."""
+    for name in names:
+        with (folder / f"{name}.lock").open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield name
+            return
+    raise Unavailable("as many clusters as there may be are running on this machine already; end one")

@@ -18,6 +18,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from cluster.cache import KEEP_SECONDS, cache_folder, fingerprint, locked, made_once
@@ -40,6 +41,11 @@ def make_wheel() -> None:
     _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", folder=ROOT)
 
 
+def images_lock() -> AbstractContextManager[None]:
+    """One at a time: they all make the one wheel in dist/, and images under the same names."""
+    return locked(cache_folder("images") / "lock")
+
+
 def docker_build(name: str) -> None:
     """Have the Docker engine build one of the images; it decides by itself what is new."""
     make_wheel()
@@ -58,7 +64,7 @@ class Buildah:
         """The store's reference of one of the project's images, at the state that the sources have now."""
         target = TARGETS[name]
         reference = f"localhost/streamapp/{target}:{fingerprint(_sources())}"
-        with locked(self._folder / "lock"):
+        with images_lock():
             if not self._has(reference):
                 started = time.monotonic()
                 base = self._base()
@@ -72,7 +78,7 @@ class Buildah:
     def build_program(self, program: Path, name: str) -> str:
         """The reference of an image that is one static executable and nothing else; `name` goes to its tag."""
         reference = f"localhost/streamapp/{name}:{fingerprint([program])}"
-        with locked(self._folder / "lock"), tempfile.TemporaryDirectory() as folder:
+        with images_lock(), tempfile.TemporaryDirectory() as folder:
             if not self._has(reference):
                 shutil.copy(program, folder)
                 dockerfile = f'FROM scratch\nCOPY {program.name} /\nENTRYPOINT ["/{program.name}"]\n'
@@ -90,7 +96,7 @@ class Buildah:
         Blobs whose digests are in `without` are left out: whoever is to get the archive has them already, and
         between two versions of an image all but the last layer, a twentieth of the whole, are the same.
         """
-        with locked(self._folder / "lock"):
+        with images_lock():
             layout = self._layout(reference)
             index = json.loads((layout / "index.json").read_text())
             index["manifests"][0]["annotations"] = {"io.containerd.image.name": name}

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.access import Cluster
+from cluster.cache import cache_folder, one_of
 from cluster.errors import Broken
 from cluster.host import gateway_of
-from cluster.images import docker_build
+from cluster.images import docker_build, images_lock
 from cluster.programs import helm_program, kubectl_program
 
-NAME = "streamapp-tests"
+NAMES = tuple(f"streamapp-tests-{number}" for number in range(10))
 READY = "180s"
 
 
@@ -33,17 +34,26 @@ def is_there() -> bool:
 
 @contextmanager
 def kind_cluster() -> Iterator[Cluster]:
-    """Within this, it runs. One that a killed run has left behind is removed first."""
-    _kind("delete", "cluster", "--name", NAME)
-    with tempfile.TemporaryDirectory() as folder:
+    """Within this, it runs, under a name that no other run has; what a killed run has left under it is removed first.
+
+    kind locks the kubeconfig that it works on, and fails where another one has done so: each run has one of its own.
+    """
+    with one_of(NAMES, cache_folder("kind")) as name, tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
-        _kind("create", "cluster", "--name", NAME, "--kubeconfig", str(kubeconfig), "--wait", READY)
+        this = ("cluster", "--name", name, "--kubeconfig", str(kubeconfig))
+        _kind("delete", *this)
         try:
+            _kind("create", *this, "--wait", READY)
             yield Cluster(
-                f"kind ({NAME})", kubeconfig, kubectl_program(), helm_program(), _load, lambda: gateway_of(_network())
+                f"kind ({name})",
+                kubeconfig,
+                kubectl_program(),
+                helm_program(),
+                lambda image: _load(image, name),
+                lambda: gateway_of(_network()),
             )
         finally:
-            _kind("delete", "cluster", "--name", NAME)
+            _kind("delete", *this)
 
 
 def _network() -> str:
@@ -51,9 +61,11 @@ def _network() -> str:
     return os.environ.get("KIND_EXPERIMENTAL_DOCKER_NETWORK", "kind")
 
 
-def _load(name: str) -> None:
-    docker_build(name)
-    _kind("load", "docker-image", name, "--name", NAME)
+def _load(image: str, cluster: str) -> None:
+    """Nobody else builds another image of that name before it is loaded."""
+    with images_lock():
+        docker_build(image)
+        _kind("load", "docker-image", image, "--name", cluster)
 
 
 def _kind(*arguments: str) -> None:

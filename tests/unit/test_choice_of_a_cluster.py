@@ -20,6 +20,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     for name in ("kubectl", "helm"):
         program(folder, name, KUBECTL)
@@ -64,11 +65,23 @@ def test_kind_where_docker_is(programs: Path) -> None:
         program(programs, name)
     assert not choice.is_own()
     with choice.a_cluster() as cluster:
-        assert cluster.what == "kind (streamapp-tests)"
-        assert any(line.startswith("kind create cluster --name streamapp-tests ") for line in asked(programs))
-        made = len(asked(programs))
-    assert asked(programs)[0] == "kind delete cluster --name streamapp-tests", "what a killed run has left"
-    assert asked(programs)[made:] == ["kind delete cluster --name streamapp-tests"]
+        assert cluster.what == "kind (streamapp-tests-0)"
+        this = f"cluster --name streamapp-tests-0 --kubeconfig {cluster.kubeconfig}"
+        left, made = asked(programs)
+        assert left == f"kind delete {this}", "what a killed run has left"
+        assert made.startswith(f"kind create {this} ")
+    assert asked(programs)[2:] == [f"kind delete {this}"]
+
+
+def test_runs_at_once_have_each_a_kind_of_their_own(programs: Path) -> None:
+    for name in ("docker", "kind"):
+        program(programs, name)
+    with choice.a_cluster() as first:
+        with choice.a_cluster() as second:
+            assert [first.what, second.what] == ["kind (streamapp-tests-0)", "kind (streamapp-tests-1)"]
+            assert first.kubeconfig != second.kubeconfig
+        with choice.a_cluster() as third:
+            assert third.what == second.what, "its name is free again"
 
 
 def test_a_kind_that_fails_is_told(programs: Path) -> None:

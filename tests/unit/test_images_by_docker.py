@@ -56,6 +56,23 @@ def test_a_base_that_is_named_by_digest_is_taken_as_it_is(root: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
+    ("base", "repository"),
+    [
+        ("debian:12", "debian"),
+        ("registry.example/library/debian", "debian"),
+        ("mirror.example:5000/debian:12", "mirror.example:5000/debian"),
+        ("copied.by/hand:1", "mirror.example:5000/debian"),
+    ],
+)
+def test_a_base_of_several_repositories_is_named_by_its_own(
+    root: Path, tmp_path: Path, base: str, repository: str
+) -> None:
+    digests = f"mirror.example:5000/debian@{DIGEST} debian@{DIGEST}"
+    done = build(root, tmp_path, digests=digests, BASE_IMAGE=base)
+    assert done.stdout == f"streamapp/runtime:dev on {repository}@{DIGEST}\n"
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"digests": ""}, "the base image debian:bookworm-slim has no digest"),
