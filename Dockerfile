@@ -48,9 +48,9 @@ COPY requirements.lock /build/
 FROM builder AS runtime-packages
 COPY --from=requirements /build/runtime.txt /build/
 # PySpark comes as sources: made a wheel of first, it is the same package as from a wheel in pip's cache.
-RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check --use-pep517 \
-    -r /build/runtime.txt -c /build/requirements.lock \
- && /opt/packages/bin/pip uninstall -q -y setuptools pip
+RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check wheel==0.45.1 \
+ && HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/runtime.txt -c /build/requirements.lock \
+ && /opt/packages/bin/pip uninstall -q -y wheel setuptools pip
 
 FROM builder AS operator-packages
 COPY --from=requirements /build/operator.txt /build/
