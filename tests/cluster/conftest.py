@@ -21,15 +21,17 @@ from streamapp.kafka.config import KafkaConfig
 
 
 @pytest.fixture(scope="session")
-def definition(cluster: Cluster, root: Path) -> None:
-    """The cluster knows StreamApps."""
+def definition(cluster: Cluster, root: Path) -> bool:
+    """The cluster knows StreamApps. Whether it has learnt that here, and has nobody else's."""
+    ours = not cluster.has("crd/streamapps.streamapp.dev")
     cluster.apply(root / "crds" / "streamapp.yaml")
     await_served(cluster.kubectl, "streamapps.streamapp.dev")
+    return ours
 
 
 @pytest.fixture
 def operated(
-    namespace: Namespace, definition: None, operator_image: str, runtime_image: str, host_address: str
+    namespace: Namespace, definition: bool, operator_image: str, runtime_image: str, host_address: str
 ) -> Iterator[Namespace]:
     """A namespace with an operator of its own, which looks after nothing else. Its Kafka is on this machine, and its
     NetworkPolicies have an effect where the cluster is ours."""

@@ -29,7 +29,7 @@ def numbers(log: str, name: str) -> list[int]:
     return [int(number) for _, number in words]
 
 
-def test_logs(definition: None, operator_image: str, namespace: Namespace) -> None:
+def test_logs(definition: bool, operator_image: str, namespace: Namespace) -> None:
     namespace.apply(WORD_COUNT)
     for name, component in (
         ("word-count-driver-0", DRIVER),

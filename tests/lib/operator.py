@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,11 @@ class Apps:
         total = 0
         for _ in range(_MOST_ROUNDS):
             with self.counting() as writes:
-                self.reconcile(name)
+                try:
+                    self.reconcile(name)
+                except KubeError as error:
+                    if error.code != HTTPStatus.CONFLICT:  # somebody else was faster: the operator looks again
+                        raise
             total += len(writes)
             if not writes:
                 return total
