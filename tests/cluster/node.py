@@ -26,6 +26,8 @@ from cluster.site import Site
 
 START_SECONDS = 120.0
 TAIL_LINES = 8
+BRIDGE = "02:00:00:00:00:01"
+"""Hardware address of the bridge that pods hang on; each node has a network of its own."""
 PRIVATE_FOLDERS = (
     "/run/containerd", "/run/netns", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods",
 )  # fmt: skip
@@ -66,9 +68,11 @@ def _prepare_folders() -> None:
 
 
 def _prepare_network(site: Site) -> None:
-    """The bridge is made before the network plugin would: API server and kubelet listen on its address."""
+    """The bridge is made before the network plugin would: API server and kubelet listen on its address. Its hardware
+    address is given, so that it stays: a bridge has the lowest of those who hang on it, which changes as pods come and
+    go, and then nothing of the others' leaves the node until they ask for it anew, up to a minute later."""
     _run("ip", "link", "set", "lo", "up")
-    _run("ip", "link", "add", "cni0", "type", "bridge")
+    _run("ip", "link", "add", "cni0", "address", BRIDGE, "type", "bridge")
     _run("ip", "address", "add", f"{site.node_address}/24", "dev", "cni0")
     _run("ip", "link", "set", "cni0", "up")
     _run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.bridge.bridge-nf-call-iptables=1")
