@@ -141,19 +141,16 @@ class App:
         )
 
     def _driver_pods(self) -> list[Manifest]:
-        found: list[Manifest] = self.namespace.get("pods", labels=f"{self._label},app.kubernetes.io/component=driver")[
-            "items"
-        ]
+        found: list[Manifest] = self.namespace.get("pods", labels=self._labels_of("driver"))["items"]
         return found
 
     def said_by_drivers(self) -> str:
         """Their logs, or why there are none yet."""
-        label = f"{self._label},app.kubernetes.io/component=driver"
-        return self._try(self.namespace.kubectl, "logs", "-l", label, "--tail=-1")
+        return self._try(self.namespace.kubectl, "logs", "-l", self._labels_of("driver"), "--tail=-1")
 
     def executors(self) -> list[str]:
         """Names of the executors' pods that run, the oldest first."""
-        found = self.namespace.get("pods", labels=f"{self._label},app.kubernetes.io/component=executor")["items"]
+        found = self.namespace.get("pods", labels=self._labels_of("executor"))["items"]
         alive = [
             pod
             for pod in found
@@ -179,8 +176,8 @@ class App:
         looks = {
             "app": ("describe", f"sapp/{self.name}"),
             "pods": ("get", "pods", "-o", "wide"),
-            "driver": ("logs", "-l", f"{self._label},app.kubernetes.io/component=driver", "--tail=60"),
-            "executors": ("logs", "-l", f"{self._label},app.kubernetes.io/component=executor", "--tail=30"),
+            "driver": ("logs", "-l", self._labels_of("driver"), "--tail=60"),
+            "executors": ("logs", "-l", self._labels_of("executor"), "--tail=30"),
             "operator": ("logs", f"deployment/{OPERATOR}", "--tail=40"),
         }
         told = {what: self._try(self.namespace.kubectl, *arguments) for what, arguments in looks.items()}
@@ -249,6 +246,9 @@ class App:
             return look(*arguments)
         except (AssertionError, ApiException) as error:
             return str(error)
+
+    def _labels_of(self, component: str) -> str:
+        return f"{self._label},app.kubernetes.io/component={component}"
 
     @property
     def _label(self) -> str:

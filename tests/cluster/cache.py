@@ -65,15 +65,17 @@ def locked(file: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def one_of(names: Iterable[str], folder: Path) -> Iterator[str]:
-    """The first name that no other run has, held as a lock is. Raises Unavailable where all are held."""
-    for name in names:
-        with (folder / f"{name}.lock").open("a") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield name
-            return
-    raise Unavailable("as many clusters as there may be are running on this machine already; end one")
+def first_free(files: Iterable[Path]) -> tuple[int, int]:
+    """The number of the first of these lock files that nobody holds, and a file descriptor that holds it from now on.
+
+    Raises Unavailable where all are held: each is that of a cluster.
+    """
+    number = -1
+    for number, file in enumerate(files):
+        lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return number, lock
+        except BlockingIOError:
+            os.close(lock)
+    raise Unavailable(f"{number + 1} clusters are running on this machine already; end one")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.access import Cluster
-from cluster.cache import cache_folder, one_of
+from cluster.cache import cache_folder, first_free
 from cluster.errors import Broken
 from cluster.host import gateway_of
 from cluster.images import docker_build, images_lock
@@ -38,7 +38,9 @@ def kind_cluster() -> Iterator[Cluster]:
 
     kind locks the kubeconfig that it works on, and fails where another one has done so: each run has one of its own.
     """
-    with one_of(NAMES, cache_folder("kind")) as name, tempfile.TemporaryDirectory() as folder:
+    number, lock = first_free(cache_folder("kind") / f"{name}.lock" for name in NAMES)
+    name = NAMES[number]
+    with os.fdopen(lock), tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
         this = ("cluster", "--name", name, "--kubeconfig", str(kubeconfig))
         _kind("delete", *this)

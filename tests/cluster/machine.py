@@ -12,7 +12,6 @@ away: whoever gets the lock finds the place empty.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import shutil
@@ -27,7 +26,7 @@ from typing import IO
 import psutil
 
 from cluster.binaries import binaries
-from cluster.cache import cache_folder
+from cluster.cache import cache_folder, first_free
 from cluster.certificates import ensure_certificates
 from cluster.cgroups import make_cgroup
 from cluster.errors import Broken, Unavailable
@@ -192,15 +191,8 @@ class Machine:
 
 def _claim_site() -> tuple[Site, int]:
     """The first site that is free, and its lock."""
-    for number in range(SITES):
-        home = cache_folder(f"nodes/{number}")
-        lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return Site(number, home), lock
-        except BlockingIOError:
-            os.close(lock)
-    raise Unavailable(f"{SITES} clusters are running on this machine already; end one")
+    number, lock = first_free(cache_folder(f"nodes/{number}") / "lock" for number in range(SITES))
+    return Site(number, cache_folder(f"nodes/{number}")), lock
 
 
 def _read_line(pipe: IO[str] | None, seconds: float) -> str:
