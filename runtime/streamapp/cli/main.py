@@ -26,7 +26,8 @@ from typing import Any, NoReturn, Protocol, cast
 from streamapp.errors import ManifestError, StreamAppError
 
 COMMANDS = (
-    "run", "broker", "validate", "explain", "topics", "produce", "consume", "query", "schema", "completion", "driver",
+    "run", "broker", "validate", "test", "explain", "topics", "produce", "consume", "query", "schema", "completion",
+    "driver",
 )  # fmt: skip
 
 INTERNAL = ("driver",)

@@ -20,7 +20,7 @@ import base64
 import binascii
 import json
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -134,15 +134,24 @@ def parse_json_line(text: bytes, number: int) -> Record:
     if unknown := sorted(row.keys() - JSON_FIELDS):
         raise wrong(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(JSON_FIELDS))}")
     try:
-        return Record(
-            value=_bytes_of(row, "value"),
-            key=_bytes_of(row, "key"),
-            timestamp=_milliseconds(row.get("timestamp")),
-            headers=_headers(row.get("headers")),
-            partition=_partition(row.get("partition")),
-        )
+        return record_of(row)
     except ValueError as error:
         raise wrong(str(error)) from None
+
+
+def record_of(row: Mapping[str, Any]) -> Record:
+    """The record that such an object describes.
+
+    Raises:
+        ValueError: when one of its fields cannot be read.
+    """
+    return Record(
+        value=_bytes_of(row, "value"),
+        key=_bytes_of(row, "key"),
+        timestamp=_milliseconds(row.get("timestamp")),
+        headers=_headers(row.get("headers")),
+        partition=_partition(row.get("partition")),
+    )
 
 
 def _send(
@@ -257,8 +266,13 @@ def line_of(message: Message, as_json: bool) -> bytes:
     value = message.value()
     if not as_json:
         return b"null" if value is None else _as_bytes(value)
+    return json.dumps(row_of(message), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def row_of(message: Message) -> dict[str, Any]:
+    """The object that describes a record."""
     row: dict[str, Any] = {}
-    for name, content in (("key", message.key()), ("value", value)):
+    for name, content in (("key", message.key()), ("value", message.value())):
         row.update(_json_field(name, content))
     headers = message.headers()
     if headers:
@@ -267,7 +281,7 @@ def line_of(message: Message, as_json: bool) -> bytes:
     row["timestamp"] = None if kind == TIMESTAMP_NOT_AVAILABLE else _iso(milliseconds)
     row["partition"] = message.partition()
     row["offset"] = message.offset()
-    return json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return row
 
 
 def require_topic(kafka: KafkaConfig, topic: str, or_else: str = "") -> int:
@@ -347,7 +361,7 @@ def _json_headers(
     return dict(pairs) if len(set(names)) == len(names) else [[name, value] for name, value in pairs]
 
 
-def _bytes_of(row: dict[str, Any], name: str) -> bytes | None:
+def _bytes_of(row: Mapping[str, Any], name: str) -> bytes | None:
     encoded = row.get(f"{name}Base64")
     if encoded is not None:
         if row.get(name) is not None:

@@ -73,6 +73,8 @@ class Options:
     """Address of the live interface."""
     token_file: Path | None = None
     """A file with the token that requests to the live interface must bear; None: anyone may ask."""
+    look_seconds: float = COLLECT_SECONDS
+    """How often it looks at its queries, and shows its position on Kafka."""
     stop_seconds: float = STOP_SECONDS
     """How long a stop may take; all of it but REST_SECONDS is the time in which the epoch under way may end."""
 
@@ -253,7 +255,7 @@ class _App:
         for part in self._plan.subtopologies:
             self._start(part)
         failpoint.hit("driver.queries-started")
-        while not self._stop.wait(COLLECT_SECONDS):
+        while not self._stop.wait(self._options.look_seconds):
             self._watch()
 
     def _start(self, part: SubTopology) -> None:

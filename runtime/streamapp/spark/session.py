@@ -176,8 +176,8 @@ def start_engine(place: Place, class_path: str | None = None) -> None:
 
 
 def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
-    log_config = place.log_config or _log_config(place.work_dir)
-    java = f"-Dlog4j2.configurationFile=file:{log_config} {_JVM_OPTIONS} {class_archive.java_options()}"
+    logging_as = place.log_config or log_config(place.work_dir)
+    java = f"-Dlog4j2.configurationFile=file:{logging_as} {_JVM_OPTIONS} {class_archive.java_options()}"
     jars = class_path or runtime_class_path()
     return {
         **FIXED_SETTINGS,
@@ -196,7 +196,7 @@ def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
     }
 
 
-def _log_config(work_dir: Path) -> Path:
+def log_config(work_dir: Path) -> Path:
     """Spark's log goes to a file: the terminal belongs to the user."""
     path = work_dir.resolve() / "log4j2.properties"
     path.write_text(

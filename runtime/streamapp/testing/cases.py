@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file of test cases, read and checked; nothing runs here.
+
+    app: word-count.yaml
+    cases:
+    - name: counts words
+      steps:
+      - send: {topic: text-lines, records: [{value: "a b a"}]}
+      - expect: {topic: word-counts, records: [{key: a, value: {count: 2}}, {key: b, value: {count: 1}}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from streamapp.errors import InputError, near_miss
+from streamapp.manifest.text import Document, dotted, read_text
+
+Row = Mapping[str, Any]
+"""A record as `streamapp consume --json` shows it and `streamapp produce --json` takes it."""
+
+NOT_YET = ("advance",)
+_KEY_AND_VALUE = ("key", "value", "keyBase64", "valueBase64")
+SENT_FIELDS = (*_KEY_AND_VALUE, "headers", "timestamp", "partition")
+EXPECTED_FIELDS = ("key", "value", "headers", "timestamp", "partition")
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Send(_Spec):
+    """Records that are written to a topic in one transaction, and processed to their end."""
+
+    topic: str
+    records: list[dict[str, Any]] = Field(min_length=1)
+
+
+class Expect(_Spec):
+    """All records that the topic has got since the last `expect` on it."""
+
+    topic: str
+    records: list[dict[str, Any]]
+    order: Literal["key", "exact", "any"] = "key"
+
+
+class Store(_Spec):
+    """What a store shows for a key: the columns of its only row, or all its rows."""
+
+    name: str
+    key: Any
+    value: dict[str, Any] | None = None
+    rows: list[dict[str, Any]] | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """A text for each column of the key."""
+        parts = self.key if isinstance(self.key, list) else [self.key]
+        return tuple(part if isinstance(part, str) else str(part) for part in parts)
+
+
+class Nothing(_Spec):
+    """A step that has no settings: {}."""
+
+
+Count = Annotated[int, Field(ge=1, le=16)]
+
+
+class Step(_Spec):
+    """Exactly one of its fields is set."""
+
+    send: Send | None = None
+    expect: Expect | None = None
+    store: Store | None = None
+    crash: Nothing | None = None
+    restart: Nothing | None = None
+    scale: Count | None = None
+    upgrade: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name of the field that is set."""
+        return next(name for name in _KINDS if getattr(self, name) is not None)
+
+
+_KINDS = tuple(Step.model_fields)
+
+
+class Case(_Spec):
+    """Steps that one app goes through, from empty topics on."""
+
+    name: str = Field(min_length=1)
+    app: str | None = None
+    partitions: Count = 1
+    steps: list[Step] = Field(min_length=1)
+
+
+class _File(_Spec):
+    app: str | None = None
+    cases: list[Case] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class CaseFile:
+    """A file that was read, with the places of its steps."""
+
+    path: Path
+    cases: tuple[Case, ...]
+    lines: Mapping[tuple[int, int], int]
+    """Line of a step, by the places of its case and of itself."""
+
+    def app_of(self, case: Case) -> Path:
+        """The manifest that a case begins with."""
+        assert case.app is not None
+        return self.path.parent / case.app
+
+    def apps(self) -> tuple[Path, ...]:
+        """All manifests that are named, each once."""
+        found = [self.app_of(case) for case in self.cases]
+        found += [self.path.parent / step.upgrade for case in self.cases for step in case.steps if step.upgrade]
+        return tuple(dict.fromkeys(found))
+
+
+class CaseError(InputError):
+    """A file of cases cannot be run; `problems` has a line for each thing that is wrong with it."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(problems))
+
+
+def read_cases(text: str, path: Path) -> CaseFile:
+    """The cases of a YAML text.
+
+    Raises:
+        CaseError: with everything that is wrong with it.
+    """
+    if not text.strip():
+        raise CaseError([f"{path}: is empty; begin with `app: FILE` and `cases:`"])
+    document = read_text(text)
+    problems = [f"{path}: {problem}" for problem in document.problems]
+    problems += [
+        f"{path}: `{dotted(where)}`: {message}{f'; {fix}' if fix else ''} (line {line})"
+        for where, message, fix, line in document.faults
+    ]
+    if problems:
+        raise CaseError(problems)
+    data = document.data
+    if not isinstance(data, dict):
+        raise CaseError([f"{path}: a file of cases is a map with `app` and `cases`"])
+    try:
+        file = _File.model_validate(_plain(data))
+    except ValidationError as error:
+        raise CaseError([f"{path}: {line}" for line in _complaints(error, data, document)]) from None
+    cases = tuple(case if case.app else case.model_copy(update={"app": file.app}) for case in file.cases)
+    problems = [f"{path}: {line}" for line in _meaning(cases, document)]
+    if problems:
+        raise CaseError(problems)
+    lines = {
+        (i, j): document.line(("cases", i, "steps", j)) or 0
+        for i, case in enumerate(cases)
+        for j in range(len(case.steps))
+    }
+    return CaseFile(path, cases, lines)
+
+
+def _plain(value: Any) -> Any:
+    """Dates that YAML has read as such, as the texts that they were."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _meaning(cases: tuple[Case, ...], document: Document) -> Iterator[str]:
+    seen: set[str] = set()
+    for i, case in enumerate(cases):
+        here = ("cases", i)
+        if case.name in seen:
+            yield _at(here, document, f"there are two cases named '{case.name}'; give each a name of its own")
+        seen.add(case.name)
+        if case.app is None:
+            yield _at(here, document, f"case '{case.name}' names no `app`; add app: FILE here or at the top")
+        for j, step in enumerate(case.steps):
+            place = (*here, "steps", j)
+            given = [name for name in _KINDS if getattr(step, name) is not None]
+            if len(given) != 1:
+                many = f"has {' and '.join(f'`{name}`' for name in given)}" if given else "is empty"
+                yield _at(place, document, f"{many}; a step is one of {', '.join(_KINDS)}")
+                continue
+            yield from _fields(step, place, document)
+            if step.store is not None and (step.store.value is None) == (step.store.rows is None):
+                yield _at(place, document, "`store` needs one of `value`, for a key with one row, and `rows`")
+
+
+def _fields(step: Step, place: tuple[str | int, ...], document: Document) -> Iterator[str]:
+    """Fields of records that there are not."""
+    part, known = (step.send, SENT_FIELDS) if step.send is not None else (step.expect, EXPECTED_FIELDS)
+    for k, record in enumerate(part.records if part is not None else ()):
+        for name in record.keys() - set(known):
+            where = (*place, step.kind, "records", k, name)
+            fix = near_miss(name, known) or f"there are: {', '.join(known)}"
+            yield _at(where, document, f"unknown field `{name}`; {fix}")
+
+
+def _complaints(error: ValidationError, data: Any, document: Document) -> Iterator[str]:
+    for complaint in error.errors(include_url=False):
+        where = complaint["loc"]
+        name = str(where[-1]) if where else ""
+        if complaint["type"] == "extra_forbidden":
+            if name in NOT_YET:
+                yield _at(where, document, f"`{name}` is not available yet in this version")
+                continue
+            known = _known(where)
+            fix = near_miss(name, known) or f"there are: {', '.join(known)}"
+            yield _at(where, document, f"unknown field `{name}`; {fix}")
+        elif complaint["type"] == "missing":
+            yield _at(where[:-1], document, f"`{name}` is missing; add it")
+        else:
+            seen = complaint["input"]
+            yield _at(where, document, f"{complaint['msg'][:1].lower()}{complaint['msg'][1:]}, and it is {seen!r}")
+
+
+_PARTS: Mapping[str, type[BaseModel]] = {
+    "cases": Case, "steps": Step, "send": Send, "expect": Expect, "store": Store,
+}  # fmt: skip
+
+
+def _known(where: tuple[str | int, ...]) -> list[str]:
+    """The fields beside one that is unknown."""
+    owner: type[BaseModel] = _File
+    for part in where[:-1]:
+        if not isinstance(part, int):
+            owner = _PARTS.get(part, Nothing)
+    return list(owner.model_fields)
+
+
+def _at(where: tuple[str | int, ...], document: Document, message: str) -> str:
+    line = document.line(where)
+    place = f"`{dotted(where)}`: " if where else ""
+    return f"{place}{message}" + (f" (line {line})" if line else "")
