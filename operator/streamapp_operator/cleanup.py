@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes away what a deleted app has on Kafka: internal topics, and the consumer group that showed its position.
 
-    1  the owner is looked up       an applicationId of somebody else's is left alone
+    1  the metadata topic is read   it says who owns the applicationId, and which topics (by id) and group are the app's
     2  the topics but the metadata  a crash here: the metadata topic still says whose the rest is, which goes next time
     3  the consumer group
     4  the metadata topic
+
+What the metadata topic does not say to be this app's is left alone, and named: an app that never ran deletes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -17,7 +19,7 @@ from streamapp.errors import StreamAppError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
-from streamapp.kafka.owner import owner_of
+from streamapp.kafka.ownership import Ownership, read_ownership
 from streamapp_operator.deletion import Remains
 from streamapp_operator.login import config_of, open_secrets
 from streamapp_operator.silence import Silence
@@ -35,7 +37,9 @@ class Outcome:
     left: tuple[str, ...] = ()
     """Topics that should have gone."""
     why: str = ""
-    """Why they have not; or why there was nothing to delete."""
+    """Why they have not; or what was not to be deleted, and why."""
+    group: bool = False
+    """Whether the consumer group was deleted."""
 
 
 @dataclass
@@ -64,33 +68,50 @@ class Cleaner:
             there = admin.topics().keys()
         except StreamAppError as error:
             return Outcome(left=remains.topics, why=self.silence.note(address, str(error)))
-        ours = [topic for topic in remains.topics if topic in there]
+        named = [topic for topic in remains.topics if topic in there]
         try:
-            return _clean(admin, kafka, remains, ours, may_write)
+            if remains.metadata_topic not in there:
+                return Outcome(why=_unproven(named, f"there is no topic '{remains.metadata_topic}'"))
+            ownership = read_ownership(kafka, remains.metadata_topic, remains.application_id)
+            return _clean(admin, kafka, remains, ownership, named, may_write)
         except StreamAppError as error:
-            return Outcome(left=tuple(ours), why=str(error))
+            return Outcome(left=tuple(named), why=str(error))
 
 
 def _clean(
-    admin: Admin, kafka: KafkaConfig, remains: Remains, ours: list[str], may_write: Callable[[], object]
+    admin: Admin,
+    kafka: KafkaConfig,
+    remains: Remains,
+    ownership: Ownership,
+    named: list[str],
+    may_write: Callable[[], object],
 ) -> Outcome:
-    last = [topic for topic in ours if topic == remains.metadata_topic]
-    if last:
-        owner = owner_of(kafka, remains.application_id, remains.metadata_topic)
-        if owner not in (None, remains.owner):
-            app = remains.application_id
-            return Outcome(why=f"applicationId '{app}' belongs to '{owner}': nothing of it is deleted")
+    app, metadata = remains.application_id, remains.metadata_topic
+    if ownership.owner != remains.owner:
+        if ownership.owner is None:
+            return Outcome(why=_unproven(named, f"topic '{metadata}' does not say whose applicationId '{app}' is"))
+        return Outcome(why=f"applicationId '{app}' belongs to '{ownership.owner}': nothing of it is deleted")
+    ids = admin.topic_ids(sorted({*named, *ownership.topics}))
+    ours = sorted(topic for topic, id in ids.items() if ownership.topics.get(topic) == id)
+    last = [topic for topic in ours if topic == metadata]
     may_write()
     refused = admin.delete_each(topic for topic in ours if topic not in last)
-    if not refused:
-        with closing(GroupPosition(kafka, remains.application_id)) as group:
-            group.read((topic, 0) for topic in ours)
+    group = not refused and ownership.has_group(app)
+    if group:
+        with closing(GroupPosition(kafka, app)) as position:
+            position.read((topic, 0) for topic in ours)
         may_write()
-        admin.delete_group(remains.application_id)
+        admin.delete_group(app)
+    if not refused:
         refused = admin.delete_each(last)
     left = tuple(topic for topic in ours if topic in refused or (refused and topic in last))
-    return Outcome(
-        deleted=tuple(topic for topic in ours if topic not in left),
-        left=left,
-        why="; ".join(sorted({str(error) for error in refused.values()})),
-    )
+    reasons = sorted({str(error) for error in refused.values()})
+    others = [topic for topic in named if topic not in ours]
+    if unproven := _unproven(others, f"topic '{metadata}' has another id of it, or none"):
+        reasons.append(unproven)
+    return Outcome(tuple(topic for topic in ours if topic not in left), left, "; ".join(reasons), group)
+
+
+def _unproven(topics: Collection[str], why: str) -> str:
+    """What is said of topics that may be somebody else's; nothing for none."""
+    return f"not proven to be this app's, so not deleted: {', '.join(sorted(topics))} ({why})" if topics else ""

@@ -92,10 +92,11 @@ def farewell(remains: Remains | None, outcome: Outcome) -> Event:
         names = ", ".join(outcome.left[:_MOST_NAMES]) + (" and others" if len(outcome.left) > _MOST_NAMES else "")
         where = remains.kafka.bootstrap_servers
         return Event(WARNING, "TopicsLeft", f"left on Kafka at {where}, delete by hand: {names}. Why: {outcome.why}")
+    group = f" and the consumer group {remains.application_id}" if outcome.group else ""
+    deleted = f"deleted {', '.join(outcome.deleted[:_MOST_NAMES]) or 'no topic'}{group}"
     if outcome.why:
-        return Event(WARNING, "TopicsLeft", outcome.why)
-    group = f"the consumer group {remains.application_id}"
-    return Event(NORMAL, "Deleted", f"deleted {', '.join(outcome.deleted[:_MOST_NAMES]) or 'no topic'} and {group}")
+        return Event(WARNING, "TopicsLeft", f"{outcome.why}; {deleted}" if outcome.deleted else outcome.why)
+    return Event(NORMAL, "Deleted", deleted)
 
 
 def _clean(

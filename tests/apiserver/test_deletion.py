@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from lib.apiserver import ApiServer
 from lib.broker import group_offsets
 from lib.operator import Apps, Crash, Object
+from lib.ownership import record_ownership
 from lib.wait import until
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
@@ -47,10 +48,7 @@ def use(kafka: KafkaConfig, plan: Plan, owner: str) -> Admin:
     """What a driver does: it makes the topics, says whose they are, and shows its position."""
     admin = Admin(kafka)
     ensure_topics(admin, topics_of(plan), create_all=True)
-    producer = Producer(kafka.for_librdkafka())
-    for key, value in ((b"/some/file", b"x"), (b"owner", owner.encode()), (b"/other/file", b"y")):
-        producer.produce(f"{plan.application_id}-metadata", value, key)
-    assert producer.flush(30) == 0
+    record_ownership(kafka, plan, owner)
     consumer = Consumer({**kafka.for_librdkafka(), "group.id": plan.application_id})
     consumer.commit(offsets=[TopicPartition("text-lines", 0, 0)], asynchronous=False)
     consumer.close()

@@ -54,6 +54,8 @@ FAILPOINTS = (
 FIRST_FAILPOINTS = (
     "metadata.announced",
     "metadata.before-commit.owner",
+    "driver.topics-claimed",
+    "driver.own-topics-made",
     "metadata.before-commit.metadata",
     "metadata.before-commit.sources",
     "metadata.before-commit.state._metadata.schema",

@@ -97,8 +97,9 @@ def test_kafka_comes_when_nothing_runs_and_nothing_would_make_it_run() -> None:
 @pytest.mark.parametrize(
     ("outcome", "reason", "words"),
     [
-        (Outcome(deleted=TOPICS), "Deleted", "deleted word-count-word-counts-changelog, word-count-metadata and the"),
-        (Outcome(), "Deleted", "deleted no topic and the consumer group word-count"),
+        (Outcome(TOPICS, group=True), "Deleted", "changelog, word-count-metadata and the consumer group word-count"),
+        (Outcome(), "Deleted", "deleted no topic"),
+        (Outcome(("a",), why="'b' is unproven"), "TopicsLeft", "'b' is unproven; deleted a"),
         (Outcome(left=TOPICS, why="no answer"), "TopicsLeft", "left on Kafka at kafka:9092, delete by hand: word-"),
         (Outcome(why="it belongs to 'x'"), "TopicsLeft", "it belongs to 'x'"),
         (Outcome(left=tuple(map(str, range(99))), why="no answer"), "TopicsLeft", "18, 19 and others. Why: no answer"),

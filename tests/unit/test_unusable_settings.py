@@ -13,14 +13,14 @@ from streamapp.errors import RunError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
-from streamapp.kafka.owner import owner_of
+from streamapp.kafka.ownership import read_ownership
 
 GARBAGE = "-----BEGIN {0}-----\nhello\n-----END {0}-----\n"
 CERTIFICATE, KEY, CA = "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.truststore.certificates"
 CLIENTS: list[Callable[[KafkaConfig], object]] = [
     Admin,
     lambda kafka: GroupPosition(kafka, "group"),
-    lambda kafka: owner_of(kafka, "app", "app-metadata"),
+    lambda kafka: read_ownership(kafka, "app-metadata", "app"),
 ]
 
 

@@ -26,7 +26,9 @@ class NotAllowed(RunError):
 
 
 def make_ready(kafka: KafkaConfig, plan: Plan, create_all: bool = False, file: str = "FILE") -> list[TopicSpec]:
-    """Makes the topics that are missing (see `ensure_topics`) and returns them.
+    """Makes the metadata topic, and with `create_all` the user's topics, where they are missing, and returns them (see
+    `ensure_topics`). The other internal topics are compared only: `claim` makes them once the metadata topic has said
+    that they may be ours.
 
     Raises:
         NotAllowed: with everything that is not.
@@ -34,7 +36,8 @@ def make_ready(kafka: KafkaConfig, plan: Plan, create_all: bool = False, file: s
     """
     admin = Admin(kafka)
     require_access(kafka, admin, plan, patterns=not create_all)
-    made = ensure_topics(admin, topics_of(plan), create_all, file)
+    claimed = {topic.name for topic in plan.topics if topic.role != "metadata"}
+    made = ensure_topics(admin, topics_of(plan), create_all, file, left=claimed)
     failpoint.hit("driver.topics-made")
     if made:
         require_access(kafka, admin, plan, patterns=not create_all)

@@ -125,6 +125,22 @@ class Admin:
         found = self._offsets(name, OffsetSpec.for_timestamp(int(time * 1000)), committed_only=True)
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
+    def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
+        """The id of each of these topics, which a topic of that name that is made anew does not have; one that is not
+        there is left out."""
+        if not names:
+            return {}
+        futures = self._client.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_SECONDS)
+        found: dict[str, str] = {}
+        for name, future in futures.items():
+            try:
+                id = str(self._answer(f"describe topic {name!r}", future).topic_id)
+                found[name] = id.replace("+", "-").replace("/", "_")  # as Kafka itself writes it
+            except _Refused as refused:
+                if refused.code not in _LEADER_IS_MOVING:
+                    raise
+        return found
+
     def allowed_on(self, names: Sequence[str]) -> dict[str, frozenset[str] | None]:
         """What we may do with each of these topics, by Kafka's names of operations; one that is not there is left out.
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from streamapp.errors import StreamAppError
@@ -37,9 +37,15 @@ class TopicError(StreamAppError):
 
 
 def ensure_topics(
-    admin: Admin, specs: Iterable[TopicSpec], create_all: bool = False, file: str = "FILE"
+    admin: Admin,
+    specs: Iterable[TopicSpec],
+    create_all: bool = False,
+    file: str = "FILE",
+    left: Collection[str] = (),
 ) -> list[TopicSpec]:
     """Make the missing internal topics, and with `create_all` the missing others too; returns those made.
+
+    Those that are `left` are compared only: somebody else makes them.
 
     Raises TopicError, before anything is made, when a topic of the user's is missing or an internal one is
     wrong.
@@ -50,8 +56,9 @@ def ensure_topics(
         problems += [missing_line(spec, file) for spec in comparison.missing if not spec.internal]
     if problems:
         raise TopicError(problems)
-    admin.create(comparison.missing)
-    return list(comparison.missing)
+    made = [spec for spec in comparison.missing if spec.name not in left]
+    admin.create(made)
+    return made
 
 
 def compare_with(admin: Admin, specs: Iterable[TopicSpec]) -> Comparison:

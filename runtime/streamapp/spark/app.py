@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -22,6 +24,7 @@ from streamapp.errors import RunError, StreamAppError
 from streamapp.http.server import StatusServer
 from streamapp.kafka.access import NotAllowed, require_access
 from streamapp.kafka.admin import Admin
+from streamapp.kafka.claims import Claimed, claim
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark import metrics
@@ -30,11 +33,13 @@ from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.housekeeping import Housekeeping
 from streamapp.spark.jvm import JvmLimit, jvm_is_gone, jvm_missed
 from streamapp.spark.predecessors import (
+    NO_EPOCH,
     hops_to_note,
     read_known,
     require_fed,
     require_positions_kept,
     require_same_way,
+    written_before,
 )
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
@@ -89,9 +94,9 @@ def run_app(
 ) -> int:
     """Runs until SIGTERM, SIGINT, the end of the input or a failure; returns the exit code 0.
 
-    Topics must exist. `on_started` gets the address of the live interface, `on_progress` the status, about once a
-    second, in this thread. `on_caught_up` gets the last status when the end of the input was reached, and is not called
-    when the app was stopped before.
+    The user's topics and the metadata topic must exist. `on_started` gets the address of the live interface,
+    `on_progress` the status, about once a second, in this thread. `on_caught_up` gets the last status when the end of
+    the input was reached, and is not called when the app was stopped before.
 
     Raises:
         StreamAppError: when the app cannot go on.
@@ -102,9 +107,10 @@ def run_app(
         try:
             if plan.code:
                 ship_code(spark, plan.code, place.work_dir)
-            _open_metadata(spark, plan, kafka, options)
+            claimed = _open_metadata(spark, plan, kafka, options)
             failpoint.hit("driver.metadata-open")
-            return _App(spark, plan, kafka, options, place.executors, on_progress, limit).run(on_started, on_caught_up)
+            app = _App(spark, plan, kafka, options, claimed, place.executors, on_progress, limit)
+            return app.run(on_started, on_caught_up)
         finally:
             if not jvm_is_gone():
                 with suppress(Py4JError, OSError):
@@ -143,7 +149,7 @@ def _settings(plan: Plan, kafka: KafkaConfig, options: Options) -> dict[str, str
     }
 
 
-def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options: Options) -> None:
+def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options: Options) -> Claimed:
     bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
     try:
         bridge.begin(_settings(plan, kafka, options), options.owner or f"local/{plan.name}")
@@ -154,8 +160,30 @@ def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options:
     known = read_known(bridge.known(plan.application_id))
     for require in (require_positions_kept, require_same_way, require_fed):
         require(plan, known)
+    admin = Admin(kafka)
+    ran = any(old.committed != NO_EPOCH for old in known.values())
+    claimed = claim(kafka, admin, plan, _Book(bridge, plan.application_id), written_before(plan, known), ran)
+    if claimed.made:
+        require_access(kafka, admin, plan, patterns=False)
     for name, hops in hops_to_note(plan, known):
         bridge.noteHops(plan.application_id, name, hops.to_json())
+    return claimed
+
+
+class _Book:
+    """The records of the metadata topic that say what is the app's."""
+
+    def __init__(self, bridge: JavaObject, application_id: str) -> None:
+        self._bridge, self._application_id = bridge, application_id
+
+    def own(self) -> dict[str, str]:
+        return dict(json.loads(self._bridge.own(self._application_id)))
+
+    def note(self, changes: Mapping[str, str | None]) -> None:
+        self._bridge.noteOwn(self._application_id, dict(changes))
+
+    def group_is_free(self) -> bool:
+        return bool(self._bridge.groupIsFree(self._application_id))
 
 
 class _App:
@@ -165,6 +193,7 @@ class _App:
         plan: Plan,
         kafka: KafkaConfig,
         options: Options,
+        claimed: Claimed,
         executors: int | None,
         on_progress: Report,
         limit: JvmLimit,
@@ -179,7 +208,7 @@ class _App:
         self._queries = Queries(spark, plan, kafka)
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan)
-        self._housekeeping = Housekeeping(kafka, plan, self._objection)
+        self._housekeeping = Housekeeping(kafka, plan, claimed, self._objection)
         self._replicas = None if executors is None else Replicas(spark, executors, options.executor_template)
         self._server = StatusServer(
             self._status,

@@ -15,6 +15,7 @@ from threading import Event, Thread
 
 from streamapp import failpoint
 from streamapp.kafka.admin import Admin, MissingTopic
+from streamapp.kafka.claims import Claimed, TopicLost, require_kept
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.expiry import Expiry
 from streamapp.kafka.group import GroupPosition
@@ -30,9 +31,13 @@ CONFIRM_SECONDS = 10.0
 class Housekeeping:
     """One thread calls this; `lag` and `trouble` are those of the last round that has ended."""
 
-    def __init__(self, kafka: KafkaConfig, plan: Plan, ask_objection: Callable[[], str]) -> None:
-        """`ask_objection` says why this driver has to stop, as another one has taken over; nothing when it has not."""
+    def __init__(
+        self, kafka: KafkaConfig, plan: Plan, claimed: Claimed, ask_objection: Callable[[], str]
+    ) -> None:
+        """`claimed` is the app's own; `ask_objection` says why this driver has to stop, as another one has taken over;
+        nothing when it has not."""
         self._plan = plan
+        self._claimed = claimed
         self._ask_objection = ask_objection
         self._asked_at = time.monotonic()
         self._admin = Admin(kafka)
@@ -85,16 +90,47 @@ class Housekeeping:
                 ended.set()
 
     def _round(self, positions: Offsets) -> str | None:
-        if time.monotonic() - self._asked_at >= CONFIRM_SECONDS:
-            self._asked_at = time.monotonic()
-            self.objection = self._ask_objection()
-        trouble = self._measure(positions)
-        failpoint.hit("housekeeping.lag-measured")
-        self._group.write(positions)
+        try:
+            self._require_own_topics()
+            self.trouble = trouble = self._measure(positions)
+            failpoint.hit("housekeeping.lag-measured")
+        finally:  # last, as it waits for a minute where the metadata topic is missing, which should be told before
+            self._require_driver()
+        if self.objection:
+            return self.objection
+        if self._claimed.group:
+            self._group.write(positions)
         failpoint.hit("housekeeping.group-written")
         self._purge(positions)
         self._expiry.look(self._places, self.lag or {})
-        return trouble or self._group.trouble
+        return trouble or self._group.trouble or self._no_group
+
+    def _require_driver(self) -> None:
+        if not self.objection and time.monotonic() - self._asked_at >= CONFIRM_SECONDS:
+            self._asked_at = time.monotonic()
+            self.objection = self._ask_objection()
+
+    def _require_own_topics(self) -> None:
+        """Nothing is written or purged by the name of a topic that is not ours any more."""
+        recorded = self._claimed.topics
+        found = self._admin.topic_ids(list(recorded))
+        try:
+            for name in sorted(found):
+                require_kept(self._needed[name], recorded[name], found[name])
+        except TopicLost as lost:
+            self.objection = str(lost)
+            raise
+
+    @property
+    def _no_group(self) -> str | None:
+        if self._claimed.group:
+            return None
+        group = self._plan.application_id
+        return (
+            f"consumer group '{group}' was there before this app, which does not write it: other tools do not see how "
+            f"far the app is; if nobody needs it, delete it and restart (kafka-consumer-groups --delete --group "
+            f"{group})"
+        )
 
     def _measure(self, positions: Offsets) -> str | None:
         topics = {*self._plan.source_topics, *(topic for topic, _ in positions)}
@@ -129,7 +165,7 @@ class Housekeeping:
         if topic not in self._first:
             earliest = self._plan.start_from == "earliest"
             offsets = self._admin.start_offsets(topic) if earliest else self._admin.end_offsets(topic)
-            shown = self._group.read((topic, at) for at in offsets)
+            shown = self._group.read((topic, at) for at in offsets) if self._claimed.group else {}
             self._first[topic] = {at: shown.get((topic, at), offset) for at, offset in offsets.items()}
         return self._first[topic]
 

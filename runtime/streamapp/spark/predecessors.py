@@ -148,6 +148,26 @@ def hops_to_note(plan: Plan, known: Mapping[str, Known]) -> Iterator[tuple[str, 
             yield part.name, hops
 
 
+def written_before(plan: Plan, known: Mapping[str, Known]) -> frozenset[str]:
+    """The plan's internal topics that earlier runs have written: their epochs were committed."""
+    committed = {name: old for name, old in known.items() if old.committed != NO_EPOCH}
+    changelogs = {store.changelog_topic for store in plan.stores if _has_state(committed.get(store.subtopology))}
+    hops = {topic for old in committed.values() if old.hops for topic in (*old.hops.written, *old.hops.ended)}
+    read = {topic for old in committed.values() for topic in old.topics}
+    stateless = any(not old.stateful for old in committed.values())
+    return frozenset(
+        topic.name
+        for topic in plan.topics
+        if topic.name in changelogs
+        or (topic.role == "repartition" and topic.name in hops | read)
+        or (topic.role == "position" and stateless)
+    )
+
+
+def _has_state(part: Known | None) -> bool:
+    return part is not None and part.stateful
+
+
 def _is_internal(plan: Plan, topic: str) -> bool:
     return topic.startswith(f"{plan.application_id}-") and topic.endswith("-repartition")
 

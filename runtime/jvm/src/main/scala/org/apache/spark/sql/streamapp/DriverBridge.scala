@@ -52,9 +52,21 @@ object DriverBridge {
 
   private def hops(applicationId: String, subTopology: String): String = s"/$applicationId/$subTopology/hops"
 
-  /** Why this driver has to stop, as another one has taken over; empty when it has not. A driver without work writes
-   * nothing, and would never find out. */
-  def objection(applicationId: String): String = MetadataTopic.objection(applicationId).getOrElse("")
+  /** Why this driver has to stop, as another one has taken over or an internal topic was made anew; empty for no reason.
+   * A driver without work writes nothing, and would never find out. */
+  def objection(applicationId: String): String = MetadataTopic.objection(applicationId).map(_.getMessage).getOrElse("")
+
+  /** The records that say what of Kafka is the application's, as JSON: {"own/…": "…"}. */
+  def own(applicationId: String): String = Serialization.write(MetadataTopic.current(applicationId).own)(DefaultFormats)
+
+  /** Writes such records, all or none; null deletes. */
+  def noteOwn(applicationId: String, changes: JMap[String, String]): Unit =
+    MetadataTopic.current(applicationId).put(changes.asScala.toSeq.map { case (key, text) =>
+      key -> Option(text).map(_.getBytes(UTF_8)).orNull
+    })
+
+  /** Whether no consumer group of the applicationId's name has members or offsets. */
+  def groupIsFree(applicationId: String): Boolean = MetadataTopic.current(applicationId).groupIsFree
 
   /** The run has ended; a later one in this process opens everything anew. */
   def end(applicationId: String): Unit = {

@@ -49,6 +49,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   private var end = 0L
   private var producer: KafkaProducer[String, Array[Byte]] = _
   private var closed = false
+  private val kafkaObjects = new OwnObjects(conf)
   private var confirmedAt = System.nanoTime() - ConfirmedForNs - 1
 
   locally {
@@ -72,11 +73,17 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     finally outside.close()
   }
 
-  private def requireOwner(): Unit = Option(files.get(OwnerKey)).map(file => new String(file.bytes, UTF_8)).foreach {
-    case `owner` =>
-    case other => throw new ForeignOwnerException(
+  private def requireOwner(): Unit = Option(files.get(OwnerKey)).map(file => new String(file.bytes, UTF_8)) match {
+    case Some(`owner`) =>
+    case Some(other) => throw new ForeignOwnerException(
       s"applicationId '${conf.applicationId}' belongs to '$other' on this Kafka (topic $topic), not to '$owner': " +
         "choose another spec.applicationId")
+    // A driver writes the owner before all but these: what is there without it is no application's metadata.
+    case None => files.keySet.asScala.find(key => key != DriverKey && key != ConfirmedKey).foreach { key =>
+      throw new ForeignOwnerException(
+        s"topic $topic has records that no application has written (the first is '${key.take(40)}'): applicationId " +
+          s"'${conf.applicationId}' cannot keep its metadata there: choose another spec.applicationId")
+    }
   }
 
   private def readFrom(from: Option[Long]): Long =
@@ -127,15 +134,27 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     }
 
   /**
-   * Makes sure that no other driver has taken over, by writing. What was confirmed within the last second is believed.
+   * Makes sure that no other driver has taken over, by writing, and that no internal topic was made anew. What was
+   * confirmed within the last second is believed.
    * @throws FencedException when another driver has opened the topic since
+   * @throws PositionMismatchException when an internal topic is not the one on record
    */
-  def confirm(): Unit = synchronized {
-    if (System.nanoTime() - confirmedAt > ConfirmedForNs) {
-      put(Seq(ConfirmedKey -> incarnation.getBytes(UTF_8)))
-      confirmedAt = System.nanoTime()
+  def confirm(): Unit = {
+    synchronized {
+      if (System.nanoTime() - confirmedAt > ConfirmedForNs) {
+        put(Seq(ConfirmedKey -> incarnation.getBytes(UTF_8)))
+        confirmedAt = System.nanoTime()
+      }
     }
+    kafkaObjects.requireKept(own)
   }
+
+  /** What of Kafka is the application's: the records `own/…` by key. */
+  def own: Map[String, String] =
+    below(OwnObjects.Folder).map { case (key, file) => key -> new String(file.bytes, UTF_8) }.toMap
+
+  /** Whether no consumer group of the applicationId's name has members or offsets. */
+  def groupIsFree: Boolean = kafkaObjects.groupIsFree(conf.applicationId)
 
   // A newer driver is looked for first, so that it is not fenced by us.
   private def reopen(): Unit = {
@@ -179,6 +198,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   def close(): Unit = synchronized {
     closed = true
     closeProducer()
+    kafkaObjects.close()
   }
 }
 
@@ -213,11 +233,13 @@ object MetadataTopic {
   def close(applicationId: String): Unit = Option(opened.remove(applicationId)).foreach(_.close())
 
   /**
-   * What keeps an executor from fencing on behalf of this driver: another one has taken over. None when all is well,
-   * or when this process has opened no metadata and so cannot know.
+   * What keeps an executor from fencing on behalf of this driver: another one has taken over, or an internal topic was
+   * made anew. None when all is well, or when this process has opened no metadata and so cannot know.
    */
-  def objection(applicationId: String): Option[String] = Option(opened.get(applicationId)).flatMap { topic =>
-    try { topic.confirm(); None } catch { case fenced: FencedException => Some(fenced.getMessage) }
+  def objection(applicationId: String): Option[RuntimeException] = Option(opened.get(applicationId)).flatMap { topic =>
+    try { topic.confirm(); None } catch { case found @ (_: FencedException | _: PositionMismatchException) =>
+      Some(found.asInstanceOf[RuntimeException])
+    }
   }
 
   /** The metadata this driver has opened; on an executor, writing the driver's files is an error. */

@@ -6,7 +6,7 @@ import java.util.{Collections, Map => JMap}
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 
-/** May an executor make its own the transactional ids of the application? Answered by null, or the reason why not. */
+/** May an executor make its own the transactional ids of the application? Answered by null, or the exception that says why not. */
 final case class MayFence(applicationId: String)
 
 /** Spark's plug-in point for what executors tell the driver outside of a task's result (`spark.plugins`). */
@@ -39,11 +39,10 @@ object RuntimePlugin {
   /**
    * To be called before a task fences: tasks of a driver that was taken over must not fence those of its successor.
    * @throws FencedException when another driver has taken over
+   * @throws PositionMismatchException when an internal topic was made anew
    */
   def requireDriver(applicationId: String): Unit =
-    if (context != null) Option(context.ask(MayFence(applicationId))).foreach { reason =>
-      throw new FencedException(reason.toString)
-    }
+    if (context != null) Option(context.ask(MayFence(applicationId))).foreach { case reason: RuntimeException => throw reason }
 
   def tellDriver(message: AnyRef): Unit = if (context != null) context.send(message)
 }

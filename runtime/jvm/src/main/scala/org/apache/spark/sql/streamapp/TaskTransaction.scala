@@ -83,7 +83,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     checkOwner()
     if (fencedBy != owner && !open) {
       discard()
-      if (conf.exactlyOnce) RuntimePlugin.requireDriver(conf.applicationId)
+      RuntimePlugin.requireDriver(conf.applicationId)
       producer = newProducer()
       if (conf.exactlyOnce) producer.initTransactions()
       fencedBy = owner

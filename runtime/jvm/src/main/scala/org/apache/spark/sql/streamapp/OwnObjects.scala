@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.util.Collections
+import java.util.concurrent.ExecutionException
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.kafka.clients.admin.{Admin, DescribeTopicsOptions, TopicDescription}
+import org.apache.kafka.common.errors.GroupIdNotFoundException
+
+/** Looks at what of Kafka is the application's: internal topics by their ids, the consumer group. */
+private[streamapp] final class OwnObjects(conf: RuntimeConf) extends AutoCloseable {
+  import OwnObjects._
+
+  private var admin: Option[Admin] = None
+  private var keptAt = System.nanoTime() - KeptForNs - 1
+  private var closed = false
+
+  private def client: Admin = admin.getOrElse {
+    if (closed) throw new IllegalStateException(s"the run of '${conf.applicationId}' has ended")
+    val made = Admin.create(conf.client())
+    admin = Some(made)
+    made
+  }
+
+  /**
+   * Compares the internal topics' ids with those on record. What was right within the last second is believed; a topic that
+   * is not there, and a Kafka that does not answer, are told by those who read and write.
+   * @throws PositionMismatchException when a topic was made anew
+   */
+  def requireKept(own: Map[String, String]): Unit = synchronized {
+    if (System.nanoTime() - keptAt > KeptForNs) {
+      val recorded = own.collect { case (key, id) if key.startsWith(Topics) && id.nonEmpty => key.stripPrefix(Topics) -> id }
+      val options = new DescribeTopicsOptions().timeoutMs(AnswerMs)
+      val answers = if (recorded.isEmpty) Map.empty else client.describeTopics(recorded.keys.toSeq.asJava, options).topicNameValues.asScala
+      for ((name, answer) <- answers; found <- described(() => answer.get())) {
+        val id = found.topicId.toString
+        if (id != recorded(name)) throw new PositionMismatchException(
+          s"internal topic '$name' was deleted and made anew (its id was ${recorded(name)} and is $id): what was in it is lost")
+      }
+      keptAt = System.nanoTime()
+    }
+  }
+
+  private def described(answer: () => TopicDescription): Option[TopicDescription] =
+    try Some(answer()) catch { case _: ExecutionException => None }
+
+  /** Whether no consumer group of that name has members or offsets. */
+  def groupIsFree(name: String): Boolean = synchronized {
+    val groups = Collections.singletonList(name)
+    try {
+      client.describeConsumerGroups(groups).all().get().get(name).members.isEmpty &&
+        client.listConsumerGroupOffsets(name).partitionsToOffsetAndMetadata().get().isEmpty
+    } catch { case error: ExecutionException if error.getCause.isInstanceOf[GroupIdNotFoundException] => true }
+  }
+
+  override def close(): Unit = synchronized {
+    closed = true
+    admin.foreach(_.close())
+    admin = None
+  }
+}
+
+object OwnObjects {
+  /** Below which the metadata topic has what is the application's (the runtime's kafka/ownership.py says what). */
+  val Folder = "own"
+  private val Topics = s"$Folder/topic/"
+  private val KeptForNs = 1000000000L
+  private val AnswerMs = 10000
+}
