@@ -11,10 +11,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from lib.faults import flip_bits
 from lib.probe import compile_probe, probe_class_path
+from lib.verify import committed
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
 from streamapp.spark.jvm import end_jvm
@@ -313,3 +315,53 @@ def test_a_commit_of_the_driver_s_files_waits_for_them(
     held = spark._jvm.org.apache.spark.sql.streamapp.HeldSender  # type: ignore[union-attr]
     paths = ["/part/offsets/0", "/part/commits/0"]
     assert list(held.putHeld(s.settings, paths)) == paths
+
+
+def make_anew(kafka: KafkaConfig, stores: Stores) -> None:
+    Admin(kafka).delete(stores.topics)
+    Admin(kafka).create([TopicSpec(topic, "s", 1, {"cleanup.policy": "compact"}, True) for topic in stores.topics])
+
+
+def test_a_changelog_made_anew_under_a_live_store_takes_nothing(
+    stores: Callable[..., Stores], kafka: KafkaConfig
+) -> None:
+    s = stores()
+    s.task(0, "put:default:1:10 put:default:2:20 commit")
+    s.task(1, "put:default:3:30 commit")
+    make_anew(kafka, s)
+    with pytest.raises(Py4JJavaError, match="was deleted and made anew, or truncated; what was in it is lost"):
+        s.task(2, "put:default:1:11 commit")
+    with pytest.raises(Py4JJavaError, match="the two do not belong together"):  # after the failure it is restored
+        s.task(2, "put:default:1:11 commit")
+    assert not committed(kafka, s.topics[0])
+
+
+def test_a_changelog_made_anew_under_a_local_base_is_refused(stores: Callable[..., Stores], kafka: KafkaConfig) -> None:
+    s = stores()
+    s.task(0, "put:default:1:10 put:default:2:20 commit")
+    s.rebuilt(1)  # makes a base
+    with pytest.raises(Py4JJavaError, match="the script says fail"):
+        s.task(1, "fail")
+    make_anew(kafka, s)
+    with pytest.raises(Py4JJavaError, match=r"was known up to offset \d, and ends at 0: it was deleted and made anew"):
+        s.task(1, "dump")
+
+
+def test_an_epoch_is_done_only_with_its_own_records(spark: SparkSession, stores: Callable[..., Stores]) -> None:
+    def reading(ranges: str | None) -> None:
+        spark.sparkContext.setLocalProperty("streamapp.epochRanges", ranges)  # type: ignore[arg-type]
+
+    s = stores()
+    try:
+        reading(None)  # as an older version has written its marker
+        s.task(0, "put:default:1:10 commit")
+        reading("one")
+        assert s.rebuilt(0) == [], "done"
+        s.task(1, "put:default:1:11 commit")
+        assert s.rebuilt(1) == [], "done with the same"
+        reading("another")
+        with pytest.raises(Py4JJavaError, match="has committed epoch 1 with other records than the epoch log says"):
+            s.rebuilt(1)
+        assert s.rebuilt(2) == ["default/default/1=11"]
+    finally:
+        reading(None)

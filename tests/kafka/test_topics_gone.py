@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from lib.app import ECHO, TOTALS, Bench
+from lib.broker import write
 from lib.faults import require_work
+from lib.inprocess import App
 from lib.wait import until
+from streamapp.errors import RunError
 from streamapp.kafka.admin import TopicSpec
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.topics import ensure_topics
@@ -81,3 +84,29 @@ def test_what_is_lost_is_not_begun_anew_in_silence(
         assert again.await_exit(TOLD_SECONDS) == code, again.tail()
         assert why in again.said
         assert bench.admin.end_offsets(output) == ends, "there are no new results"
+
+
+def test_an_epoch_that_is_planned_anew_is_refused(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """What its tasks have not read the first time they would not read the second time either: they are done."""
+    app = App(
+        kafka,
+        tmp_path,
+        """
+  - {name: lines, stream: {topic: $T-lines, value: text}}
+  - {name: counts, groupBy: [value], aggregate: {count: count(*)}}
+  - {name: out, to: {topic: $T-counts}}
+""",
+    )
+    app.create("lines")
+    for value in ("a", "b"):
+        app.send("lines", (None, value))
+        app.run()
+    keys = [(key or b"").decode() for key, _ in app.raw("metadata")]
+    numbers = [key.partition("/counts/offsets/")[2] for key in keys]
+    last = max(int(number) for number in numbers if number)
+    lost = [f"/{app.prefix}/counts/{log}/{last}" for log in ("commits", "offsets")]
+    write(kafka, app.topic("metadata"), *((key, None) for key in lost))
+    app.send("lines", (None, "c"))
+    with pytest.raises(RunError, match=f"has committed epoch {last} with other records than the epoch log says"):
+        app.run()
+    assert app.latest("counts") == {"a": {"count": 1}, "b": {"count": 1}}

@@ -242,6 +242,9 @@ object MetadataTopic {
     }
   }
 
+  /** The metadata this driver has opened, if it has. */
+  def find(applicationId: String): Option[MetadataTopic] = Option(opened.get(applicationId))
+
   /** The metadata this driver has opened; on an executor, writing the driver's files is an error. */
   def current(applicationId: String): MetadataTopic = {
     val topic = opened.get(applicationId)

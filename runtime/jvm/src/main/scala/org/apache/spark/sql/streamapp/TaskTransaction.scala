@@ -15,6 +15,9 @@ import org.apache.spark.TaskContext
 
 /** A store whose changes belong to the transaction of its task. */
 trait TransactionParticipant {
+  /** The marker has its place on the topic, and is not committed yet. Throws where it cannot belong there. */
+  def arrived(nextOffset: Long): Unit = ()
+
   /** The changes up to and including `version` are committed in Kafka; `nextOffset` follows their marker. */
   def confirmed(version: Long, nextOffset: Long): Unit
 }
@@ -133,6 +136,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       if (Mutation.MarkerOutside) sendMarkersOutside()
       else producing(marks.values.foreach(mark => producer.send(mark.record, mark)))
       awaitArrival()
+      marks.foreach { case (participant, mark) => participant.arrived(mark.nextOffset) }
       Failpoint.hit("transaction.before-commit", epoch, partition)
       if (conf.exactlyOnce) producing(producer.commitTransaction())
       open = false

@@ -24,6 +24,7 @@ object TopicReader {
    * @param throughOpen the end is that of all that was written when the read starts: transactions of others that are
    *                    open there are waited for, as committed records may lie behind them
    * @param onProgress called after each poll with (position - start, end - start), in offsets
+   * @throws PositionMismatchException when the topic ends before `from`
    * @return the end offset reached
    */
   def readToEnd(conf: RuntimeConf, partition: TopicPartition, from: Option[Long],
@@ -47,6 +48,10 @@ object TopicReader {
       consumer.assign(assignment)
       val logStart: Long = consumer.beginningOffsets(assignment).get(partition)
       val end: Long = if (throughOpen) writtenEnd(conf, partition) else consumer.endOffsets(assignment).get(partition)
+      from.filter(_ > end).foreach { known => throw new PositionMismatchException(
+        s"$partition was known up to offset $known, and ends at $end: it was deleted and made anew, or truncated; what was in " +
+          "it is lost")
+      }
       val start = from.filter(_ >= logStart).getOrElse(logStart)
       if (start < end) {
         consumer.seek(partition, start)

@@ -41,6 +41,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
 
   override def addBatch(epoch: Long, data: DataFrame): Unit = {
     val started = System.nanoTime()
+    EpochRanges.announce(data.sparkSession.sparkContext, conf, epoch)
     // The planned rows, not a new Dataset: planning again would read the sources and the stores a second time.
     val rows = castToImpl(data).queryExecution.toRdd
     Failpoint.hit("epoch.planned", epoch)

@@ -15,7 +15,7 @@ import org.apache.kafka.common.TopicPartition
 import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, RocksDBException, Snapshot}
 
 import org.apache.spark.io.CompressionCodec
-import org.apache.spark.sql.streamapp.{Failpoint, PositionMismatchException, RestoreProgress, RuntimeConf, TaskTransaction, TransactionParticipant}
+import org.apache.spark.sql.streamapp.{EpochRanges, Failpoint, PositionMismatchException, RestoreProgress, RuntimeConf, TaskTransaction, TransactionParticipant}
 
 /**
  * Stands where Spark keeps a store's files, and keeps them on a changelog topic instead.
@@ -52,6 +52,12 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
     this.nextOffset = nextOffset
     db.publish(version)
   }
+
+  // Offsets never go back. A topic that was made anew has lost all that the local database still has.
+  override def arrived(nextOffset: Long): Unit =
+    if (nextOffset > 0 && nextOffset <= this.nextOffset) throw new PositionMismatchException(
+      s"changelog $changelog was written up to offset ${this.nextOffset}, and takes records at offset ${nextOffset - 1}: it was " +
+        "deleted and made anew, or truncated; what was in it is lost")
 
   /** Is the local database, before a task changes it, what Kafka has committed as that version? */
   def holds(version: Long): Boolean = confirmedVersion == version
@@ -90,7 +96,10 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
     val held = marker.map(_.version).getOrElse(0L)
     marker.foreach(requireSameTopology)
     if (held == version) confirmedVersion = version
-    else if (held == version + 1) transaction.markAlreadyDone() // this epoch is committed with all its effects
+    else if (held == version + 1) {
+      marker.foreach(requireSameRanges)
+      transaction.markAlreadyDone() // this epoch is committed with all its effects
+    }
     else throw new PositionMismatchException(
       s"changelog $changelog holds version $held, the epoch log asks for $version: the two do not belong together " +
         "(was one of the topics restored or deleted alone?)")
@@ -119,6 +128,11 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
           s"${runtime.maxParallelism}: it is fixed for the store's life")
     }
   }
+
+  private def requireSameRanges(marker: ChangelogMarker): Unit =
+    for (done <- marker.ranges; now <- EpochRanges.current if done != now) throw new PositionMismatchException(
+      s"changelog $changelog has committed epoch ${marker.version - 1} with other records than the epoch log says: it was planned " +
+        s"anew, and records would be lost (was topic ${runtime.metadataTopic} restored or truncated alone?)")
 
   private def checkpointMetadata: RocksDBCheckpointMetadata = {
     val known = families.asScala
@@ -181,7 +195,7 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
       mergedKeys.forEach { key => emit(key.array, db.native.get(key.array)) }
       Failpoint.hit("store.changes-sent", committing - 1, partition)
       transaction.mark(ChangelogFileManager.this, committing, new ProducerRecord(changelog.topic, partition,
-        ChangelogRecord.MarkerKey, familyMarker(committing).toBytes))
+        ChangelogRecord.MarkerKey, familyMarker(committing).copy(ranges = EpochRanges.current).toBytes))
     }
 
     override def abort(): Unit = {

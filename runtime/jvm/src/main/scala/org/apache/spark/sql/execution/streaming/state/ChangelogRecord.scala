@@ -34,9 +34,11 @@ final case class MarkedFamily(id: Int, internal: Boolean)
 /**
  * Says which version (Spark's: epoch + 1) the changelog partition holds, for which topology, and which column
  * families its keys belong to.
+ *
+ * @param ranges which records the version's epoch has read (see EpochRanges); none in markers of older versions
  */
 final case class ChangelogMarker(version: Long, fingerprint: String, partitions: Int,
-    families: Map[String, MarkedFamily]) {
+    families: Map[String, MarkedFamily], ranges: Option[String] = None) {
   def toBytes: Array[Byte] = Serialization.write(this)(ChangelogMarker.formats).getBytes(UTF_8)
 }
 

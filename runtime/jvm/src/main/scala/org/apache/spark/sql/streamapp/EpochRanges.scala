@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.nio.charset.StandardCharsets.UTF_8
+import java.security.MessageDigest
+
+import org.json4s.{JInt, JObject}
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.{SparkContext, TaskContext}
+
+/**
+ * Which records an epoch reads, as a short text that is equal for equal ranges. Tasks write it into the markers of their
+ * stores: a task that finds its epoch done must have done it with the ranges that the epoch has now. They differ when the
+ * record of the epoch on the metadata topic was lost and the epoch was planned anew; then records would be lost.
+ */
+object EpochRanges {
+  private val Property = "streamapp.epochRanges"
+
+  /** To be called on the driver before the tasks of the epoch start. */
+  def announce(context: SparkContext, conf: RuntimeConf, epoch: Long): Unit =
+    context.setLocalProperty(Property, MetadataTopic.find(conf.applicationId).flatMap(digest(_, conf, epoch)).orNull)
+
+  /** Of the epoch that the running task belongs to, if it is known. */
+  def current: Option[String] = Option(TaskContext.get()).flatMap(task => Option(task.getLocalProperty(Property)))
+
+  private def digest(metadata: MetadataTopic, conf: RuntimeConf, epoch: Long): Option[String] = {
+    def ends(of: Long): Option[Seq[String]] =
+      metadata.get(s"/${conf.applicationId}/${conf.subTopology}/offsets/$of").map(file => parse(new String(file.bytes, UTF_8)))
+    ends(epoch).map { until =>
+      val text = (ends(epoch - 1).getOrElse(Nil) ++ ("until" +: until)).mkString("\n")
+      MessageDigest.getInstance("SHA-256").digest(text.getBytes(UTF_8)).take(16).map(byte => f"$byte%02x").mkString
+    }
+  }
+
+  /** Of a file of Spark's offset log: after a line for the version and one for the metadata comes one for each source. */
+  private def parse(log: String): Seq[String] =
+    for {
+      (line, source) <- log.linesIterator.toSeq.drop(2).zipWithIndex if line.startsWith("{")
+      end <- JsonMethods.parse(line).asInstanceOf[JObject].obj.flatMap {
+        case (topic, JObject(partitions)) => partitions.collect { case (partition, JInt(offset)) => s"$source/$topic/$partition:$offset" }
+        case _ => Nil
+      }.sorted
+    } yield end
+}
