@@ -25,7 +25,6 @@ from streamapp.expressions import normalise, quote, read_expression
         ("headers[0].value", {("headers",)}),
         ("count(*) filter (where n > 1)", {("n",)}),
         ("current_date", set()),
-        ("a -- b\n + 'c' /* d */", {("a",)}),
     ],
 )
 def test_columns_are_found(text: str, columns: set[tuple[str, ...]]) -> None:
@@ -39,7 +38,7 @@ def test_columns_are_found(text: str, columns: set[tuple[str, ...]]) -> None:
     [
         ("reflect('a', 'b')", "reaches outside"),
         ("`reflect`('a', 'b')", "reaches outside"),
-        ("ReFlEcT /* x */ ('a', 'b')", "reaches outside"),
+        ("ReFlEcT ('a', 'b')", "reaches outside"),
         ("if(true, 1, java_method('a', 'b'))", "reaches outside"),
         ("r'\\' || try_reflect('a', 'b')", "reaches outside"),
         ("input_file_name()", "it is about files"),
@@ -72,7 +71,24 @@ def test_columns_are_found(text: str, columns: set[tuple[str, ...]]) -> None:
         ("?", "parameter marker"),
         (":name", "parameter marker"),
         ("drop table t", "is a statement"),
-        ("-- nothing", "holds only a comment"),
+        ("-- nothing", "holds a comment, `--`"),
+        ("/* /*+ */ reflect('java.lang.System', 'getProperty', 'user.dir') || -- */\n 'x'", "holds a comment, `/*`"),
+        ("a /* b */", "holds a comment"),
+        ("a /*+ broadcast(b) */", "holds a comment"),
+        ("a {# b #}", "holds `{`"),
+        ("{{ a }}", "holds `{`"),
+        ("$$a$$", "holds `$`"),
+        ("a # b", "holds `#`"),
+        ("a \\ b", "holds `\\`"),
+        ("a\u200b + b", "U+200B"),
+        ("'a\u202eb'", "U+202E"),
+        ("`a\u2066`", "U+2066"),
+        ("a\x0b+ b", "U+000B"),
+        ("a\u00a0+ b", "outside of quotes"),
+        ("größe + 1", "holds `ö` outside of quotes"),
+        ("n'a\\'", "is not closed"),
+        ("n'a'", "can be read in two ways"),
+        ("1 + 'open", "the quote ' at character 5 is not closed"),
         ("  ", "is empty"),
         ("x" * 30_000, "is longer than"),
     ],
@@ -150,10 +166,31 @@ def test_spelling_does_not_matter(one: str, other: str) -> None:
         ("'--x'", "''"),
         ("`a b`", "ab"),
         ("r'\\'", "'\\\\'"),
+        ("r'\\' || 'A'", "r'\\' || 'a'"),
+        ("r'\\'  || ' A'", "r'\\'  || 'A'"),
+        ("'a' 'b'", "'a''b'"),
+        ('"a" "b"', '"a""b"'),
     ],
 )
 def test_meaning_does(one: str, other: str) -> None:
     assert normalise(one) != normalise(other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'größe -- /* */ {# #} $ # \\\\'",
+        "`größe`",
+        "r'\\d+' || r\"\\\"",
+        "X'00'",
+        "'it''s'",
+        "'it\\'s'",
+        "date'2020-01-01'",
+        "a - -b",
+    ],
+)
+def test_texts_in_quotes_may_hold_anything_that_is_seen(text: str) -> None:
+    assert read_expression(text).faults == ()
 
 
 def test_names_are_quoted_where_they_must_be() -> None:

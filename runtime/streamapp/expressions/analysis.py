@@ -16,8 +16,10 @@ from sqlglot.tokens import Token, TokenType
 
 from streamapp.expressions import functions as fn
 from streamapp.expressions.calls import call_faults, calls_of
+from streamapp.expressions.characters import agree, character_faults
 from streamapp.expressions.fault import Fault
 from streamapp.expressions.unparsable import parse_faults
+from streamapp.expressions.words import word_faults
 
 # The parser warns of what it would not translate to other dialects; we only read.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -96,12 +98,15 @@ def read_expression(text: str) -> Expression:
             text[:100],
             faults=(Fault(f"is longer than {LONGEST:,} characters", "split it over several nodes"),),
         )
+    strange = character_faults(text)
+    if strange:
+        return Expression(text, faults=strange)
     try:
         tokens = sqlglot.tokenize(text, read="spark")
+        if not agree(text, tokens):
+            return Expression(text, faults=(Fault("can be read in two ways", "check its quotes"),))
         if _nesting(tokens) > DEEPEST:
             return _too_deep(text)
-        if not tokens:
-            return Expression(text, faults=(Fault("holds only a comment", "write a Spark SQL expression"),))
         if any(token.token_type == TokenType.SEMICOLON for token in tokens):
             return Expression(text, faults=(Fault("holds a `;`", "write one expression"),))
         calls = calls_of(tokens)
@@ -122,7 +127,7 @@ def read_expression(text: str) -> Expression:
             text, faults=(Fault(f"cannot be read as an expression ({type(error).__name__})", None),)
         )
     columns, bare = _columns(tree)
-    faults = [*call_faults(calls), *_tree_faults(tree, {call.name for call in calls})]
+    faults = [*call_faults(calls), *word_faults(tokens), *_tree_faults(tree, {call.name for call in calls})]
     return Expression(
         text,
         columns=columns,
@@ -204,11 +209,21 @@ def _tree_faults(tree: exp.Expr, called: set[str]) -> Iterator[Fault]:
             yield Fault("uses `*` for all columns", "name the columns")
         elif isinstance(node, exp.Star) and node.parent is None:
             yield Fault("is `*`", "name one column")
+        elif isinstance(node, exp.Interval) and not _has_length(node):
+            yield Fault("an interval is a number and a unit", "write e.g. interval 5 minutes")
         elif isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
             yield Fault("holds a parameter marker, and there are no parameters", "write the value")
         elif isinstance(node, exp.Column) and any(part.name.startswith("__") for part in node.parts):
             name = next(part.name for part in node.parts if part.name.startswith("__"))
             yield Fault(f"column `{name}`: names that start with two underscores are the engine's own")
+
+
+def _has_length(interval: exp.Interval) -> bool:
+    """True for a text alone, or a number with a unit."""
+    value = interval.this
+    while isinstance(value, exp.Neg) and interval.args.get("unit") is not None:
+        value = value.this
+    return isinstance(value, exp.Literal) and (value.is_string or interval.args.get("unit") is not None)
 
 
 def _nesting(tokens: list[Token]) -> int:

@@ -7,7 +7,7 @@ import re
 
 _PART = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?\*/)
-      | (?P<text>[A-Za-z]?'(?:[^'\\]|\\.|'')*'|[A-Za-z]?"(?:[^"\\]|\\.|"")*")
+      | (?P<text>[Rr]'[^']*'|[Rr]"[^"]*"|[A-Za-z]?'(?:[^'\\]|\\.|'')*'|[A-Za-z]?"(?:[^"\\]|\\.|"")*")
       | `(?P<name>(?:[^`]|``)*)`
       | (?P<space>\s+)
       | (?P<word>\w+)
@@ -49,10 +49,17 @@ def normalise(expression: str) -> str:
             parts.append(match["name"].lower() if plain else "`" + match["name"].lower() + "`")
         else:
             parts.append(match[0].lower())
-    # Two words side by side need their space back; nothing else does.
+    # Two words side by side need their space back, and two texts; nothing else does.
     text = ""
     for part in parts:
-        if text and (text[-1].isalnum() or text[-1] == "_") and (part[0].isalnum() or part[0] == "_"):
+        if text and _is_one_word(text[-1], part[0]):
             text += " "
         text += part
     return text
+
+
+def _is_one_word(end: str, start: str) -> bool:
+    """True when a text that ends so and one that starts so would be read as one without a space between them."""
+    if end in "'\"":
+        return end == start
+    return (end.isalnum() or end == "_") and (start.isalnum() or start == "_")

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NullType
 
 from streamapp import nodes as n
 from streamapp.errors import Problem
 from streamapp.spark.flow import Flow
+from streamapp.spark.guard import expression, require_allowed
 
 
 def problems_of(node: n.Node, inputs: Sequence[Flow], error: PySparkException) -> tuple[Problem, ...]:
@@ -49,7 +49,7 @@ def _wrong_expressions(node: n.Node, rows: DataFrame) -> Iterator[Problem]:
         case n.Aggregate():
             groups = list(chain.from_iterable(_value(node.name, f"groupBy.{c}", sql, rows) for c, sql in node.by))
             yield from groups
-            by = [] if groups else [F.expr(sql) for _, sql in node.by]
+            by = [] if groups else [expression(sql) for _, sql in node.by]
             for name, sql in node.columns:
                 yield from _value(node.name, f"aggregate.{name}", sql, rows, aggregated_by=by)
 
@@ -83,10 +83,11 @@ def _array(node: str, field: str, sql: str, rows: DataFrame) -> Iterator[Problem
 def _type(sql: str, rows: DataFrame, aggregated_by: list[Column] | None = None) -> DataType | str:
     """The expression's type, or what Spark has against it."""
     try:
-        value = F.expr(sql)
+        value = expression(sql)
         frame = rows.select(value) if aggregated_by is None else rows.groupBy(*aggregated_by).agg(value)
+        require_allowed(frame)
         return frame.schema[-1].dataType
-    except (AnalysisException, ParseException) as error:
+    except PySparkException as error:
         return _words(error)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from streamapp.spark import class_archive, formats
+from streamapp.spark import class_archive, formats, guard
 from streamapp.spark.jvm import start_jvm
 
 JARS = Path(__file__).parents[1] / "jars"
@@ -165,6 +165,7 @@ def open_session(
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
     spark = builder.getOrCreate()
+    guard.restrict_functions(spark)
     formats.register_functions(spark)
     return spark
 

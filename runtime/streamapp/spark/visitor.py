@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -19,6 +19,7 @@ from streamapp.formats import Format
 from streamapp.spark import formats
 from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, column, hidden, quoted
+from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.usercode import MINE, UserFunction
 
 SOURCE_FIELDS = ("key", "timestamp", "topic", "partition", "offset", "headers")
@@ -57,7 +58,8 @@ class Visitor:
         method = getattr(self, "visit_" + type(node).__name__.lower())
         try:
             flow: Flow = method(node, *inputs)
-        except (AnalysisException, ParseException) as error:
+            require_allowed(flow.frame)
+        except PySparkException as error:
             raise ManifestError(problems_of(node, inputs, error)) from error
         return flow
 
@@ -106,7 +108,7 @@ class Visitor:
             rows = formats.struct_of(raw.columns).alias("__raw")
             flow = self._columns_of(raw.withColumns({"__raw": rows, "__bad": bad, "__error": reason}), decoded,
                                     ("__raw", "__bad", "__error"))  # fmt: skip
-            lost = F.expr(node.timestamp).cast("timestamp").isNull()
+            lost = expression(node.timestamp).cast("timestamp").isNull()
             frame = flow.scope().filter(column("__bad") | lost)
             error = F.coalesce(column("__error"), F.lit("the timestamp expression gives null"))
             raw = frame.select(*(F.col("__raw")[name].alias(name) for name in raw.columns), error.alias("__error"))
@@ -147,7 +149,7 @@ class Visitor:
         return raw.filter(_fail_where(decoded.bad, node.name, place, wrong))
 
     def _extracted_time(self, node: n.Stream, flow: Flow, timestamp: str) -> Flow:
-        time = F.current_timestamp() if timestamp == "processing" else F.expr(timestamp).cast("timestamp")
+        time = F.current_timestamp() if timestamp == "processing" else expression(timestamp).cast("timestamp")
         frame = flow.scope().withColumn("__extracted", time)
         if timestamp != "processing":
             lost = column("__extracted").isNull()
@@ -169,7 +171,7 @@ class Visitor:
     # Stateless operations
 
     def visit_filter(self, node: n.Filter, flow: Flow) -> Flow:
-        passes = F.coalesce(F.expr(node.condition), F.lit(False))
+        passes = F.coalesce(expression(node.condition), F.lit(False))
         scope = flow.scope()
         if flow.table:  # a row that stops matching is deleted downstream
             deleted = column(DELETED) | ~passes
@@ -178,23 +180,23 @@ class Visitor:
 
     def visit_arm(self, node: n.Arm, flow: Flow) -> Flow:
         condition = (
-            F.lit(True) if node.condition is None else F.coalesce(F.expr(node.condition), F.lit(False))
+            F.lit(True) if node.condition is None else F.coalesce(expression(node.condition), F.lit(False))
         )
         for earlier in node.earlier:
-            condition = condition & ~F.coalesce(F.expr(earlier), F.lit(False))
+            condition = condition & ~F.coalesce(expression(earlier), F.lit(False))
         return flow.tidy(flow.scope().filter(flow.mine(condition)))
 
     def visit_branch(self, node: n.Branch, flow: Flow) -> Flow:
         return flow
 
     def visit_select(self, node: n.Select, flow: Flow) -> Flow:
-        return flow.with_values({name: F.expr(sql) for name, sql in node.columns})
+        return flow.with_values({name: expression(sql) for name, sql in node.columns})
 
     def visit_with(self, node: n.With, flow: Flow) -> Flow:
-        return flow.with_values({name: F.expr(sql) for name, sql in node.columns}, keep=flow.columns)
+        return flow.with_values({name: expression(sql) for name, sql in node.columns}, keep=flow.columns)
 
     def visit_flatmap(self, node: n.FlatMap, flow: Flow) -> Flow:
-        listed = flow.with_values({"__elements": F.expr(node.array)}, keep=flow.columns)
+        listed = flow.with_values({"__elements": expression(node.array)}, keep=flow.columns)
         elements = column("__elements")
         if flow.guard is not None:  # other branches' rows must survive: they get one element to explode
             elements = F.when(flow.guard, elements).otherwise(F.array(F.lit(None)))
@@ -255,12 +257,12 @@ class Visitor:
 
     def visit_aggregate(self, node: n.Aggregate, flow: Flow) -> Flow:
         by = {name: f"__group_{i}" for i, (name, _) in enumerate(node.by)}
-        scope = flow.scope().withColumns({by[name]: F.expr(sql) for name, sql in node.by})
+        scope = flow.scope().withColumns({by[name]: expression(sql) for name, sql in node.by})
         absent = reduce(lambda a, b: a & b, (column(physical).isNull() for physical in by.values()))
         # As in Kafka Streams, a record without key or without value takes no part.
         rows = scope.filter(~column(DELETED) & ~absent)
         groups = [column(physical) for physical in by.values()]
-        results = [F.expr(sql).alias(f"__result_{i}") for i, (_, sql) in enumerate(node.columns)]
+        results = [expression(sql).alias(f"__result_{i}") for i, (_, sql) in enumerate(node.columns)]
         results.append(F.max(column(EVENT_TIME)).alias("__latest"))
         keys = {name: column(physical) for name, physical in by.items()}
         if node.window is not None:
@@ -319,7 +321,7 @@ class Visitor:
             ],
         )
         if node.select is not None:
-            values = {name: F.expr(sql) for name, sql in node.select}
+            values = {name: expression(sql) for name, sql in node.select}
         else:
             values = {c: F.col(f"{quoted(left_alias)}.{quoted(c)}") for c in left.columns}
             values |= {c: F.col(f"{quoted(right_alias)}.{quoted(c)}") for c in right.columns}

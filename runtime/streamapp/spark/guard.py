@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The second look at the author's expressions, by what Spark itself makes of them.
+
+The manifest's check reads an expression with a parser that is not Spark's. Whatever that one overlooks ends here: the
+session does not know the functions that reach outside, a function that Spark sees and the check did not see is refused,
+and so is an analysed plan with an expression of a kind that is not on the list.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streamapp.expressions import functions as fn
+from streamapp.expressions import read_expression
+
+LIST = Path(__file__).with_name("expressions.lst")
+_OURS = frozenset({"explode", "window"})
+"""No author may call them, but we do."""
+KEPT = (fn.KNOWN - fn.FORBIDDEN.keys() - fn.GENERATOR - fn.WINDOW) | _OURS
+"""The functions that a session knows."""
+_HARMLESS = fn.SCALAR - fn.FORBIDDEN.keys() - fn.NON_DETERMINISTIC
+
+
+def restrict_functions(spark: SparkSession) -> None:
+    """Makes the session forget all functions but KEPT. Those that are registered later are not touched."""
+    jvm: Any = spark._jvm
+    kept = jvm.java.util.HashSet()
+    for name in KEPT:
+        kept.add(name)
+    _expressions(spark).restrict(spark._jsparkSession, kept)
+
+
+def expression(text: str) -> Column:
+    """The author's expression for Spark.
+
+    Raises:
+        AnalysisException: when Spark sees something in it that the check of the manifest did not see.
+        ParseException: when Spark cannot read it.
+    """
+    spark = SparkSession.active()
+    ours = read_expression(text)
+    known = {f"call {name}" for name in _HARMLESS.union(ours.functions)}
+    known |= {f"column {name.lower()}" for name in (*(parts[0] for parts in ours.columns), *fn.WITHOUT_PARENTHESES)}
+    for seen in _expressions(spark).read(spark._jsparkSession, text):
+        if seen not in known:
+            raise AnalysisException(f"is read in another way by Spark, which sees a {seen} in it")
+    return F.expr(text)
+
+
+def require_allowed(frame: DataFrame) -> None:
+    """
+    Raises:
+        AnalysisException: when the frame's analysed plan holds an expression of a kind that is not on the list.
+    """
+    for name in _expressions(frame.sparkSession).classes(frame._jdf):
+        if name not in _allowed():
+            raise AnalysisException(f"comes to Spark's expression {name}, which is not on the list of those allowed")
+
+
+@cache
+def _allowed() -> frozenset[str]:
+    return frozenset(line for line in LIST.read_text().splitlines() if not line.startswith("#"))
+
+
+def _expressions(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.sql.streamapp.Expressions
