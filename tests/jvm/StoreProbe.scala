@@ -5,6 +5,8 @@ import java.util.UUID
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.kafka.clients.producer.ProducerRecord
+
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
@@ -21,6 +23,9 @@ import org.apache.spark.util.SerializableConfiguration
  *   get:STORE:KEY  scan:STORE (which read, and no more)   close-former (the stores of the run before, see `restart`)
  *   commit (stores, then the transaction)   store-commit (stores only)   fail (the task throws)
  *   succeeded (another attempt has taken the task's transaction: the one that goes on here is a zombie)
+ *   close (the stores, in another thread, as Spark's maintenance does; goes on when they are closed or that thread waits)
+ *   close-in-commit:TOPIC (the same, after Kafka has committed and before the stores know; a record goes to TOPIC)
+ *   transaction-commit (the transaction only)
  *   hold (the producer's sender stands still until the task waits for it, see HeldSender)
  *   expect:TOPIC:PERCENT (of their size that records are compressed to)
  */
@@ -56,8 +61,11 @@ object StoreProbe {
       val conf = hadoop.value
       settings.foreach { case (key, value) => conf.set(key, value) }
       conf.set(StreamingRunId, UUID.randomUUID().toString)
-      created.init(StateStoreId("/probe", 0, 0, store), keySchema, valueSchema, keySpec,
-        useColumnFamilies = true, storeConf, conf, useMultipleValuesPerKey = true, None)
+      // A store without column families is one that can be asked.
+      val plain = settings.contains("probe.plain")
+      created.init(StateStoreId("/probe", 0, 0, store), keySchema, valueSchema,
+        if (plain) NoPrefixKeyStateEncoderSpec(keySchema) else keySpec,
+        useColumnFamilies = !plain, storeConf, conf, useMultipleValuesPerKey = !plain, None)
       providers += store -> created
       created
     })
@@ -100,13 +108,17 @@ object StoreProbe {
           case Array("hold") => HeldSender.hold(transaction)
           case Array("expect", topic, percent) => HeldSender.expectCompression(topic, percent.toInt / 100f)
           case Array("close-former") => former.values.foreach(_.close())
+          case Array("close") => closeElsewhere()
+          case Array("close-in-commit", topic) => transaction.mark((_: Long, _: Long) => closeElsewhere(), version + 1,
+            new ProducerRecord(topic, 0, Array[Byte](1), Array[Byte](1)))
+          case Array("transaction-commit") => committed = true; transaction.commit()
           case Array("store-commit") => opened.values.foreach(_.commit()); committed = true
           case Array("commit") => opened.values.foreach(_.commit()); committed = true; transaction.commit()
           case Array("fail") => throw new IllegalStateException("the script says fail")
           case Array("dump") =>
           case other => throw new IllegalArgumentException(other.mkString(":"))
         }
-        val before = if (committed || skipped) Seq.empty[String] else dump(opened)
+        val before = if (committed || skipped) Seq.empty[String] else dump(opened, conf.contains("probe.plain"))
         if (!committed) opened.values.foreach(_.abort())
         before
       } catch {
@@ -119,13 +131,27 @@ object StoreProbe {
     rows.toSeq.flatten.sorted.asJava
   }
 
+  private def closeElsewhere(): Unit = {
+    val leaving = providers.values.toList
+    providers = Map.empty
+    val thread = new Thread(() => leaving.foreach(_.close()), "closes stores")
+    thread.setDaemon(true)
+    thread.start()
+    while (thread.isAlive && thread.getState != Thread.State.BLOCKED) Thread.onSpinWait()
+  }
+
   private def asAnotherAttempt(work: => Unit): Unit = {
     val here = TaskContext.get()
     TaskContext.setTaskContext(TaskContext.empty())
     try work finally TaskContext.setTaskContext(here)
   }
 
-  private def dump(stores: Map[String, StateStore]): Seq[String] = stores.toSeq.flatMap { case (name, store) =>
+  private def dump(stores: Map[String, StateStore], plain: Boolean): Seq[String] = stores.toSeq.flatMap { case (name, store) =>
+    if (!plain) dumpFamilies(name, store)
+    else store.iterator().map(pair => s"$name/default/${pair.key.getLong(0)}=${pair.value.getLong(0)}").toList
+  }
+
+  private def dumpFamilies(name: String, store: StateStore): Seq[String] = {
     val families = store.asInstanceOf[RocksDBStateStoreProvider#RocksDBStateStore].allColumnFamilyNames
     families.toSeq.flatMap { family =>
       if (family != StateStore.DEFAULT_COL_FAMILY_NAME)

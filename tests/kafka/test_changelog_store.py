@@ -231,6 +231,105 @@ def test_stores_of_a_former_run_leave_the_transaction_of_the_next_alone(stores: 
     assert s.task(2, "dump") == s.rebuilt(2) == ["default/default/1=2", "default/default/2=2"]
 
 
+@pytest.mark.parametrize("moment", ["close transaction-commit", "transaction-commit"])
+def test_a_store_that_is_closed_while_its_task_commits(
+    stores: Callable[..., Stores], kafka: KafkaConfig, moment: str
+) -> None:
+    """Spark gives a store free when the store commits, before the transaction does: it may close it from then on."""
+    s = stores()
+    s.settings["probe.plain"] = "yes"  # one that can be asked: it is shown to readers behind the commit
+    beside = f"{s.topics[0]}-beside"
+    Admin(kafka).create([TopicSpec(beside, "s", 1, {}, True)])
+    s.task(0, "put:default:1:1 commit")
+    during = "" if moment.startswith("close") else f"close-in-commit:{beside} "
+    s.task(1, f"put:default:1:2 {during}store-commit {moment}")
+    assert s.task(2, "dump") == s.rebuilt(2) == ["default/default/1=2"]
+
+
+TRANSITIONS = """
+Unknown: restored -> Confirmed(1,10)
+Unknown: restoredDone -> Done(1,7)
+Unknown: write -> s cannot go from Unknown to Writing(1,7)
+Unknown: write of another -> s cannot go from Unknown to Writing(1,8)
+Unknown: flushed -> s cannot go from Unknown to Flushed(2,7,false)
+Unknown: confirmed -> s cannot go from Unknown to Confirmed(2,20)
+Unknown: reopen -> Unknown
+Unknown: lost -> Unknown
+Unknown: close -> Closed!
+Confirmed: restored -> s cannot go from Confirmed(1,10) to Confirmed(1,10)
+Confirmed: restoredDone -> s cannot go from Confirmed(1,10) to Done(1,7)
+Confirmed: write -> Writing(1,7)
+Confirmed: write of another -> Writing(1,8)
+Confirmed: flushed -> s cannot go from Confirmed(1,10) to Flushed(2,7,false)
+Confirmed: confirmed -> s cannot go from Confirmed(1,10) to Confirmed(2,20)
+Confirmed: reopen -> Unknown
+Confirmed: lost -> Unknown
+Confirmed: close -> Closed!
+Done: restored -> s cannot go from Done(1,7) to Confirmed(1,10)
+Done: restoredDone -> s cannot go from Done(1,7) to Done(1,7)
+Done: write -> Done(1,7)
+Done: write of another -> s cannot go from Done(1,7) to Writing(1,8)
+Done: flushed -> Done(1,7)
+Done: confirmed -> s cannot go from Done(1,7) to Confirmed(2,20)
+Done: reopen -> Unknown
+Done: lost -> Unknown
+Done: close -> Closed!
+Writing: restored -> s cannot go from Writing(1,7) to Confirmed(1,10)
+Writing: restoredDone -> s cannot go from Writing(1,7) to Done(1,7)
+Writing: write -> Writing(1,7)
+Writing: write of another -> s cannot go from Writing(1,7) to Writing(1,8)
+Writing: flushed -> Flushed(2,7,false)
+Writing: confirmed -> s cannot go from Writing(1,7) to Confirmed(2,20)
+Writing: reopen -> Unknown
+Writing: lost -> Unknown
+Writing: close -> Closed!
+Flushed: restored -> s cannot go from Flushed(2,7,false) to Confirmed(1,10)
+Flushed: restoredDone -> s cannot go from Flushed(2,7,false) to Done(1,7)
+Flushed: write -> s cannot go from Flushed(2,7,false) to Writing(1,7)
+Flushed: write of another -> s cannot go from Flushed(2,7,false) to Writing(1,8)
+Flushed: flushed -> s cannot go from Flushed(2,7,false) to Flushed(2,7,false)
+Flushed: confirmed -> Confirmed(2,20)
+Flushed: reopen -> Unknown
+Flushed: lost -> Unknown
+Flushed: close -> Flushed(2,7,true)
+leaving: restored -> s cannot go from Flushed(2,7,true) to Confirmed(1,10)
+leaving: restoredDone -> s cannot go from Flushed(2,7,true) to Done(1,7)
+leaving: write -> s cannot go from Flushed(2,7,true) to Writing(1,7)
+leaving: write of another -> s cannot go from Flushed(2,7,true) to Writing(1,8)
+leaving: flushed -> s cannot go from Flushed(2,7,true) to Flushed(2,7,false)
+leaving: confirmed -> Closed!
+leaving: reopen -> s cannot go from Flushed(2,7,true) to Unknown
+leaving: lost -> Closed!
+leaving: close -> Flushed(2,7,true)
+Closed: restored -> s cannot go from Closed to Confirmed(1,10)
+Closed: restoredDone -> s cannot go from Closed to Done(1,7)
+Closed: write -> s cannot go from Closed to Writing(1,7)
+Closed: write of another -> s cannot go from Closed to Writing(1,8)
+Closed: flushed -> s cannot go from Closed to Flushed(2,7,false)
+Closed: confirmed -> s cannot go from Closed to Confirmed(2,20)
+Closed: reopen -> s cannot go from Closed to Unknown
+Closed: lost -> Closed
+Closed: close -> Closed
+"""
+"""What may follow on what; "!": the caller closes the database."""
+
+
+def test_the_state_of_a_store_partition(spark: SparkSession) -> None:
+    probe = spark._jvm.org.apache.spark.sql.execution.streaming.state.PartitionProbe  # type: ignore[union-attr]
+    assert list(probe.transitions()) == TRANSITIONS.strip().splitlines()
+
+
+def test_tasks_readers_and_a_close_meet_in_any_order(spark: SparkSession) -> None:
+    """No broker, no task, no native database: the states alone, between threads."""
+    probe = spark._jvm.org.apache.spark.sql.execution.streaming.state.PartitionProbe  # type: ignore[union-attr]
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    *wrong, reads, late = probe.interleave(seed, 400)
+    assert wrong == [], f"seed {seed}"
+    assert int(reads.removeprefix("reads=")) > 400, f"seed {seed}: {reads}"
+    assert int(late.removeprefix("late=")) > 10, f"seed {seed}: {late}"
+
+
 @pytest.fixture
 def work_dir(spark: SparkSession) -> Path:
     return Path(spark.conf.get("spark.local.dir") or "")

@@ -20,6 +20,8 @@ trait TransactionParticipant {
 
   /** The changes up to and including `version` are committed in Kafka; `nextOffset` follows their marker. */
   def confirmed(version: Long, nextOffset: Long): Unit
+  /** The changes that were marked do not become real, or it is not known whether they have. */
+  def lost(): Unit = ()
 }
 
 /**
@@ -60,10 +62,10 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     lastTakenBy = participant
     if (owner != attempt) {
       if (open) discard() // a former attempt ended without commit or abort
+      lose()
       owner = attempt
       this.epoch = epoch
       done = false
-      marks.clear()
       sent = 0L
       sentBytes = 0L
     } else if (epoch != this.epoch) {
@@ -141,8 +143,13 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       if (conf.exactlyOnce) producing(producer.commitTransaction())
       open = false
       Failpoint.hit("transaction.after-commit", epoch, partition)
-      marks.foreach { case (participant, mark) => participant.confirmed(mark.version, mark.nextOffset) }
+      while (marks.nonEmpty) {
+        val (participant, mark) = marks.head
+        marks.remove(participant)
+        participant.confirmed(mark.version, mark.nextOffset)
+      }
     }
+    lose()
     owner = NoAttempt
   }
 
@@ -150,6 +157,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   def abort(): Unit = synchronized {
     if (owner != NoAttempt && owner == currentAttempt) {
       discard()
+      lose()
       owner = NoAttempt
     }
   }
@@ -162,8 +170,15 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
 
   private def close(): Unit = synchronized {
     discard()
+    lose()
     owner = NoAttempt
     lastTakenBy = null
+  }
+
+  private def lose(): Unit = {
+    val lost = marks.keys.toList
+    marks.clear()
+    lost.foreach(_.lost())
   }
 
   private def partition: Int = id.substring(id.lastIndexOf('/') + 1).toInt

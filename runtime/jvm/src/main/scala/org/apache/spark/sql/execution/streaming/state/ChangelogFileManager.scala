@@ -23,12 +23,12 @@ import org.apache.spark.sql.streamapp.{EpochRanges, Failpoint, PositionMismatchE
  * It tells Spark that a snapshot exists exactly at the version asked for, so that Spark never replays anything
  * itself, and hands out the restored database when Spark asks for that snapshot.
  */
-class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partition: Int, localRoot: File,
+class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, local: StorePartition, localRoot: File,
     dfsRootDir: String, localTempDir: File, hadoopConf: Configuration, loggingId: String)
   extends RocksDBFileManager(dfsRootDir, localTempDir, hadoopConf, CompressionCodec.ZSTD, loggingId)
   with TransactionParticipant {
 
-  private val changelog = new TopicPartition(runtime.changelogTopic(sparkStoreName), partition)
+  private def partition: Int = changelog.partition
   val transaction: TaskTransaction = TaskTransaction.of(runtime, s"${runtime.subTopology}/$partition")
   /** The column families of the live store: its keys start with their ids, so a restore needs the same ids. */
   val families = new ConcurrentHashMap[String, ColumnFamilyInfo]()
@@ -37,10 +37,9 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
 
   private var db: ChangelogRocksDB = _
   private lazy val base = new LocalBase(new File(localRoot, "base"), runtime, changelog)
-  @volatile private var confirmedVersion = -1L
-  @volatile private var restoredBy = -1L
   private var recordsSinceBase = 0L
-  private var nextOffset = -1L
+  /** Where the changelog goes on behind the last version that this process has read or committed. */
+  private var writtenTo = -1L
 
   private[state] def attach(owner: ChangelogRocksDB): Unit = db = owner
 
@@ -48,23 +47,17 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
   override protected def getFileSystem(dfsRootDir: String, hadoopConf: Configuration): FileSystem = null
 
   override def confirmed(version: Long, nextOffset: Long): Unit = {
-    confirmedVersion = version
-    this.nextOffset = nextOffset
-    db.publish(version)
+    writtenTo = nextOffset
+    if (local.confirmed(version, nextOffset)(new NativeSnapshot(db.native))) db.closeNow()
   }
+
+  override def lost(): Unit = if (local.lost()) db.closeNow()
 
   // Offsets never go back. A topic that was made anew has lost all that the local database still has.
   override def arrived(nextOffset: Long): Unit =
-    if (nextOffset > 0 && nextOffset <= this.nextOffset) throw new PositionMismatchException(
-      s"changelog $changelog was written up to offset ${this.nextOffset}, and takes records at offset ${nextOffset - 1}: it was " +
+    if (nextOffset > 0 && nextOffset <= writtenTo) throw new PositionMismatchException(
+      s"changelog $changelog was written up to offset $writtenTo, and takes records at offset ${nextOffset - 1}: it was " +
         "deleted and made anew, or truncated; what was in it is lost")
-
-  /** Is the local database, before a task changes it, what Kafka has committed as that version? */
-  def holds(version: Long): Boolean = confirmedVersion == version
-
-  /** May the local database be used as this version? Spark loads twice in a task; the second load trusts the first. */
-  def usable(version: Long): Boolean =
-    restoredBy == transaction.ownerAttempt || (holds(version) && transaction.live)
 
   /** The task has failed: was it for want of sound local files, they must not be used again. */
   def taskFailed(error: Throwable): Unit =
@@ -73,12 +66,13 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
       case _ => false
     }) base.distrust()
 
-  /** Called with the live database exactly at the confirmed version. */
-  def refreshLocalBase(native: NativeRocksDB): Unit =
-    if (recordsSinceBase >= runtime.localBaseRecords && nextOffset >= 0 && restoredBy != transaction.ownerAttempt) {
-      base.take(native, nextOffset, familyMarker(confirmedVersion))
+  /** To be called before a task changes the live database. */
+  def refreshLocalBase(native: NativeRocksDB): Unit = local.now match {
+    case PartitionState.Confirmed(version, nextOffset) if recordsSinceBase >= runtime.localBaseRecords =>
+      base.take(native, nextOffset, familyMarker(version))
       recordsSinceBase = 0L
-    }
+    case _ =>
+  }
 
   /** The whole restore: a database at `version` in `localDir`, from the local base and the changelog topic. */
   override def loadCheckpointFromDfs(version: Long, localDir: File, fileMapping: RocksDBFileMapping,
@@ -86,8 +80,6 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
     val progress = RestoreProgress.start(runtime, changelog)
     val marker = try {
       Failpoint.hit("store.before-restore", version, partition)
-      confirmedVersion = -1L
-      restoredBy = -1L
       fileMapping.clear()
       // First the fence: it settles what a former holder left open, so that the committed end is final.
       transaction.fence()
@@ -95,19 +87,19 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
     } finally progress.finish()
     val held = marker.map(_.version).getOrElse(0L)
     marker.foreach(requireSameTopology)
-    if (held == version) confirmedVersion = version
-    else if (held == version + 1) {
-      marker.foreach(requireSameRanges)
-      transaction.markAlreadyDone() // this epoch is committed with all its effects
-    }
-    else throw new PositionMismatchException(
+    val done = held == version + 1 // this epoch is committed with all its effects
+    if (done) marker.foreach(requireSameRanges)
+    else if (held != version) throw new PositionMismatchException(
       s"changelog $changelog holds version $held, the epoch log asks for $version: the two do not belong together " +
         "(was one of the topics restored or deleted alone?)")
     try base.copyTo(localDir)
     catch { case error: Throwable => base.distrust(); throw error }
-    nextOffset = base.nextOffset
     recordsSinceBase = 0L
-    restoredBy = transaction.ownerAttempt
+    writtenTo = base.nextOffset
+    if (done) {
+      transaction.markAlreadyDone()
+      local.restoredDone(version, transaction.ownerAttempt)
+    } else local.restored(version, base.nextOffset)
     families.clear()
     marker.foreach(_.families.foreach { case (name, family) =>
       families.put(name, ColumnFamilyInfo(family.id.toShort, family.internal))
@@ -196,10 +188,11 @@ class ChangelogFileManager(runtime: RuntimeConf, sparkStoreName: String, partiti
       Failpoint.hit("store.changes-sent", committing - 1, partition)
       transaction.mark(ChangelogFileManager.this, committing, new ProducerRecord(changelog.topic, partition,
         ChangelogRecord.MarkerKey, familyMarker(committing).copy(ranges = EpochRanges.current).toBytes))
+      local.flushed(committing, transaction.ownerAttempt)
     }
 
     override def abort(): Unit = {
-      confirmedVersion = -1L
+      lost()
       transaction.abort()
     }
   }

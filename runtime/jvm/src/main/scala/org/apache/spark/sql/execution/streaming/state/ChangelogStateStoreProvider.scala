@@ -4,6 +4,7 @@ package org.apache.spark.sql.execution.streaming.state
 import java.io.File
 
 import org.apache.hadoop.conf.Configuration
+import org.apache.kafka.common.TopicPartition
 import org.rocksdb.{RocksDB => NativeRocksDB, Statistics, TickerType}
 
 import org.apache.spark.TaskContext
@@ -38,15 +39,18 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
   extends RocksDB(dfsRootDir, conf, localRootDir, hadoopConf, loggingId, useColumnFamilies,
     enableStateStoreCheckpointIds, partitionId, eventForwarder, uniqueId) {
 
+  // Lazy: the parent's constructor asks for the file manager.
+  private lazy val topic = new TopicPartition(runtime.changelogTopic(sparkStoreName), partitionId)
+  private lazy val local = new StorePartition(s"store '${runtime.store}', changelog $topic",
+    if (sparkStoreName == StateStoreId.DEFAULT_STORE_NAME && !useColumnFamilies)
+      Some(StorePlace(runtime.applicationId, runtime.store, partitionId))
+    else None)
   private def changelog: ChangelogFileManager = fileManager.asInstanceOf[ChangelogFileManager]
   changelog.attach(this)
-  private val view = new CommittedView(StorePlace(runtime.applicationId, runtime.store, partitionId))
-  private val readable = sparkStoreName == StateStoreId.DEFAULT_STORE_NAME && !useColumnFamilies
 
   override protected def createFileManager(dfsRootDir: String, localTempDir: File, hadoopConf: Configuration,
       codecName: String, loggingId: String, storeConf: StateStoreConf): RocksDBFileManager =
-    new ChangelogFileManager(runtime, sparkStoreName, partitionId, localRootDir, dfsRootDir, localTempDir, hadoopConf,
-      loggingId)
+    new ChangelogFileManager(runtime, topic, local, localRootDir, dfsRootDir, localTempDir, hadoopConf, loggingId)
 
   override def createColFamilyIfAbsent(name: String, isInternal: Boolean): Short = {
     val id = super.createColFamilyIfAbsent(name, isInternal)
@@ -72,23 +76,23 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     ProcessorShare.await()
     changelog.transaction.begin(version, changelog)
     TaskContext.get().addTaskFailureListener((_: TaskContext, error: Throwable) => changelog.taskFailed(error))
-    if (loadedVersion == version) {
-      if (!changelog.usable(version)) loadedVersion = -1L
-      else if (!readOnly) changelog.refreshLocalBase(native)
+    val attempt = changelog.transaction.ownerAttempt
+    if (loadedVersion == version && local.usable(version, attempt, changelog.transaction.live)) {
+      if (!readOnly) changelog.refreshLocalBase(native)
+    } else {
+      loadedVersion = -1L
+      local.reopen() // Spark closes the database
     }
-    if (loadedVersion != version) view.withdraw() // Spark closes the database then
     super.load(version, stateStoreCkptId, readOnly, loadEmpty)
-    if (changelog.holds(version)) publish(version)
+    local.opened(new NativeSnapshot(native))
+    if (!readOnly) local.write(version, attempt)
     this
   }
 
-  /** Readers beside the tasks may see that version: the database holds nothing else, and Kafka has committed it. */
-  private[state] def publish(version: Long): Unit = if (readable) view.publish(native, version)
+  /** Spark may give the store up as soon as that has committed, while the task's transaction has not. */
+  override def close(): Unit = if (local.close()) closeNow()
 
-  override def close(): Unit = {
-    view.withdraw()
-    super.close()
-  }
+  private[state] def closeNow(): Unit = super.close()
 
   // The native deletion comes first and our writer is told afterwards: keep a view of what was there.
   override def deleteRange(beginKey: Array[Byte], endKey: Array[Byte], cfName: String, includesPrefix: Boolean,

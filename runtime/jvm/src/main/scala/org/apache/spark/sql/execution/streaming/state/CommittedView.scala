@@ -8,40 +8,62 @@ import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, RocksIterator}
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types.StructType
 
+/** A database as it was at one moment. To be released before the database is closed, or the process dies. */
+trait Snapshot {
+  def get(key: Array[Byte]): Array[Byte]
+  def rows(): RocksIterator
+  def release(): Unit
+}
+
+final class NativeSnapshot(native: NativeRocksDB) extends Snapshot {
+  private val snapshot = native.getSnapshot
+  private val options = new ReadOptions().setSnapshot(snapshot)
+
+  override def get(key: Array[Byte]): Array[Byte] = native.get(options, key)
+  override def rows(): RocksIterator = native.newIterator(options)
+  override def release(): Unit = {
+    options.close()
+    native.releaseSnapshot(snapshot)
+    snapshot.close()
+  }
+}
+
 /**
  * What one partition of a store held at its last committed epoch, for readers beside the tasks that go on changing it.
  *
  * A reader holds a native snapshot: what is written meanwhile, and may be aborted, it never sees. To close a database
  * under a reader takes the process down, so [[withdraw]] comes first: it waits for readers, whose next row fails.
+ *
+ * @param owner whose lock guards this; its state says when to publish and to withdraw
  */
-final class CommittedView(place: StorePlace) {
+final class CommittedView(place: StorePlace, owner: StorePartition) {
   private var current: Held = _
   private var readers = 0
   @volatile private var withdrawals = 0
 
-  /** From now on the database as it is at this moment is what readers see. */
-  def publish(native: NativeRocksDB, version: Long): Unit = synchronized {
+  /** From now on that is what readers see. */
+  def publish(snapshot: => Snapshot, version: Long): Unit = owner.synchronized {
     if (current == null || current.version != version) {
       retire()
-      current = new Held(native, version)
-      CommittedView.views.put(place, this)
+      current = new Held(snapshot, version)
+      CommittedView.owners.put(place, owner)
     }
   }
 
-  /** To be called before the database is closed. */
-  def withdraw(): Unit = synchronized {
-    CommittedView.views.remove(place, this)
+  /** To be called before the database is closed, when nothing is published any more. */
+  def withdraw(): Unit = owner.synchronized {
+    CommittedView.owners.remove(place, owner)
     withdrawals += 1
     retire()
     var interrupted = false
     while (readers > 0) {
-      try wait() catch { case _: InterruptedException => interrupted = true }
+      try owner.wait() catch { case _: InterruptedException => interrupted = true }
     }
     if (interrupted) Thread.currentThread().interrupt()
   }
 
   /** To be closed by the caller; None when what is here is older than that. */
-  def open(leastVersion: Long): Option[Held] = synchronized {
+  def open(leastVersion: Long): Option[Held] = owner.synchronized {
     Option(current).filter(_.version >= leastVersion).map { held =>
       held.users += 1
       readers += 1
@@ -55,33 +77,27 @@ final class CommittedView(place: StorePlace) {
   }
 
   /** One version, in the hands of readers. */
-  final class Held private[CommittedView] (native: NativeRocksDB, val version: Long) extends AutoCloseable {
+  final class Held private[CommittedView] (snapshot: Snapshot, val version: Long) extends AutoCloseable {
     private[CommittedView] var users = 0
     private val born = withdrawals
-    private val snapshot = native.getSnapshot
-    private val options = new ReadOptions().setSnapshot(snapshot)
 
-    def get(key: Array[Byte]): Array[Byte] = { requireHere(); native.get(options, key) }
+    def get(key: Array[Byte]): Array[Byte] = { requireHere(); snapshot.get(key) }
 
-    def rows(): RocksIterator = { requireHere(); native.newIterator(options) }
+    def rows(): RocksIterator = { requireHere(); snapshot.rows() }
 
     /** @throws IllegalStateException when the database is about to be closed */
     def requireHere(): Unit = if (born != withdrawals) {
       throw new IllegalStateException(s"store '${place.store}', partition ${place.partition}, is leaving this process")
     }
 
-    override def close(): Unit = CommittedView.this.synchronized {
+    override def close(): Unit = owner.synchronized {
       users -= 1
       readers -= 1
       if (users == 0 && (this ne current)) release()
-      CommittedView.this.notifyAll()
+      owner.notifyAll()
     }
 
-    private[CommittedView] def release(): Unit = {
-      options.close()
-      native.releaseSnapshot(snapshot)
-      snapshot.close()
-    }
+    private[CommittedView] def release(): Unit = snapshot.release()
   }
 }
 
@@ -89,11 +105,11 @@ final class CommittedView(place: StorePlace) {
 final case class StorePlace(applicationId: String, store: String, partition: Int)
 
 object CommittedView {
-  private val views = new ConcurrentHashMap[StorePlace, CommittedView]()
+  private val owners = new ConcurrentHashMap[StorePlace, StorePartition]()
 
   /** What is in this process, if it is as new as that. */
   def open(place: StorePlace, leastVersion: Long): Option[CommittedView#Held] =
-    Option(views.get(place)).flatMap(_.open(leastVersion))
+    Option(owners.get(place)).flatMap(_.read(leastVersion))
 }
 
 /**
