@@ -115,7 +115,7 @@ object PartitionProbe {
         try closing = true finally stamp.unlock()
         if (partition.close()) database.close() else late.incrementAndGet()
       }
-      val readers = Seq(3, 4).map(salt => start("reader", salt) { random => while (!ended) read(random) })
+      val readers = Seq(3, 4).map(salt => start("reader", salt) { random => while (!ended) { read(random); Thread.sleep(0, 1000) } })
       (Seq(task, closer) ++ readers).foreach { thread =>
         thread.join(60000)
         if (thread.isAlive) told(s"${thread.getName} waits for ever in ${partition.now}")

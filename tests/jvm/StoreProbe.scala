@@ -19,7 +19,7 @@ import org.apache.spark.util.SerializableConfiguration
  * Drives changelog stores inside a real Spark task, the way Spark's operators do, so that a test can do in a few
  * lines what takes a special query otherwise. A script is a list of steps separated by spaces:
  *
- *   put:STORE:KEY:N  merge:STORE:KEY:N  remove:STORE:KEY  range:STORE:FROM:TO  put-in:STORE:FAMILY:KEY:N
+ *   put:STORE:KEY:N  fill:STORE:FROM:UNTIL (each key with itself)  merge:STORE:KEY:N  remove:STORE:KEY  range:STORE:FROM:TO  put-in:STORE:FAMILY:KEY:N
  *   get:STORE:KEY  scan:STORE (which read, and no more)   close-former (the stores of the run before, see `restart`)
  *   commit (stores, then the transaction)   store-commit (stores only)   fail (the task throws)
  *   succeeded (another attempt has taken the task's transaction: the one that goes on here is a zombie)
@@ -49,10 +49,27 @@ object StoreProbe {
   }
   private var former = Map.empty[String, ChangelogStateStoreProvider]
 
-  def forget(): Unit = synchronized {
+  /** The partitions go to another process. */
+  def leave(): Unit = synchronized {
     providers.values.foreach(_.close())
     providers = Map.empty
   }
+
+  /** Nothing local is left. */
+  def forget(applicationId: String): Unit = {
+    leave()
+    LocalBases.closeAll(applicationId)
+  }
+
+  /** How many local bases there are, as many hours later. */
+  def basesAfter(hours: Int): Int = {
+    LocalBases.tidy(System.currentTimeMillis() + hours * 3600L * 1000)
+    LocalBases.count
+  }
+
+  /** Is a new base due? See LocalBase. */
+  def baseDue(changes: Long, rows: Long, most: Long, ageHours: Int): Boolean =
+    LocalBase.due(changes, rows, most, Some(ageHours * 3600L * 1000))
 
   private def provider(store: String, settings: Map[String, String],
       hadoop: SerializableConfiguration, storeConf: StateStoreConf): ChangelogStateStoreProvider = synchronized {
@@ -92,6 +109,12 @@ object StoreProbe {
         if (skipped) transaction.commit()
         else script.split(' ').filter(_.nonEmpty).map(_.split(':')).foreach {
           case Array("put", s, k, n) => opened(s).put(keyRow(k), valueRow(n.toLong))
+          case Array("fill", s, from, until) =>
+            val (key, value) = (UnsafeProjection.create(keySchema), UnsafeProjection.create(valueSchema))
+            for (k <- from.toLong until until.toLong) {
+              val number = new GenericInternalRow(Array[Any](k))
+              opened(s).put(key(number), value(number))
+            }
           case Array("merge", s, k, n) => opened(s).merge(keyRow(k), valueRow(n.toLong))
           case Array("remove", s, k) => opened(s).remove(keyRow(k))
           case Array("range", s, from, to) => opened(s).deleteRange(keyRow(from), keyRow(to), StateStore.DEFAULT_COL_FAMILY_NAME)

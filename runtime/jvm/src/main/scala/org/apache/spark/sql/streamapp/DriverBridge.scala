@@ -9,6 +9,8 @@ import scala.jdk.CollectionConverters._
 import org.json4s.DefaultFormats
 import org.json4s.jackson.Serialization
 
+import org.apache.spark.sql.execution.streaming.state.LocalBases
+
 /** What the driver's Python side calls; everything else happens at Spark's plug-in points. */
 object DriverBridge {
 
@@ -71,6 +73,7 @@ object DriverBridge {
   /** The run has ended; a later one in this process opens everything anew. */
   def end(applicationId: String): Unit = {
     TaskTransaction.closeAll(applicationId)
+    LocalBases.closeAll(applicationId)
     MetadataTopic.close(applicationId)
   }
 

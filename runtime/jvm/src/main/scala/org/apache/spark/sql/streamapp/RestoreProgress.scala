@@ -22,6 +22,7 @@ final class RestoreProgress private (store: String, partition: Int) {
   private val startedMs = System.currentTimeMillis()
   private var toldAt = started
   private var last = (0L, 0L)
+  private var ended = false
   tell(finished = false)
 
   val update: (Long, Long) => Unit = (done, total) => {
@@ -33,7 +34,11 @@ final class RestoreProgress private (store: String, partition: Int) {
     }
   }
 
-  def finish(): Unit = tell(finished = true)
+  /** To be called once or more often; the first call counts. */
+  def finish(): Unit = if (!ended) {
+    ended = true
+    tell(finished = true)
+  }
 
   private def tell(finished: Boolean): Unit = {
     val (done, total) = last

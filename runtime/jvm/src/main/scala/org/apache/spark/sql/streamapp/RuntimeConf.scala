@@ -29,7 +29,7 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
   /** After which Kafka ends the transaction of a producer that is not heard of. */
   val transactionTimeoutMs: Int = get(Prefix + "transactionTimeoutMs").map(_.toInt).getOrElse(60000)
   val clientConfig: Option[String] = get(Prefix + "clientConfig").filter(_.nonEmpty)
-  /** Changelog records after which a live store refreshes its local base (see LocalBase). */
+  /** Changelog records after which a live store of any size refreshes its local base (see LocalBase). */
   val localBaseRecords: Long = get(Prefix + "localBaseRecords").map(_.toLong).getOrElse(1000000L)
 
   def metadataTopic: String = s"$applicationId-metadata"

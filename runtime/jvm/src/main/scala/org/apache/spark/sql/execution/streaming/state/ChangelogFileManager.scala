@@ -23,8 +23,7 @@ import org.apache.spark.sql.streamapp.{EpochRanges, Failpoint, PositionMismatchE
  * It tells Spark that a snapshot exists exactly at the version asked for, so that Spark never replays anything
  * itself, and hands out the restored database when Spark asks for that snapshot.
  */
-class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, local: StorePartition, localRoot: File,
-    dfsRootDir: String, localTempDir: File, hadoopConf: Configuration, loggingId: String)
+class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, local: StorePartition, dfsRootDir: String, localTempDir: File, hadoopConf: Configuration, loggingId: String)
   extends RocksDBFileManager(dfsRootDir, localTempDir, hadoopConf, CompressionCodec.ZSTD, loggingId)
   with TransactionParticipant {
 
@@ -36,7 +35,7 @@ class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, loca
   @volatile var beforeDeletion: Snapshot = _
 
   private var db: ChangelogRocksDB = _
-  private lazy val base = new LocalBase(new File(localRoot, "base"), runtime, changelog)
+  private lazy val base = LocalBases.of(runtime, changelog, this)
   private var recordsSinceBase = 0L
   /** Where the changelog goes on behind the last version that this process has read or committed. */
   private var writtenTo = -1L
@@ -68,9 +67,9 @@ class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, loca
 
   /** To be called before a task changes the live database. */
   def refreshLocalBase(native: NativeRocksDB): Unit = local.now match {
-    case PartitionState.Confirmed(version, nextOffset) if recordsSinceBase >= runtime.localBaseRecords =>
-      base.take(native, nextOffset, familyMarker(version))
-      recordsSinceBase = 0L
+    case PartitionState.Confirmed(version, nextOffset) if base.affordable && LocalBase.due(recordsSinceBase,
+        native.getLongProperty("rocksdb.estimate-num-keys"), runtime.localBaseRecords, base.ageMs) =>
+      if (base.take(native, nextOffset, familyMarker(version))) recordsSinceBase = 0L
     case _ =>
   }
 
@@ -78,34 +77,40 @@ class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, loca
   override def loadCheckpointFromDfs(version: Long, localDir: File, fileMapping: RocksDBFileMapping,
       checkpointUniqueId: Option[String]): RocksDBCheckpointMetadata = {
     val progress = RestoreProgress.start(runtime, changelog)
-    val marker = try {
+    try {
       Failpoint.hit("store.before-restore", version, partition)
       fileMapping.clear()
       // First the fence: it settles what a former holder left open, so that the committed end is final.
       transaction.fence()
-      base.catchUp(progress)
+      base.restore(runtime, progress) { content =>
+        progress.finish()
+        use(content, version, localDir)
+      }
     } finally progress.finish()
-    val held = marker.map(_.version).getOrElse(0L)
-    marker.foreach(requireSameTopology)
+    Failpoint.hit("store.after-restore", version, partition)
+    checkpointMetadata
+  }
+
+  private def use(content: LocalBase.Content, version: Long, localDir: File): Unit = {
+    val held = content.marker.map(_.version).getOrElse(0L)
+    content.marker.foreach(requireSameTopology)
     val done = held == version + 1 // this epoch is committed with all its effects
-    if (done) marker.foreach(requireSameRanges)
+    if (done) content.marker.foreach(requireSameRanges)
     else if (held != version) throw new PositionMismatchException(
       s"changelog $changelog holds version $held, the epoch log asks for $version: the two do not belong together " +
         "(was one of the topics restored or deleted alone?)")
-    try base.copyTo(localDir)
+    try content.copyTo(localDir)
     catch { case error: Throwable => base.distrust(); throw error }
     recordsSinceBase = 0L
-    writtenTo = base.nextOffset
+    writtenTo = content.offset
+    families.clear()
+    content.marker.foreach(_.families.foreach { case (name, family) =>
+      families.put(name, ColumnFamilyInfo(family.id.toShort, family.internal))
+    })
     if (done) {
       transaction.markAlreadyDone()
       local.restoredDone(version, transaction.ownerAttempt)
-    } else local.restored(version, base.nextOffset)
-    families.clear()
-    marker.foreach(_.families.foreach { case (name, family) =>
-      families.put(name, ColumnFamilyInfo(family.id.toShort, family.internal))
-    })
-    Failpoint.hit("store.after-restore", version, partition)
-    checkpointMetadata
+    } else local.restored(version, content.offset)
   }
 
   private def requireSameTopology(marker: ChangelogMarker): Unit = {
@@ -209,9 +214,12 @@ class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, loca
   override def getEligibleSnapshotsForVersion(version: Long): Seq[Long] = Seq(version)
   override def getLatestVersion(): Long = 0L
   override def deleteOldVersions(numVersionsToRetain: Int, minVersionsToDelete: Int,
-      maxVersionsToDeletePerMaintenance: Long): Unit = ()
+      maxVersionsToDeletePerMaintenance: Long): Unit = LocalBases.tidy(System.currentTimeMillis())
 
-  override def close(): Unit = transaction.close(this)
+  override def close(): Unit = {
+    LocalBases.release(this)
+    transaction.close(this)
+  }
 }
 
 /** The application's own code or settings changed what a store holds. */

@@ -50,7 +50,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
 
   override protected def createFileManager(dfsRootDir: String, localTempDir: File, hadoopConf: Configuration,
       codecName: String, loggingId: String, storeConf: StateStoreConf): RocksDBFileManager =
-    new ChangelogFileManager(runtime, topic, local, localRootDir, dfsRootDir, localTempDir, hadoopConf, loggingId)
+    new ChangelogFileManager(runtime, topic, local, dfsRootDir, localTempDir, hadoopConf, loggingId)
 
   override def createColFamilyIfAbsent(name: String, isInternal: Boolean): Short = {
     val id = super.createColFamilyIfAbsent(name, isInternal)

@@ -1,55 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.execution.streaming.state
 
-import java.io.File
+import java.io.{File, IOException}
 import java.nio.file.Files
+import java.util.concurrent.locks.ReentrantLock
+
+import scala.util.control.NonFatal
 
 import org.apache.kafka.common.TopicPartition
 import org.rocksdb.{Checkpoint, FlushOptions, Options, RocksDB => NativeRocksDB, RocksDBException, WriteBatch, WriteOptions}
 
+import org.apache.spark.SparkEnv
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.streamapp.{RestoreProgress, RuntimeConf, TopicReader}
 import org.apache.spark.util.Utils
 
 /**
- * A database on local disk that is known to equal the changelog up to an offset, from which a restore goes on instead
- * of starting at the topic's beginning.
+ * A database on local disk that is known to equal a changelog partition up to an offset, from which a restore goes on
+ * instead of starting at the topic's beginning.
  *
- * It lives as long as the store does in this process and is never trusted across a restart of the process. Nothing
- * but committed records ever gets in: it is filled from the topic, or taken from a live store at a confirmed version.
- * A base older than the topic keeps tombstones could miss a deletion and is thrown away.
+ * It belongs to the process ([[LocalBases]]), not to a store: it outlives the query's restart and a partition that goes away
+ * and comes back. It is never trusted across a restart of the process. Nothing but committed records ever gets in: it is
+ * filled from the topic, or taken from a live store at a confirmed version. A base older than the topic keeps tombstones
+ * could miss a deletion and is thrown away.
+ *
+ * Stores of several runs of a query may use it at a time: one does, and restores wait.
  */
-private[state] final class LocalBase(folder: File, conf: RuntimeConf, changelog: TopicPartition) {
+private[state] final class LocalBase(changelog: TopicPartition) extends Logging {
   import LocalBase._
 
-  private var valid = false
-  private var offset = -1L
-  private var takenAtMs = 0L
-  private var marker: Option[ChangelogMarker] = None
+  private val lock = new ReentrantLock()
+  @volatile private var content: Option[Content] = None
+  private var tookNs = 0L
+  private var nextTakeNs = System.nanoTime()
 
-  /** Changelog records before this offset are in the base. */
-  def nextOffset: Long = offset
+  /**
+   * A task found its database damaged. Tables are shared with it, so the next restore reads the base through before it
+   * uses it; if that finds nothing, and the next database is damaged as well, the base goes.
+   */
+  def distrust(): Unit = content = content.flatMap(_.distrusted)
 
-  /** It may be damaged: the next restore does without it. The live store shares table files with it. */
-  def distrust(): Unit = valid = false
+  /**
+   * Brings the base to the committed end of the changelog.
+   * @param use gets the base while nobody changes it
+   */
+  def restore[Result](conf: RuntimeConf, progress: RestoreProgress)(use: Content => Result): Result = {
+    lock.lockInterruptibly()
+    try use(catchUp(conf, progress)) finally lock.unlock()
+  }
 
-  /** Brings the base to the committed end of the changelog and returns the marker found last, if there is one. */
-  def catchUp(progress: RestoreProgress): Option[ChangelogMarker] = {
-    val reusable = valid && System.currentTimeMillis() - takenAtMs < MaxAgeMs &&
-      TopicReader.logStart(conf, changelog) <= offset
-    if (!reusable) clear()
-    try readOn(progress)
-    catch { case _: RocksDBException if reusable => // damaged since it was made
+  private def catchUp(conf: RuntimeConf, progress: RestoreProgress): Content = {
+    val start = content.filter { base =>
+      System.currentTimeMillis() - base.takenAtMs < MaxAgeMs && TopicReader.logStart(conf, changelog) <= base.offset
+    }
+    if (start.isEmpty) clear()
+    try readOn(conf, start, progress)
+    catch { case error: RocksDBException if start.isDefined => // damaged since it was made
+      logWarning(s"the local base of $changelog is damaged; it is read from the topic", error)
       clear()
-      readOn(progress)
+      readOn(conf, None, progress)
     }
   }
 
-  private def readOn(progress: RestoreProgress): Option[ChangelogMarker] = {
-    val from = if (valid) Some(offset) else None
-    valid = false // until all is applied: a failure on the way leaves the folder in an unknown state
+  private def readOn(conf: RuntimeConf, start: Option[Content], progress: RestoreProgress): Content = {
+    content = None // what is left by a failure on the way is not known
+    val folder = start.map(_.folder).getOrElse(newFolder())
+    try {
+      val next = read(conf, start.getOrElse(Content(folder, 0L, 0L, None, Sound)), start.isEmpty, progress)
+      content = Some(next)
+      next
+    } finally if (content.isEmpty) delete(folder)
+  }
+
+  private def read(conf: RuntimeConf, base: Content, create: Boolean, progress: RestoreProgress): Content = {
+    Utils.createDirectory(base.folder.getParentFile)
+    var marker = base.marker
+    val options = new Options().setCreateIfMissing(create).setWriteBufferSize(WriteBufferBytes)
+    val batch = new WriteBatch()
+    val flush = new FlushOptions().setWaitForFlush(true)
     // A database that is expected and not there must not be taken for an empty one.
-    val end = withNative(create = from.isEmpty) { (native, batch) =>
-      TopicReader.readToEnd(conf, changelog, from, progress.update) { record =>
+    val native = NativeRocksDB.open(options, base.folder.toString)
+    try {
+      if (base.trust == Suspect) native.verifyChecksum()
+      val end = TopicReader.readToEnd(conf, changelog, if (create) None else Some(base.offset), progress.update) { record =>
         if (ChangelogRecord.isMarker(record.key)) marker = Some(ChangelogMarker.fromBytes(record.value))
         else {
           val key = ChangelogRecord.rocksKey(record.key)
@@ -57,60 +90,9 @@ private[state] final class LocalBase(folder: File, conf: RuntimeConf, changelog:
           if (batch.count() >= BatchRecords) write(native, batch)
         }
       }
-    }
-    offset = end
-    takenAtMs = System.currentTimeMillis()
-    valid = true
-    marker
-  }
-
-  /** Takes a live database as the new base; `nextOffset` follows the marker of its version. */
-  def take(native: NativeRocksDB, nextOffset: Long, marker: ChangelogMarker): Unit = {
-    clear()
-    val flush = new FlushOptions().setWaitForFlush(true)
-    val checkpoint = Checkpoint.create(native)
-    try {
-      native.flush(flush) // the write-ahead log is off
-      checkpoint.createCheckpoint(folder.toString)
-    } finally {
-      checkpoint.close()
-      flush.close()
-    }
-    offset = nextOffset
-    this.marker = Some(marker)
-    takenAtMs = System.currentTimeMillis()
-    valid = true
-  }
-
-  /** Puts a database equal to the base into `target`. Tables never change once written, so they are linked. */
-  def copyTo(target: File): Unit = {
-    if (target.exists) Utils.deleteRecursively(target)
-    Utils.createDirectory(target)
-    folder.listFiles().filter(file => file.isFile && file.getName != "LOCK" && !file.getName.startsWith("LOG"))
-      .foreach { file =>
-        val copy = new File(target, file.getName).toPath
-        if (file.getName.endsWith(".sst")) Files.createLink(copy, file.toPath) else Files.copy(file.toPath, copy)
-      }
-  }
-
-  private def clear(): Unit = {
-    valid = false
-    marker = None
-    offset = -1L
-    if (folder.exists) Utils.deleteRecursively(folder)
-  }
-
-  private def withNative(create: Boolean)(fill: (NativeRocksDB, WriteBatch) => Long): Long = {
-    Utils.createDirectory(folder.getParentFile)
-    val options = new Options().setCreateIfMissing(create).setWriteBufferSize(WriteBufferBytes)
-    val batch = new WriteBatch()
-    val flush = new FlushOptions().setWaitForFlush(true)
-    val native = NativeRocksDB.open(options, folder.toString)
-    try {
-      val end = fill(native, batch)
       write(native, batch)
       native.flush(flush)
-      end
+      Content(base.folder, end, System.currentTimeMillis(), marker, if (base.trust == Suspect) Verified else base.trust)
     } finally {
       native.close()
       batch.close()
@@ -119,16 +101,115 @@ private[state] final class LocalBase(folder: File, conf: RuntimeConf, changelog:
     }
   }
 
+  /** How old it is; none when there is none. */
+  def ageMs: Option[Long] = content.map(base => System.currentTimeMillis() - base.takenAtMs)
+
+  /** Whether a live store may take the time for a new base: all of them together cost a fiftieth of the time at most. */
+  def affordable: Boolean = System.nanoTime() - nextTakeNs >= 0
+
+  /**
+   * Takes a live database as the new base. A failure costs nothing but the new base: the task goes on, and the old one stays.
+   * @param nextOffset follows the marker of the database's version
+   * @return whether there is a new base
+   */
+  def take(native: NativeRocksDB, nextOffset: Long, marker: ChangelogMarker): Boolean = lock.tryLock() && {
+    val started = System.nanoTime()
+    val folder = newFolder()
+    try {
+      val flush = new FlushOptions().setWaitForFlush(true)
+      val checkpoint = Checkpoint.create(native)
+      try {
+        native.flush(flush) // the write-ahead log is off
+        checkpoint.createCheckpoint(folder.toString)
+      } finally {
+        checkpoint.close()
+        flush.close()
+      }
+      val former = content
+      content = Some(Content(folder, nextOffset, System.currentTimeMillis(), Some(marker), Sound))
+      former.foreach(base => delete(base.folder))
+      tookNs = System.nanoTime() - started
+      true
+    } catch { case NonFatal(error) =>
+      logWarning(s"no new local base of $changelog was made; a restore reads on from the last one", error)
+      delete(folder)
+      tookNs = RetryNs / Share
+      false
+    } finally {
+      nextTakeNs = System.nanoTime() + Share * tookNs
+      lock.unlock()
+    }
+  }
+
+  /** Frees the disk. False when it is in use. */
+  def evict(): Boolean = lock.tryLock() && {
+    try { clear(); true } finally lock.unlock()
+  }
+
+  private def clear(): Unit = {
+    content.foreach(base => delete(base.folder))
+    content = None
+  }
+
+  private def newFolder(): File = new File(Utils.createTempDir(Utils.getLocalDir(SparkEnv.get.conf), "bases"), "base")
+
+  private def delete(folder: File): Unit =
+    try Utils.deleteRecursively(folder.getParentFile)
+    catch { case error: IOException => logWarning(s"$folder cannot be deleted", error) }
+
   private def write(native: NativeRocksDB, batch: WriteBatch): Unit = {
     native.write(NoLog, batch)
     batch.clear()
   }
 }
 
-private object LocalBase {
+private[state] object LocalBase {
   private val BatchRecords = 2000
   private val WriteBufferBytes = 64L << 20
   // Well below the changelog topics' delete.retention.ms of seven days.
   private val MaxAgeMs = 24L * 60 * 60 * 1000
+  private val RefreshAgeMs = MaxAgeMs / 2
+  private val LeastRecords = 1000L
+  private val Share = 50
+  private val RetryNs = 60L * 1000 * 1000 * 1000
   private lazy val NoLog = new WriteOptions().setDisableWAL(true)
+
+  /**
+   * Is a new base due? When what a restore would read behind the base is more than a tenth of the store, or when the base
+   * becomes too old to be used.
+   *
+   * @param changes changelog records since the base
+   * @param rows in the store, about
+   * @param most changes that are too many for a store of any size
+   * @param ageMs of the base; none when there is none
+   */
+  def due(changes: Long, rows: Long, most: Long, ageMs: Option[Long]): Boolean =
+    changes >= math.min(most, math.max(LeastRecords, rows / 10)) || ageMs.forall(_ >= RefreshAgeMs)
+
+  sealed trait Trust
+  case object Sound extends Trust
+  /** Shares tables with a database that was damaged. */
+  case object Suspect extends Trust
+  /** Was suspect, and was read through since. */
+  case object Verified extends Trust
+
+  /** Changelog records before `offset` are in the database in `folder`; `marker` is the last one among them. */
+  final case class Content(folder: File, offset: Long, takenAtMs: Long, marker: Option[ChangelogMarker], trust: Trust) {
+    def distrusted: Option[Content] = if (trust == Verified) None else Some(copy(trust = Suspect))
+
+    /** Puts an equal database into `target`. Tables never change once written, so they are linked. */
+    def copyTo(target: File): Unit = {
+      if (target.exists) Utils.deleteRecursively(target)
+      Utils.createDirectory(target)
+      folder.listFiles().filter(file => file.isFile && file.getName != "LOCK" && !file.getName.startsWith("LOG"))
+        .foreach { file =>
+          val copy = new File(target, file.getName).toPath
+          if (file.getName.endsWith(".sst")) link(file, copy) else Files.copy(file.toPath, copy)
+        }
+    }
+
+    private def link(file: File, copy: java.nio.file.Path): Unit =
+      try Files.createLink(copy, file.toPath)
+      catch { case _: IOException if file.exists => Files.copy(file.toPath, copy) } // they are on different disks
+  }
 }
