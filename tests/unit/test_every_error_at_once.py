@@ -129,6 +129,12 @@ PAIR = (
             id="windows with holes",
         ),
         pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {all: count(*)}, window: {hopping: 365 days, every: 1ms}}",
+            "node 'x': `window.every`: `every: 1ms` puts each record into 31,536,000,000 windows of 365 days; "
+            "make it longer: a record may be in 1,000 windows",
+            id="more windows than can be planned",
+        ),
+        pytest.param(
             "- {name: x, groupBy: [user], aggregate: {n: amount}}",
             "node 'x': `aggregate.n`: is no aggregate (in \"amount\"); use an aggregate function, e.g. count(*), sum(amount)",
             id="aggregate that is none",

@@ -33,6 +33,9 @@ from streamapp.nodes import (
     with_inputs,
 )
 
+MOST_WINDOWS = 1_000
+"""Hopping windows that one record may be in: each is a row of its own, for Spark's planner too."""
+
 
 def build_topology(manifest: Manifest) -> Topology:
     """The topology of a manifest.
@@ -291,6 +294,16 @@ class _Builder:
                     spec.every,
                     f"`every: {spec.every}` is longer than the window: records would fall between two",
                     "make it at most the size",
+                )
+            )
+        if spec.hopping is not None and spec.every is not None and size > MOST_WINDOWS * every:
+            self.problems.append(
+                Problem(
+                    node,
+                    "window.every",
+                    spec.every,
+                    f"`every: {spec.every}` puts each record into {-(-size // every):,} windows of {spec.hopping}",
+                    f"make it longer: a record may be in {MOST_WINDOWS:,} windows",
                 )
             )
         return Window("hopping", size, every)
