@@ -94,7 +94,10 @@ class Housekeeping:
             self._require_own_topics()
             self.trouble = trouble = self._measure(positions)
             failpoint.hit("housekeeping.lag-measured")
-        finally:  # last, as it waits for a minute where the metadata topic is missing, which should be told before
+        except Exception as error:
+            self.trouble = str(error)
+            raise
+        finally:  # last, as it waits for a minute where Kafka or the metadata topic is away, which is told before
             self._require_driver()
         if self.objection:
             return self.objection
