@@ -33,6 +33,7 @@ from streamapp_operator.health import serve
 from streamapp_operator.informer import Informer
 from streamapp_operator.kube import Kube, KubeError
 from streamapp_operator.lease import ANSWER_SECONDS, Lease
+from streamapp_operator.render.permits import PARTS
 from streamapp_operator.settings import Settings
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -56,7 +57,10 @@ def settings_of(text: str) -> Settings:
     if unknown:
         raise ValueError(f"there is no setting {unknown[0]!r}; there are: {', '.join(names)}")
     read: Any = {names[key]: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
-    return Settings(**read)
+    settings = Settings(**read)
+    if unknown := sorted(set(settings.pod_template_allow) - set(PARTS)):
+        raise ValueError(f"podTemplateAllow: there is no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
+    return settings
 
 
 def main(environment: Mapping[str, str]) -> int:

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamapp.errors import ManifestError
+from streamapp.errors import ManifestError, Problem
 from streamapp_operator.app import App, read_app
 from streamapp_operator.modules import with_modules
 from streamapp_operator.render.config import config_map
 from streamapp_operator.render.meta import Object
+from streamapp_operator.render.permits import problem_of_image, problems_of_template
 from streamapp_operator.render.runs import kubernetes_line
 from streamapp_operator.render.sizes import driver_size, executor_size_of
 from streamapp_operator.settings import Settings
@@ -59,11 +60,23 @@ def _errors(body: Mapping[str, Any], code: Object | None, settings: Settings) ->
         yield error
     except ValueError:  # which is no cron line at all: the manifest's model has said so
         pass
+    refused = [each for role in ("driver", "executor") for each in _refused_template(spec, role, settings)]
+    image = spec.get("image")
+    if isinstance(image, str) and (problem := problem_of_image(image, settings)) is not None:
+        refused.append(problem)
+    if refused:
+        yield ManifestError(refused)
     try:
         if app is not None:
             config_map(app, settings)
     except ManifestError as error:
         yield error
+
+
+def _refused_template(spec: Mapping[str, Any], role: str, settings: Settings) -> Iterator[Problem]:
+    """Of a manifest that may be wrong in any way."""
+    pods = spec.get(role)
+    return problems_of_template(role, pods.get("podTemplate") if isinstance(pods, dict) else None, settings)
 
 
 def _resources(spec: Mapping[str, Any], role: str) -> Mapping[str, Any] | None:

@@ -28,6 +28,10 @@ class Settings:
     image_pull_secrets: tuple[str, ...] = ()
     driver_resources: Resources = field(default_factory=_driver_resources)
     executor_resources: Resources = field(default_factory=_executor_resources)
+    pod_template_allow: tuple[str, ...] = ()
+    """Parts of pod templates that manifests may give besides the harmless ones, see `render.permits.PARTS`."""
+    allowed_images: tuple[str, ...] = ()
+    """Registries, folders or images that apps may name; none: any."""
     network_policy: bool = True
     """Whether apps get NetworkPolicies."""
     api_server_ports: tuple[int, ...] = (443, 6443)

@@ -15,7 +15,11 @@ from streamapp_operator.app import read_app
 from streamapp_operator.render.config import Credentials
 from streamapp_operator.render.driver import driver_template
 from streamapp_operator.render.executors import executor_template
+from streamapp_operator.render.permits import PARTS
 from streamapp_operator.settings import Settings
+
+SETTINGS = Settings(pod_template_allow=PARTS)
+"""What no setting allows is refused here too."""
 
 
 def test_driver_and_executors_know_each_other_and_encrypt(tmp_path: Path) -> None:
@@ -49,8 +53,8 @@ def template_of(component: str, spec: Any) -> dict[str, Any]:
     }  # fmt: skip
     app = read_app(body)
     if component == "driver":
-        return driver_template(app, Settings(), Credentials("token", "rpc"))
-    return executor_template(app, Settings())
+        return driver_template(app, SETTINGS, Credentials("token", "rpc"))
+    return executor_template(app, SETTINGS)
 
 
 def test_no_executor_gets_a_token() -> None:

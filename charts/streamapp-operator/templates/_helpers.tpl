@@ -74,6 +74,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   "imagePullSecrets" $secrets
   "driverResources" .Values.apps.driver.resources
   "executorResources" .Values.apps.executor.resources
+  "podTemplateAllow" .Values.apps.podTemplate.allow
+  "allowedImages" .Values.apps.allowedImages
   "networkPolicy" .Values.apps.networkPolicy
   "apiServerPorts" .Values.networkPolicy.apiServerPorts
   "kafkaPorts" .Values.apps.kafkaPorts

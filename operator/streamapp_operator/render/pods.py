@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamapp.errors import ManifestError
 from streamapp_operator.app import App
 from streamapp_operator.names import secret_name
 from streamapp_operator.render.merge import merged
 from streamapp_operator.render.meta import APP_ANNOTATION, Object, labels
-from streamapp_operator.render.theirs import require_java_options, require_maps
+from streamapp_operator.render.permits import problem_of_image, problems_of_template
+from streamapp_operator.render.theirs import raise_for, require_java_options, require_maps
 from streamapp_operator.settings import Settings
 
 LIVE_PORT, RPC_PORT, BLOCK_PORT = 8080, 7078, 7079
@@ -64,7 +66,7 @@ def pull_secrets(settings: Settings) -> Object:
     return {"imagePullSecrets": [{"name": name} for name in settings.image_pull_secrets]}
 
 
-def pod_template(app: App, component: str, spec: Object, theirs: dict[str, Any] | None) -> Object:
+def pod_template(app: App, settings: Settings, component: str, spec: Object, theirs: dict[str, Any] | None) -> Object:
     """A pod template with the user's part over ours; the labels that pods are found by stay ours.
 
     Raises:
@@ -73,6 +75,9 @@ def pod_template(app: App, component: str, spec: Object, theirs: dict[str, Any] 
     ours = {"metadata": {"labels": {}, "annotations": {}}, "spec": spec}
     require_maps(component, theirs or {})
     require_java_options(component, theirs or {})
+    raise_for(problems_of_template(component, theirs or {}, settings))
+    if (refused := problem_of_image(app.manifest.spec.image, settings)) is not None:
+        raise ManifestError([refused])
     template: Object = merged(ours, theirs or {})
     metadata = template["metadata"]
     metadata["labels"] = {**metadata["labels"], **labels(app.base, component)}
