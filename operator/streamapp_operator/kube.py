@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 import urllib3
 from kubernetes import client, config
@@ -107,7 +108,7 @@ class Kube:
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """The object; None when there is none."""
         try:
-            return self._call("GET", _path(kind, namespace, name))
+            return self._call("GET", path_of(kind, namespace, name))
         except KubeError as error:
             if error.code == 404:
                 return None
@@ -128,7 +129,7 @@ class Kube:
         query = {"labelSelector": selector} if selector else {}
         query["limit"] = str(PAGE)
         while True:
-            found = self._call("GET", _path(kind, namespace), query)
+            found = self._call("GET", path_of(kind, namespace), query)
             for item in found["items"]:
                 yield {"apiVersion": found["apiVersion"], "kind": kind, **item}
             if not found["metadata"].get("continue"):
@@ -137,7 +138,7 @@ class Kube:
 
     def is_ending(self, namespace: str) -> bool:
         """Whether the namespace is being deleted."""
-        return "deletionTimestamp" in self._call("GET", f"{_CORE}/namespaces/{namespace}")["metadata"]
+        return "deletionTimestamp" in self._call("GET", f"{_CORE}/namespaces/{_segment(namespace)}")["metadata"]
 
     def knows(self, api_version: str, plural: str) -> bool:
         """Whether the API server serves resources of that kind."""
@@ -156,7 +157,7 @@ class Kube:
             options: as the API server has them: `container`, `follow`, `previous`, `tailLines`.
         """
         query = [(name, str(value).lower()) for name, value in options.items() if value is not None]
-        path = f"{_path('Pod', namespace, pod)}/log"
+        path = path_of("Pod", namespace, pod, "log")
         request = self._api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
         answer = self._api.call_api(*request, _request_timeout=(SECONDS, None if options.get("follow") else SECONDS))
         if answer.status >= 400:
@@ -187,26 +188,26 @@ class Kube:
     def apply(self, wanted: Object) -> Object:
         """Server-side apply: what we name is ours, what we do not name stays."""
         metadata = wanted["metadata"]
-        path = _path(wanted["kind"], metadata["namespace"], metadata["name"])
+        path = path_of(wanted["kind"], metadata["namespace"], metadata["name"])
         return self._apply(path, wanted)
 
     def apply_status(self, wanted: Object) -> Object:
         """The same for the subresource `status`."""
         metadata = wanted["metadata"]
-        path = _path(wanted["kind"], metadata["namespace"], metadata["name"])
-        return self._apply(f"{path}/status", wanted)
+        path = path_of(wanted["kind"], metadata["namespace"], metadata["name"], "status")
+        return self._apply(path, wanted)
 
     def create(self, wanted: Object) -> Object:
-        return self._call("POST", _path(wanted["kind"], wanted["metadata"]["namespace"]), body=wanted)
+        return self._call("POST", path_of(wanted["kind"], wanted["metadata"]["namespace"]), body=wanted)
 
     def replace(self, wanted: Object) -> Object:
         """Fails with code 409 when the object has changed since it was read."""
         metadata = wanted["metadata"]
-        return self._call("PUT", _path(wanted["kind"], metadata["namespace"], metadata["name"]), body=wanted)
+        return self._call("PUT", path_of(wanted["kind"], metadata["namespace"], metadata["name"]), body=wanted)
 
     def merge(self, kind: str, namespace: str, name: str, change: Object, subresource: str = "") -> Object:
         """Sets these fields and no others, as people do by hand; None takes a field away."""
-        path = _path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        path = path_of(kind, namespace, name, subresource)
         return self._call("PATCH", path, {"fieldManager": PEOPLE}, change, "application/merge-patch+json")
 
     def set_finalizers(self, found: Object, finalizers: Sequence[str]) -> None:
@@ -214,7 +215,7 @@ class Kube:
         gone is no error."""
         metadata = found["metadata"]
         change = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": list(finalizers)}}
-        path = _path(found["kind"], metadata["namespace"], metadata["name"])
+        path = path_of(found["kind"], metadata["namespace"], metadata["name"])
         try:
             self._call("PATCH", path, {"fieldManager": MANAGER}, change, "application/merge-patch+json")
         except KubeError as error:
@@ -227,15 +228,15 @@ class Kube:
         metadata = found["metadata"]
         same = {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         gone = [{"op": "remove", "path": "/" + "/".join(map(str, path))} for path in reversed(paths)]
-        path = _path(found["kind"], metadata["namespace"], metadata["name"])
+        path = path_of(found["kind"], metadata["namespace"], metadata["name"])
         self._call("PATCH", path, {"fieldManager": MANAGER}, [same, *gone], "application/json-patch+json")
 
     def what_if(self, wanted: Object, found: Object | None) -> Object:
         """What the object would be if somebody made it, or made this of the one that is there; nothing is changed."""
         namespace, dry = wanted["metadata"]["namespace"], {"dryRun": "All"}
         if found is None:
-            return self._call("POST", _path(wanted["kind"], namespace), dry, wanted)
-        return self._call("PUT", _path(wanted["kind"], namespace, wanted["metadata"]["name"]), dry, wanted)
+            return self._call("POST", path_of(wanted["kind"], namespace), dry, wanted)
+        return self._call("PUT", path_of(wanted["kind"], namespace, wanted["metadata"]["name"]), dry, wanted)
 
     def try_apply(self, wanted: Object) -> None:
         """Asks whether `apply` would be taken; nothing is changed.
@@ -244,7 +245,7 @@ class Kube:
             KubeError: when it would not.
         """
         metadata = wanted["metadata"]
-        path = _path(wanted["kind"], metadata["namespace"], metadata["name"])
+        path = path_of(wanted["kind"], metadata["namespace"], metadata["name"])
         self._apply(path, wanted, {"dryRun": "All"})
 
     def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> None:
@@ -264,7 +265,7 @@ class Kube:
         if grace is not None:
             body["gracePeriodSeconds"] = grace
         try:
-            self._call("DELETE", _path(kind, namespace, name), body=body)
+            self._call("DELETE", path_of(kind, namespace, name), body=body)
         except KubeError as error:
             if error.code not in (404, 409):
                 raise
@@ -335,10 +336,27 @@ def resource_of(kind: str) -> tuple[str, str, str]:
     return group, version, plural
 
 
-def _path(kind: str, namespace: str | None, name: str | None = None) -> str:
+def path_of(kind: str, namespace: str | None, name: str | None = None, subresource: str = "") -> str:
+    """The path of an object's URL, or of a kind's in a namespace (None: in all).
+
+    Names may come from people who have fewer rights than we do. Each stays one segment of the path, whatever it holds.
+
+    Raises:
+        KubeError: for a name that no object can have.
+
+    >>> path_of("Secret", "shop", "../billing/kafka")
+    '/api/v1/namespaces/shop/secrets/..%2Fbilling%2Fkafka'
+    """
     base, plural = _KINDS[kind]
-    path = f"{base}/namespaces/{namespace}/{plural}" if namespace is not None else f"{base}/{plural}"
-    return f"{path}/{name}" if name is not None else path
+    path = f"{base}/namespaces/{_segment(namespace)}/{plural}" if namespace is not None else f"{base}/{plural}"
+    path += "" if name is None else f"/{_segment(name)}"
+    return path + (f"/{_segment(subresource)}" if subresource else "")
+
+
+def _segment(name: str) -> str:
+    if name in ("", ".", ".."):  # clients and servers take them for something else
+        raise KubeError(400, f"'{name}' cannot be the name of an object")
+    return quote(name, safe="")
 
 
 def _error(method: str, path: str, code: int, content: object) -> KubeError:

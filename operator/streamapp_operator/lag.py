@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from streamapp.errors import ManifestError, RunError, StreamAppError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
+from streamapp.patterns import matches
 from streamapp.plan import Plan
 from streamapp_operator.app import read_app
 from streamapp_operator.login import Secrets, config_of, open_secrets
@@ -48,17 +48,24 @@ class Lags:
             app = read_app(body)
             plan = app.plan
             config = config_of(plan.kafka, open_secrets(plan.kafka, secrets, app.namespace))
+            key = _key(config)
+            if why := self.silence.reason(key):
+                self.forget(app.namespace, app.name)
+                return None, why
             user = self._use((app.namespace, app.name), config, plan.application_id)
         except ManifestError:
             return None, "the manifest cannot be run"
         except StreamAppError as error:
             return None, str(error)
-        if why := self.silence.reason(user.key):
-            return None, why
         try:
             return position_of(self._admins[user.key], user.group, plan), ""
+        except _Missing as error:
+            return None, str(error)
         except StreamAppError as error:
-            return None, str(error) if isinstance(error, _Missing) else self.silence.note(user.key, str(error))
+            # A client that stays goes on trying by itself, several times a second: where it is refused, that locks
+            # accounts.
+            self.forget(app.namespace, app.name)
+            return None, self.silence.note(key, str(error))
 
     def _use(self, app: tuple[str, str], config: KafkaConfig, group: str) -> _User:
         """Connections for the app. That to the brokers that it had goes, unless another app uses it.
@@ -66,7 +73,7 @@ class Lags:
         Raises:
             RunError: when the settings cannot be used.
         """
-        key = config.bootstrap_servers, tuple(sorted(config.properties.items()))
+        key = _key(config)
         with self._lock:
             if key not in self._admins:
                 self._admins[key] = Admin(config)
@@ -88,7 +95,10 @@ class Lags:
         user.group.close()
         if all(other.key != user.key for other in self._users.values()):
             self._admins.pop(user.key, None)
-            self.silence.forget(user.key)
+
+
+def _key(config: KafkaConfig) -> _Key:
+    return config.bootstrap_servers, tuple(sorted(config.properties.items()))
 
 
 @dataclass(frozen=True)
@@ -117,8 +127,7 @@ def position_of(admin: Admin, group: GroupPosition, plan: Plan) -> Position:
     """
     there = admin.topics().keys()
     hops = [topic.name for topic in plan.topics if topic.role == "repartition" and topic.name in there]
-    patterns = [re.compile(pattern) for pattern in plan.source_patterns]
-    found = [name for name in there if any(pattern.fullmatch(name) for pattern in patterns)]
+    found = [name for name in there if any(matches(pattern, name) for pattern in plan.source_patterns)]
     topics = sorted({*plan.source_topics, *found, *hops})
     if missing := [topic for topic in topics if topic not in there]:
         raise _Missing(f"topic {missing[0]!r} does not exist")

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live interface of a driver's pod."""
+"""The live interface of a driver's pod.
+
+A driver runs its author's code, so its answer is whatever the author likes: its size has a bound, and so has the time
+for all of it; and whoever answers by an address elsewhere is not asked there."""
 
 from __future__ import annotations
 
 import json
-import urllib.request
+import socket
+import threading
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from streamapp_operator.render.meta import Object
 from streamapp_operator.render.pods import LIVE_PORT
 
 SECONDS = 2.0
-"""A driver that is busy may keep us waiting, and so may one on a node that is gone."""
-_LARGEST = 4 * 1024 * 1024
+"""For a whole answer. A driver that is busy may keep us waiting, and so may one on a node that is gone."""
+LARGEST = 256 * 1024
+"""Bytes of an answer."""
+_LONGEST_WORDS = 300
 
 
 def ask(pod: Object, token: str) -> tuple[dict[str, Any] | None, str]:
     """What the driver says about itself, or None and why it says nothing."""
     try:
         found = _answer(pod, token, "GET", "/status")
-    except (OSError, ValueError) as error:
-        return None, f"the driver does not answer: {error}"
+    except (OSError, ValueError, HTTPException) as error:
+        return None, f"the driver does not answer: {_words(error)}"
     return (found, "") if isinstance(found, dict) else (None, "the driver's answer cannot be read")
 
 
@@ -28,8 +36,8 @@ def scale(pod: Object, token: str, replicas: int) -> str:
     """Tells the driver how many executors are wanted; returns why it did not take it, empty when it did."""
     try:
         _answer(pod, token, "PUT", "/replicas", json.dumps({"replicas": replicas}).encode())
-    except (OSError, ValueError) as error:
-        return f"the driver does not take the number of replicas: {error}"
+    except (OSError, ValueError, HTTPException) as error:
+        return f"the driver does not take the number of replicas: {_words(error)}"
     return ""
 
 
@@ -37,10 +45,47 @@ def _answer(pod: Object, token: str, method: str, path: str, body: bytes | None 
     address = pod.get("status", {}).get("podIP")
     if not address:
         raise OSError("its pod has no address yet")
-    host = f"[{address}]" if ":" in address else address
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    request = urllib.request.Request(f"http://{host}:{LIVE_PORT}{path}", body, headers, method=method)
-    # Straight to the pod, whatever proxy the environment names.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=SECONDS) as answer:
-        return json.loads(answer.read(_LARGEST))
+    # Straight to the pod, whatever proxy the environment names; and no redirect is followed, which would take the token
+    # along.
+    connection = HTTPConnection(address, LIVE_PORT, timeout=SECONDS)
+    late = threading.Event()
+    # Timeouts of sockets are for a piece each: an answer that drips would never be late.
+    limit = threading.Timer(SECONDS, _cut, [connection, late])
+    limit.daemon = True
+    limit.start()
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise OSError(f"HTTP {answer.status}")
+        found = answer.read(LARGEST + 1)
+        if len(found) > LARGEST:
+            raise ValueError(f"its answer is larger than {LARGEST // 1024} KiB")
+        return _parsed(found)
+    except (OSError, ValueError, HTTPException):
+        if late.is_set():
+            raise TimeoutError("timed out") from None
+        raise
+    finally:
+        limit.cancel()
+        connection.close()
+
+
+def _cut(connection: HTTPConnection, late: threading.Event) -> None:
+    late.set()
+    if (open_socket := connection.sock) is not None:
+        with suppress(OSError):
+            open_socket.shutdown(socket.SHUT_RDWR)
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("its answer is nested too deep") from None
+
+
+def _words(error: Exception) -> str:
+    """On one line, and not more than anybody reads: it may quote the answer."""
+    return " ".join(str(error).split())[:_LONGEST_WORDS] or type(error).__name__

@@ -16,6 +16,7 @@ from streamapp.errors import Problem, StreamAppError
 from streamapp.kafka import login as kafka_login
 from streamapp.kafka.config import KafkaConfig, reference, to_text
 from streamapp.kafka.login import CA, CERTIFICATE, JAAS, KEY
+from streamapp.manifest.model import is_object_name
 from streamapp.plan import KafkaSettings
 
 Object = dict[str, Any]
@@ -74,7 +75,7 @@ def named_secrets(body: Mapping[str, Any]) -> set[str]:
     """The Secrets that a resource's `kafka` names; the resource may be wrong in any way."""
     kafka = body.get("spec", {}).get("kafka") or {}
     names = [((kafka.get(part) or {}).get("secretRef") or {}).get("name") for part in ("tls", "sasl")]
-    return {name for name in names if isinstance(name, str) and name}
+    return {str(name) for name in names if is_object_name(name)}
 
 
 def open_secrets(kafka: KafkaSettings, secrets: Secrets, namespace: str) -> Keys:

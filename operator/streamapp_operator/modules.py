@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamapp.errors import ManifestError, Problem
+from streamapp.manifest.model import is_object_name
 
 Object = dict[str, Any]
 CODE_KIND = "ConfigMap with code"
@@ -20,7 +21,7 @@ def named_config_map(body: Mapping[str, Any]) -> str | None:
     code = (body.get("spec") or {}).get("code")
     ref = code.get("configMapRef") if isinstance(code, dict) else None
     name = ref.get("name") if isinstance(ref, dict) else None
-    return name if isinstance(name, str) and name else None
+    return str(name) if is_object_name(name) else None
 
 
 def with_modules(body: Mapping[str, Any], found: Object | None) -> Mapping[str, Any]:

@@ -31,7 +31,9 @@ class Silence(Generic[K]):
 
     def note(self, who: K, why: str) -> str:
         """It has not answered just now. Returns why."""
-        self._since[who] = self.clock(), why
+        now = self.clock()
+        self._since = {other: noted for other, noted in self._since.items() if now - noted[0] < self.seconds}
+        self._since[who] = now, why
         return why
 
     def forget(self, who: K) -> None:

@@ -215,6 +215,15 @@ WRONG = {
         manifest(code={"configMapRef": {"name": "My_Code"}}),
         "'My_Code' cannot be the name of an object in a cluster; use lower-case letters, digits, `.` and `-`",
     ),
+    "a Secret of another namespace": (
+        manifest(kafka={**KAFKA, "sasl": {"mechanism": "PLAIN", "secretRef": {"name": "../../billing/secrets/kafka"}}}),
+        "'../../billing/secrets/kafka' cannot be the name of an object in a cluster; "
+        "use lower-case letters, digits, `.` and `-`",
+    ),
+    "certificates of another namespace": (
+        manifest(kafka={**KAFKA, "tls": {"secretRef": {"name": "a..b"}}}),
+        "'a..b' cannot be the name of an object in a cluster; use lower-case letters, digits, `.` and `-`",
+    ),
     "no port": (
         manifest(kafka={"bootstrapServers": "kafka"}),
         "'kafka' is not HOST:PORT; write e.g. kafka:9092",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamapp.durations import EXAMPLES, LONGEST_MS, UNITS
+from streamapp.manifest.model import LONGEST_OBJECT_NAME, OBJECT_NAME
 from streamapp.manifest.node import OPERATIONS
 from streamapp_operator.login import LAPTOP_FILES, NO_SECRET
 
@@ -27,7 +28,7 @@ _QUOTED = "'\\'' + self + '\\'"
 _ADDRESS = r"(\[[0-9a-fA-F:.]+\]|[^\s:,/\[\]]+):[0-9]{1,5}"
 _PAGE = r"^https?://[^\s/:@]+(:[0-9]{1,5})?(/\S*)?$"
 _FUNCTION = r"^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*:[\pL_][\pL\pN_]*$"
-_OBJECT_NAME = "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+_OBJECT_NAME = f"^{OBJECT_NAME}$"
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,14 @@ def _of_code(code: tuple[str, ...]) -> Iterator[Rule]:
         "on a cluster, add configMapRef: {name: CONFIGMAP}, or write the modules into files'",
         computed=True,
     )
-    yield Rule(
-        (*code, "configMapRef", "name"),
-        f"self.matches('{_OBJECT_NAME}')",
+    yield _object_name((*code, "configMapRef", "name"))
+
+
+def _object_name(place: tuple[str, ...]) -> Rule:
+    """For every name by which the operator asks for an object of the app's author."""
+    return Rule(
+        place,
+        f"self.matches(r'{_OBJECT_NAME}') && size(self) <= {LONGEST_OBJECT_NAME}",
         f"{_QUOTED} cannot be the name of an object in a cluster; use lower-case letters, digits, `.` and `-`'",
         computed=True,
     )
@@ -168,6 +174,8 @@ def _of_kafka(kafka: tuple[str, ...]) -> Iterator[Rule]:
         computed=True,
     )
     tls, sasl = (*kafka, "tls"), (*kafka, "sasl")
+    yield _object_name((*tls, "secretRef", "name"))
+    yield _object_name((*sasl, "secretRef", "name"))
     files = " || ".join(f"has(self.{name})" for name in ("caFile", "certificateFile", "keyFile"))
     yield Rule(tls, f"has(self.secretRef) || !({files})", LAPTOP_FILES)
     yield Rule(sasl, "has(self.secretRef)", NO_SECRET)

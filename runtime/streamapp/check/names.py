@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from streamapp.errors import Problem
 from streamapp.nodes import Aggregate, Join, Sink, Stream, Topology, is_given
+from streamapp.patterns import PatternError, matches, require_pattern
 
 _TOPIC_PART = re.compile(r"[a-zA-Z0-9._-]+")
 LONGEST_TOPIC = 249
@@ -145,8 +146,8 @@ def _check_topics(topology: Topology, application_id: str) -> Iterator[Problem]:
 def _check_pattern(source: Stream, internal: set[str]) -> Iterator[Problem]:
     assert source.pattern is not None
     try:
-        re.compile(source.pattern)
-    except re.error as error:
+        require_pattern(source.pattern)
+    except PatternError as error:
         yield Problem(
             source.name,
             "stream.pattern",
@@ -167,15 +168,7 @@ def _check_pattern(source: Stream, internal: set[str]) -> Iterator[Problem]:
 
 
 def _matches(source: Stream, topic: str) -> bool:
-    if source.pattern is None or not _is_quick(source.pattern):
-        return False
     try:
-        return re.fullmatch(source.pattern, topic) is not None
-    except re.error:
+        return source.pattern is not None and matches(source.pattern, topic)
+    except PatternError:
         return False
-
-
-def _is_quick(pattern: str) -> bool:
-    """False for patterns that may take for ever to match; the engine finds out about those when it runs."""
-    plain = re.sub(r"\\.", "", pattern)
-    return not re.search(r"\)[*+?{]", plain) and len(re.findall(r"[*+{]", plain)) <= 3

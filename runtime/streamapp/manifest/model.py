@@ -17,7 +17,10 @@ from streamapp.manifest.node import NodeSpec
 
 API_VERSION = "streamapp.dev/v1alpha1"
 KIND = "StreamApp"
-_OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+OBJECT_NAME = rf"{_LABEL}(\.{_LABEL})*"
+"""What Kubernetes takes for the name of most objects: a DNS subdomain (RFC 1123)."""
+LONGEST_OBJECT_NAME = 253
 _LARGEST_PARALLELISM = 4096
 _IDLE_TIMEOUT = "30s"
 
@@ -28,8 +31,13 @@ def _word(*allowed: str, not_yet: tuple[str, ...] = ()) -> Any:
     )
 
 
+def is_object_name(name: object) -> bool:
+    """Whether an object of a cluster can have that name."""
+    return isinstance(name, str) and len(name) <= LONGEST_OBJECT_NAME and re.fullmatch(OBJECT_NAME, name) is not None
+
+
 def _object_name(name: str) -> str:
-    if not _OBJECT_NAME.fullmatch(name) or len(name) > 253:
+    if not is_object_name(name):
         refuse(
             f"'{name}' cannot be the name of an object in a cluster",
             "use lower-case letters, digits, `.` and `-`",
@@ -108,7 +116,7 @@ def _replicas_of_standby(value: int) -> int:
 class SecretRef(Model):
     """A Secret of the app's namespace."""
 
-    name: Annotated[str, Field(description="Name of the Secret.")]
+    name: Annotated[str, AfterValidator(_object_name), Field(description="Name of the Secret.")]
 
 
 class ConfigMapRef(Model):
