@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from typing import Any
 
@@ -36,9 +37,7 @@ def nodes(*more: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusal(api: ApiServer, body: dict[str, Any], namespace: str) -> str:
-    return api.kubectl(
-        "apply", f"--namespace={namespace}", "-f", "-", text=yaml.safe_dump(body, sort_keys=False), check=False
-    )
+    return api.kubectl("apply", f"--namespace={namespace}", "-f", "-", text=json.dumps(body), check=False)
 
 
 def complaints(body: dict[str, Any]) -> list[str]:

@@ -54,7 +54,7 @@ HUGE = """
 """
 OUTPUT = "{name: out, to: {topic: $T-out, value: text}}"
 SMALL_OUTPUT = """{name: most, groupBy: [key], aggregate: {v: max(v)}}
-  - {name: size, select: {n: length(v)}}
+  - {name: size, select: {'n': length(v)}}
   - {name: out, to: {topic: $T-out}}"""
 
 
@@ -105,9 +105,9 @@ def test_all_type_errors_are_told_at_once(app: Make, capfd: pytest.CaptureFixtur
   - {name: either, from: in, branch: [{name: a, when: value}, {name: b}]}
   - {name: out-4, from: a, to: {topic: $T-out}}
   - {name: out-5, from: b, to: {topic: $T-out}}
-  - {name: totals, from: in, groupBy: [{k: value % 10}], aggregate: {n: sum(array(1)), m: max(value)}, store: s}
+  - {name: totals, from: in, groupBy: [{k: value % 10}], aggregate: {'n': sum(array(1)), m: max(value)}, store: s}
   - {name: another-part, from: in, keyBy: [value]}
-  - {name: counts, groupBy: [value], aggregate: {n: count(*)}, store: t}
+  - {name: counts, groupBy: [value], aggregate: {'n': count(*)}, store: t}
   - {name: last, with: {x: 'n + map(1, 2)'}}
   - {name: out-6, to: {topic: $T-out}}
 """)

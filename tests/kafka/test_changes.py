@@ -20,7 +20,7 @@ CHAIN = """
   - {name: left, stream: {topic: $T-in, value: text}}
   - {name: right, stream: {topic: $T-more, value: text}}
   - {name: %(first)s, from: left, join: {with: right, within: 1 hour, select: {word: left.value}}, store: pairs}
-  - {name: %(second)s, groupBy: [word], aggregate: {n: count(*)}, store: words}
+  - {name: %(second)s, groupBy: [word], aggregate: {'n': count(*)}, store: words}
   - {name: out, to: {topic: $T-out}}
 """
 COPY = """
@@ -90,7 +90,7 @@ def counted(store: str, by_an_internal_topic: bool = True) -> str:
     marked = "  - {name: marked, with: {mark: rand()}}\n" if by_an_internal_topic else ""
     return f"""
   - {{name: raw, stream: {{topic: $T-in, value: text}}}}
-{marked}  - {{name: counts, groupBy: [key], aggregate: {{n: count(*)}}, store: {store}}}
+{marked}  - {{name: counts, groupBy: [key], aggregate: {{'n': count(*)}}, store: {store}}}
   - {{name: out, to: {{topic: $T-out}}}}
 """
 
@@ -154,23 +154,23 @@ def no_query(*_: object, **__: object) -> None:
     ("before", "after", "shown"),
     [
         (
-            """{name: sums, groupBy: [key], aggregate: {n: count(*), total: sum(x)}}
-  - {name: shown, select: {n: n}}
+            """{name: sums, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}}
+  - {name: shown, select: {'n': 'n'}}
   - {name: out, to: {topic: $T-out}}""",
-            """{name: sums, groupBy: [key], aggregate: {n: count(*), total: sum(x)}}
-  - {name: out, to: {topic: $T-out}}""",
-            {"n": 2, "total": 7},
-        ),
-        (
-            "{name: sums, groupBy: [key], aggregate: {n: count(*), total: sum(x)}}",
-            """{name: sums, groupBy: [key], aggregate: {n: count(*), total: sum(x)}}
+            """{name: sums, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}}
   - {name: out, to: {topic: $T-out}}""",
             {"n": 2, "total": 7},
         ),
         (
-            """{name: sums, join: {with: more, within: 1 hour, select: {y: more.y}}}
+            "{name: sums, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}}",
+            """{name: sums, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}}
   - {name: out, to: {topic: $T-out}}""",
-            """{name: sums, join: {with: more, within: 1 hour, select: {x: in.x, y: more.y}}}
+            {"n": 2, "total": 7},
+        ),
+        (
+            """{name: sums, join: {with: more, within: 1 hour, select: {'y': more.y}}}
+  - {name: out, to: {topic: $T-out}}""",
+            """{name: sums, join: {with: more, within: 1 hour, select: {x: in.x, 'y': more.y}}}
   - {name: out, to: {topic: $T-out}}""",
             {"x": 5, "y": 9},
         ),

@@ -110,7 +110,7 @@ def test_order_within_a_key_is_kept_without_state(app: Make) -> None:
 def test_null_keys_take_no_part_in_a_group(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: text}}
-  - {name: counts, groupBy: [key], aggregate: {n: count(*), latest: max(timestamp)}}
+  - {name: counts, groupBy: [key], aggregate: {'n': count(*), latest: max(timestamp)}}
   - {name: out, to: {topic: $T-out}}
 """)
     a.send(
@@ -179,7 +179,7 @@ def test_tumbling_windows_by_event_time(app: Make) -> None:
 def test_hopping_windows_overlap(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: text}}
-  - {name: counts, groupBy: [key], window: {hopping: 1 hour, every: 30 minutes}, aggregate: {n: count(*)}}
+  - {name: counts, groupBy: [key], window: {hopping: 1 hour, every: 30 minutes}, aggregate: {'n': count(*)}}
   - {name: out, to: {topic: $T-out}}
 """)
     a.send("in", ("a", "x", NOON + HOUR // 4))
@@ -190,7 +190,8 @@ def test_hopping_windows_overlap(app: Make) -> None:
 def test_final_results_come_once_when_the_window_closes(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: text}}
-  - {name: counts, groupBy: [key], window: {tumbling: 1 hour}, grace: 10 minutes, emit: final, aggregate: {n: count(*)}}
+  - {name: counts, groupBy: [key], window: {tumbling: 1 hour}, grace: 10 minutes, emit: final,
+     aggregate: {'n': count(*)}}
   - {name: out, to: {topic: $T-out}}
 """)
     a.send("in", ("a", "x", NOON), ("a", "y", NOON + HOUR - 1), ("b", "z", NOON + HOUR + 1))
@@ -228,7 +229,7 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
         open: "`by-id`.amount - `payments-by-id`.paid"
         after: "unix_millis(`payments-by-id`.timestamp) - unix_millis(`by-id`.timestamp)"
   - {name: out, to: {topic: $T-out}}
-  - {name: totals, from: paid, groupBy: [id], aggregate: {n: count(*), open: sum(open)}}
+  - {name: totals, from: paid, groupBy: [id], aggregate: {'n': count(*), open: sum(open)}}
   - {name: totals-out, to: {topic: $T-totals}}
 """,
         inputs=("orders", "payments"),
@@ -397,7 +398,7 @@ def test_non_deterministic_work_passes_an_internal_topic_before_a_shuffle(app: M
     a = app("""
   - {name: in, stream: {topic: $T-in, value: text}}
   - {name: tagged, with: {id: uuid()}}
-  - {name: counts, groupBy: [id], aggregate: {n: count(*)}}
+  - {name: counts, groupBy: [id], aggregate: {'n': count(*)}}
   - {name: out, to: {topic: $T-out}}
 """)
     a.send("in", *(("a", str(n)) for n in range(50)))
@@ -409,8 +410,8 @@ def test_non_deterministic_work_passes_an_internal_topic_before_a_shuffle(app: M
 def test_a_hop_is_purged_when_it_has_been_read(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: text}}
-  - {name: drawn, with: {n: cast(rand() * 0 as int)}}
-  - {name: counts, groupBy: [n], aggregate: {count: count(*)}}
+  - {name: drawn, with: {'n': cast(rand() * 0 as int)}}
+  - {name: counts, groupBy: ['n'], aggregate: {count: count(*)}}
   - {name: out, to: {topic: $T-out}}
 """)
     a.send("in", *[(None, "x")] * 100)

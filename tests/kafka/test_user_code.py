@@ -110,7 +110,7 @@ def in_order(a: App, topic: str) -> list[Record]:
 def test_of_a_table_a_row_that_becomes_none_is_deleted(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: text}}
-  - {name: counts, groupBy: [{word: value}], aggregate: {n: count(*)}}
+  - {name: counts, groupBy: [{word: value}], aggregate: {'n': count(*)}}
   - {name: said, python: {function: "functions:shouted", schema: "said STRING"}}
   - {name: out, to: {topic: $T-out}}
 """)

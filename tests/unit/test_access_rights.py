@@ -24,7 +24,7 @@ spec:
     sasl: {mechanism: SCRAM-SHA-512, secretRef: {name: s}}
   topology:
   - {name: orders, stream: {topic: orders, value: text}}
-  - {name: counts, groupBy: [value], aggregate: {n: count(*)}}
+  - {name: counts, groupBy: [value], aggregate: {'n': count(*)}}
   - {name: out, to: {topic: Order_Counts}}
 """
 
@@ -97,7 +97,7 @@ def test_two_topics_of_strimzi_are_two_objects(tmp_path: Path, capsys: pytest.Ca
     same."""
     stores = ("word_counts", "word-counts", "Word-Counts", "word..counts", "_word-counts_", "Long" * 56)
     nodes = [
-        f"  - {{name: n{number}, from: orders, groupBy: [value], aggregate: {{n: count(*)}}, store: {store}}}\n"
+        f"  - {{name: n{number}, from: orders, groupBy: [value], aggregate: {{'n': count(*)}}, store: {store}}}\n"
         f"  - {{name: o{number}, from: n{number}, to: {{topic: out-{number}}}}}\n"
         for number, store in enumerate(stores)
     ]

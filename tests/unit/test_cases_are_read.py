@@ -75,6 +75,18 @@ A2: Mapping[str, object] = {"key": "a", "value": {"n": 2}}
 B1: Mapping[str, object] = {"key": "b", "value": {"n": 1}}
 
 
+def test_words_of_records_are_texts_as_they_are_written() -> None:
+    """YAML has numbers and booleans of its own, and topics have none."""
+    records = "{key: y, value: 1.50}, {key: 007, value: null}, {value: {'n': y, x: 1.50}}"
+    send = read_cases(f"{HEAD}  - send: {{topic: t, records: [{records}]}}\n", FILE).cases[0].steps[0].send
+    assert send is not None
+    assert send.records == [
+        {"key": "y", "value": "1.50"},
+        {"key": "007", "value": None},
+        {"value": {"n": True, "x": 1.5}},
+    ]
+
+
 def test_order_by_key_is_kept_within_a_key_only() -> None:
     assert expected("key", B1, A1, A2) == ()
     assert expected("key", A2, B1, A1) != ()

@@ -27,17 +27,17 @@ def topology(text: Callable[..., str]) -> Callable[[str], Topology]:
     [
         ("filter: amount > 1", Columns(("key",), ("user", "amount"), RECORD)),
         ("select: {b: user, a: amount}", Columns(("key",), ("a", "b"), RECORD)),
-        ("with: {n: 1 + 1, amount: amount * 2}", Columns(("key",), ("user", "amount", "n"), RECORD)),
+        ("with: {'n': 1 + 1, amount: amount * 2}", Columns(("key",), ("user", "amount", "n"), RECORD)),
         ("flatMap: {letter: \"split(user, '')\"}", Columns(("key",), ("user", "amount", "letter"), RECORD)),
         ("select: {timestamp: user}", Columns(("key",), ("timestamp",), RECORD[1:])),
         ("select: {key: user}", Columns(("__key",), ("key",), RECORD)),
         ("keyBy: [user]", Columns(("user",), ("amount",), RECORD)),
         ("keyBy: [amount, topic]", Columns(("amount", "topic"), ("user",), ("timestamp", "partition", "offset", "headers"))),
         ("keyBy: [key]", Columns(("key",), ("user", "amount"), RECORD)),
-        ("groupBy: [user], aggregate: {n: count(*)}", Columns(("user",), ("n",), ("timestamp",))),
+        ("groupBy: [user], aggregate: {'n': count(*)}", Columns(("user",), ("n",), ("timestamp",))),
         ("groupBy: [{u: upper(user)}, key], aggregate: {b: min(amount), a: max(amount)}",
          Columns(("u", "key"), ("a", "b"), ("timestamp",))),
-        ("groupBy: [user], aggregate: {n: count(*)}, window: {tumbling: 5s}",
+        ("groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}",
          Columns(("user", "window_start", "window_end"), ("n",), ("timestamp",))),
         ("groupBy: [user], aggregate: {timestamp: max(timestamp)}", Columns(("user",), ("timestamp",), ())),
     ],
@@ -47,7 +47,7 @@ def test_columns(topology: Callable[[str], Topology], node: str, columns: Column
 
 
 def test_the_key_stays_when_the_value_is_replaced(topology: Callable[[str], Topology]) -> None:
-    found = topology("- {name: k, keyBy: [user]}\n- {name: x, select: {n: amount, user: user}}")
+    found = topology("- {name: k, keyBy: [user]}\n- {name: x, select: {'n': amount, user: user}}")
     assert found.columns("x") == Columns(("user",), ("n",), RECORD)
     assert found.key_columns("x") == ("user",)
 
@@ -87,11 +87,11 @@ def test_columns_of_joins(topology: Callable[[str], Topology], join: str, column
 
 
 def test_kinds(topology: Callable[[str], Topology]) -> None:
-    found = topology("- {name: t, groupBy: [user], aggregate: {n: count(*)}}\n- {name: x, filter: n > 1}")
+    found = topology("- {name: t, groupBy: [user], aggregate: {'n': count(*)}}\n- {name: x, filter: n > 1}")
     assert [found.kind(name) for name in ("in", "t", "x", "out")] == [STREAM, TABLE, TABLE, TABLE]
 
 
 def test_merged_streams_keep_what_all_of_them_have(topology: Callable[[str], Topology]) -> None:
-    found = topology("- {name: a, from: in, with: {n: 'int(1)'}}\n- {name: b, from: in, select: {user: user, amount: amount, n: 'int(2)'}}\n"
+    found = topology("- {name: a, from: in, with: {'n': 'int(1)'}}\n- {name: b, from: in, select: {user: user, amount: amount, 'n': 'int(2)'}}\n"
                      "- {name: c, from: b, filter: amount > 1}\n- {name: x, merge: [a, c]}")  # fmt: skip
     assert found.columns("x") == Columns(("key",), ("user", "amount", "n"), RECORD)

@@ -228,7 +228,7 @@ def test_a_node_that_leads_nowhere_is_warned_of(
 
 
 def test_validate_says_what_it_could_not_check_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = manifest(tmp_path, "- {name: a, filter: x, with: {y: '1'}}", "- {name: b, filter: y > 1}", OUT)
+    file = manifest(tmp_path, "- {name: a, filter: x, with: {'y': '1'}}", "- {name: b, filter: y > 1}", OUT)
     assert main(["validate", file]) == 1
     assert capsys.readouterr().err.splitlines() == [
         f"error: {file}: node 'a': has `filter` and `with`, and a node has one operation; make a node of each (line 7)",

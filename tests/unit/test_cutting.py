@@ -18,7 +18,7 @@ IN = "- {name: in, stream: {topic: t, value: {format: json, schema: 'user STRING
 OTHER = "- {name: other, stream: {topic: u, value: {format: json, schema: 'user STRING, paid DOUBLE'}}}\n"
 PAIR = IN + OTHER + "- {name: l, from: in, keyBy: [user]}\n- {name: r, from: other, keyBy: [user]}\n"
 JOINED = PAIR + "- {name: joined, from: l, join: {with: r, within: 5s}}\n"
-COUNT = "groupBy: [user], aggregate: {n: count(*)}"
+COUNT = "groupBy: [user], aggregate: {'n': count(*)}"
 
 
 def parts(plan: Plan) -> dict[str, list[str]]:
@@ -49,7 +49,7 @@ def test_a_store_is_not_named_like_a_query_without_state(problems: Callable[...,
     said = problems("""
         - {name: in, stream: {topic: t}}
         - {name: copy, to: {topic: c, value: text}}
-        - {name: counts, from: in, groupBy: [value], aggregate: {n: count(*)}, store: in}
+        - {name: counts, from: in, groupBy: [value], aggregate: {'n': count(*)}, store: in}
         - {name: out, to: {topic: o}}
         """)
     assert len(said) == 1
@@ -130,7 +130,7 @@ def test_a_join_of_joins_keeps_the_names_of_its_sides(plan: Compile) -> None:
 def test_random_values_are_written_down_before_they_are_grouped(plan: Compile) -> None:
     made = plan(
         IN + "- {name: lot, with: {lot: 'int(rand() * 10)'}}\n- {name: some, filter: lot > 3}\n"
-        "- {name: table, groupBy: [lot], aggregate: {n: count(*)}}\n- {name: out, to: {topic: o}}\n"
+        "- {name: table, groupBy: [lot], aggregate: {'n': count(*)}}\n- {name: out, to: {topic: o}}\n"
         "- {name: lots, from: lot, to: {topic: lots}}"
     )
     # The sink sees the very lots that are counted: they are drawn once.
@@ -152,7 +152,7 @@ def test_records_from_behind_a_shuffle_meet_others_through_a_topic(plan: Compile
     made = plan(
         JOINED + "- {name: a, from: joined, select: {v: amount}}\n- {name: b, from: l, select: {v: amount}}\n"
         "- {name: m, merge: [a, b]}\n- {name: out, to: {topic: o}}\n"
-        "- {name: table, from: m, groupBy: [v], aggregate: {n: count(*)}}"
+        "- {name: table, from: m, groupBy: [v], aggregate: {'n': count(*)}}"
     )
     assert parts(made) == {
         "joined": ["in", "l", "other", "r", "joined", "a", "m-a-repartition-sink"],
@@ -170,11 +170,11 @@ def test_branches_of_one_join_that_meet_again_need_no_topic(plan: Compile) -> No
 
 
 def test_two_tables_of_one_join_have_a_topic_each(plan: Compile) -> None:
-    made = plan(JOINED + f"- {{name: x, {COUNT}}}\n- {{name: y, from: joined, {COUNT}}}")
+    made = plan(JOINED + f"- {{name: x, {COUNT}}}\n- {{name: z, from: joined, {COUNT}}}")
     assert parts(made) == {
-        "joined": ["in", "l", "other", "r", "joined", "x-repartition-sink", "y-repartition-sink"],
+        "joined": ["in", "l", "other", "r", "joined", "x-repartition-sink", "z-repartition-sink"],
         "x": ["x-repartition-source", "x"],
-        "y": ["y-repartition-source", "y"],
+        "z": ["z-repartition-source", "z"],
     }
 
 
@@ -225,7 +225,7 @@ def test_final_results_are_added_and_never_rewritten(plan: Compile) -> None:
             IN + f"- {{name: table, {COUNT}, store: a-changelog}}\n- {{name: x, from: in, to: {{topic: app-metadata}}}}",
             "topic 'app-metadata' is internal to this app",
         ),
-        (IN + f"- {{name: x, to: {{topic: app-s-changelog}}}}\n- {{name: y, from: in, {COUNT}, store: s}}", "is internal"),
+        (IN + f"- {{name: x, to: {{topic: app-s-changelog}}}}\n- {{name: z, from: in, {COUNT}, store: s}}", "is internal"),
         (
             JOINED + f"- {{name: table, {COUNT}}}\n- {{name: x, from: in, to: {{topic: app-table-repartition}}}}",
             "topic 'app-table-repartition' is internal to this app (of 'table-repartition-sink')",
@@ -255,7 +255,7 @@ def test_the_cut_does_not_depend_on_what_is_written_first(plan: Compile) -> None
 
 def test_a_long_chain_does_no_harm(plan: Compile) -> None:
     chain = "\n".join(f"- {{name: n{i}, with: {{c: amount + {i}}}}}" for i in range(3000))
-    made = plan(IN + chain + "\n- {name: table, groupBy: [c], aggregate: {n: max(c)}}")
+    made = plan(IN + chain + "\n- {name: table, groupBy: [c], aggregate: {'n': max(c)}}")
     assert len(made.subtopologies[0].nodes) == 3002
 
 

@@ -49,7 +49,7 @@ PAIR = (
             id="missing aggregate",
         ),
         pytest.param(
-            "- {name: x, aggregate: {n: count(*)}}",
+            "- {name: x, aggregate: {'n': count(*)}}",
             "node 'x': `groupBy` is missing; say what to aggregate by, e.g. groupBy: [user]",
             id="missing groupBy",
         ),
@@ -112,18 +112,18 @@ PAIR = (
             id="field of another operation",
         ),
         pytest.param(
-            "- {name: x, groupBy: [user], aggregate: {n: count(*)}, emit: final}",
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, emit: final}",
             "node 'x': `emit`: `emit: final` needs a `window`: without one no result is ever final; "
             "add e.g. window: {tumbling: 5 minutes}, or emit: updates",
             id="final without a window",
         ),
         pytest.param(
-            "- {name: x, groupBy: [user], aggregate: {n: count(*)}, window: {hopping: 5 minutes}}",
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {hopping: 5 minutes}}",
             "node 'x': `window.every`: `every` is missing; say how often a window starts, e.g. every: 1 minute",
             id="hopping without every",
         ),
         pytest.param(
-            "- {name: x, groupBy: [user], aggregate: {n: count(*)}, window: {hopping: 1 minute, every: 5 minutes}}",
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {hopping: 1 minute, every: 5 minutes}}",
             "node 'x': `window.every`: `every: 5 minutes` is longer than the window: records would fall between two; "
             "make it at most the size",
             id="windows with holes",
@@ -135,24 +135,24 @@ PAIR = (
             id="more windows than can be planned",
         ),
         pytest.param(
-            "- {name: x, groupBy: [user], aggregate: {n: amount}}",
+            "- {name: x, groupBy: [user], aggregate: {'n': amount}}",
             "node 'x': `aggregate.n`: is no aggregate (in \"amount\"); use an aggregate function, e.g. count(*), sum(amount)",
             id="aggregate that is none",
         ),
         pytest.param(
-            "- {name: x, with: {n: sum(amount)}}",
+            "- {name: x, with: {'n': sum(amount)}}",
             "node 'x': `with.n`: aggregates, and this expression sees one record (in \"sum(amount)\"); "
             "use groupBy with aggregate",
             id="aggregate in a map",
         ),
         pytest.param(
-            "- {name: x, groupBy: [user], aggregate: {n: sum(amount) + amount}}",
+            "- {name: x, groupBy: [user], aggregate: {'n': sum(amount) + amount}}",
             "node 'x': `aggregate.n`: column `amount` is neither in `groupBy` nor inside an aggregate function "
             '(in "sum(amount) + amount"); write e.g. max(amount), or add it to groupBy',
             id="ungrouped column",
         ),
         pytest.param(
-            "- {name: x, groupBy: [{r: rand()}], aggregate: {n: count(*)}}",
+            "- {name: x, groupBy: [{r: rand()}], aggregate: {'n': count(*)}}",
             "node 'x': `groupBy.r`: is not deterministic: an epoch that is run again would put the record elsewhere "
             '(in "rand()"); compute it in a `with` node before',
             id="random group",
@@ -287,7 +287,7 @@ PAIR = (
             id="rows of one row",
         ),
         pytest.param(
-            "- {name: x, groupBy: [user], aggregate: {n: rand()}}",
+            "- {name: x, groupBy: [user], aggregate: {'n': rand()}}",
             "node 'x': `aggregate.n`: is no aggregate (in \"rand()\"); use an aggregate function, e.g. count(*), sum(amount)",
             id="aggregate that is none, and random",
         ),
@@ -310,7 +310,7 @@ PAIR = (
             id="no map",
         ),
         pytest.param(
-            "- {name: x, groupBy: [user], aggregate: {n: count(*)}, window: 5 minutes}",
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: 5 minutes}",
             "node 'x': `window`: needs a map, and this is '5 minutes'; write {tumbling: 5 minutes}",
             id="no map but a duration",
         ),
@@ -383,9 +383,9 @@ def test_a_table_can_be_mapped(problems: Problems, operation: str) -> None:
     ("operation", "said"),
     [
         ("keyBy: [count]", "keyBy of a table is not available yet"),
-        ("flatMap: {n: 'sequence(1, count)'}", "flatMap of a table is not available yet"),
+        ("flatMap: {'n': 'sequence(1, count)'}", "flatMap of a table is not available yet"),
         ("branch: [{name: b, when: count > 1}]", "branch of a table is not available yet"),
-        ("groupBy: [count], aggregate: {n: count(*)}", "grouping a table again is not available yet"),
+        ("groupBy: [count], aggregate: {'n': count(*)}", "grouping a table again is not available yet"),
         (
             "join: {with: lines, within: 5s, by: [user], select: {c: x.count}}",
             "is a table; only joins of two streams",
@@ -412,8 +412,8 @@ def test_merged_streams_have_the_same_columns_and_keys(problems: Problems) -> No
 def test_a_broken_node_does_not_make_those_behind_it_wrong(problems: Problems) -> None:
     nodes = (
         LINES
-        + "- {name: a, with: {n: '1'}, filter: n > 0}\n- {name: b, filter: n > 1}\n"
-        + "- {name: c, groupBy: [n], aggregate: {m: max(x)}}\n"
+        + "- {name: a, with: {'n': '1'}, filter: n > 0}\n- {name: b, filter: n > 1}\n"
+        + "- {name: c, groupBy: ['n'], aggregate: {m: max(x)}}\n"
     )
     assert problems(nodes + "- {name: d, filter: m > 1 and zzz}\n- {name: out, to: {topic: o}}") == [
         "node 'a': has `with` and `filter`, and a node has one operation; make a node of each",
@@ -426,10 +426,10 @@ def test_a_mistake_hides_no_other_of_the_same_node(problems: Problems) -> None:
         "- {name: o, stream: {topic: a b, value: {format: json, schema: user STRNG}, timestamp: lowr(user)}}\n"
         "- {name: p, stream: {topic: p, value: {format: json, schema: 'user STRING, paid LONG'}, key: avro}}\n"
         "- {name: w, from: p, with: {a: , b: lowr(user), c: usr}}\n"
-        "- {name: g, from: [w], groupBy: [user], aggregate: {n: summ(paid)}, window: {tumbling: 5}}\n"
+        "- {name: g, from: [w], groupBy: [user], aggregate: {'n': summ(paid)}, window: {tumbling: 5}}\n"
         "- {name: j, from: p, join: {with: q, within: 5, by: [usr], select: {u: p.usr, q: q.a, l: lowr(q.b)}}}\n"
         "- {name: t, from: nobody, to: {topic: c d, partitions: many}}\n"
-        "- {name: k, from: p, groupBy: user, aggregate: {n: summ(paid)}, store: e f}"
+        "- {name: k, from: p, groupBy: user, aggregate: {'n': summ(paid)}, store: e f}"
     )
     assert [problem.split("; ")[0].split(" (in")[0] for problem in problems(nodes)] == [
         "node 'o': `stream.value`: schema 'user STRNG': unknown type `STRNG` of field `user`",
@@ -459,7 +459,7 @@ def test_a_mistake_hides_no_other_of_the_same_node(problems: Problems) -> None:
 def test_what_could_not_be_checked_is_named(text: Callable[..., str]) -> None:
     nodes = (
         LINES
-        + "- {name: a, with: {n: '1'}, filter: n > 0}\n- {name: b, filter: n > 1}\n- {name: c, from: lines, filter: usr}"
+        + "- {name: a, with: {'n': '1'}, filter: n > 0}\n- {name: b, filter: n > 1}\n- {name: c, from: lines, filter: usr}"
     )
     with pytest.raises(ManifestError) as error:
         parse_manifest(text(nodes))
@@ -515,10 +515,10 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
     "node",
     ["table: {topic: u}", "globalTable: {topic: u}", "cogroup: []", "deduplicate: {by: [user], within: 5s}",
      "toStream: {}", "toTable: {}", "suppress: {untilTimeLimit: 5s}", "sql: select 1",
-     "process: {class: 'm:C'}", "groupBy: [user], reduce: {n: acc.n + n}", "join: {with: lines, asOf: true}",
-     "groupBy: [user], aggregate: {n: count(*)}, window: {session: 5s}",
-     "groupBy: [user], aggregate: {n: count(*)}, window: {sliding: 5s}",
-     "groupBy: [user], aggregate: {n: count(*)}, window: {tumbling: 5s}, late: {topic: u}",
+     "process: {class: 'm:C'}", "groupBy: [user], reduce: {'n': acc.n + n}", "join: {with: lines, asOf: true}",
+     "groupBy: [user], aggregate: {'n': count(*)}, window: {session: 5s}",
+     "groupBy: [user], aggregate: {'n': count(*)}, window: {sliding: 5s}",
+     "groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}",
      "to: {connector: parquet}", "stream: {connector: parquet}", "stream: {topic: u, value: avro}",
      "stream: {topic: u, value: {format: protobuf}}", "stream: {topic: u, value: debezium}"],
 )  # fmt: skip

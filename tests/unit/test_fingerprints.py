@@ -14,7 +14,7 @@ Compile = Callable[..., Plan]
 
 SCHEMA = "user STRING, amount DOUBLE"
 SOURCE = "- {name: in, stream: {topic: t, value: {format: json, schema: '%s'}}}\n"
-TABLE = "- {name: table, groupBy: [user], aggregate: {n: count(*), total: sum(amount)}}\n"
+TABLE = "- {name: table, groupBy: [user], aggregate: {'n': count(*), total: sum(amount)}}\n"
 OUT = "- {name: out, to: {topic: o}}\n"
 BASE = SOURCE % SCHEMA + TABLE + OUT
 
@@ -28,7 +28,7 @@ def fingerprint(plan: Plan) -> str:
     "nodes",
     [
         pytest.param("# a comment\n" + BASE, id="a comment"),
-        pytest.param(BASE.replace("n: count(*), total: sum(amount)", "total: sum(amount), n: count(*)"), id="order of a map"),
+        pytest.param(BASE.replace("n: count(*), total: sum(amount)", "total: sum(amount), 'n': count(*)"), id="order of a map"),
         pytest.param(BASE.replace("sum(amount)", "SUM( `amount` )"), id="spelling"),
         pytest.param(BASE.replace("topic: t,", "topic: t2,"), id="another topic"),
         pytest.param(BASE.replace("name: in,", "name: source,"), id="another name of a source"),
@@ -58,8 +58,8 @@ def test_the_same_state(plan: Compile, nodes: str) -> None:
             BASE.replace("groupBy: [user]", "groupBy: [{name: user}]"), id="another name of the key"
         ),
         pytest.param(BASE.replace("groupBy: [user]", "groupBy: [user, amount]"), id="a longer key"),
-        pytest.param(BASE.replace("n: count(*)", "n: count(user)"), id="another aggregate"),
-        pytest.param(BASE.replace("n: count(*), ", ""), id="one aggregate less"),
+        pytest.param(BASE.replace("'n': count(*)", "'n': count(user)"), id="another aggregate"),
+        pytest.param(BASE.replace("'n': count(*), ", ""), id="one aggregate less"),
         pytest.param(BASE.replace("sum(amount)}", "sum(amount)}, window: {tumbling: 5s}"), id="a window"),
         pytest.param(SOURCE % "user STRING, amount INT" + TABLE + OUT, id="another type of a value"),
         pytest.param(SOURCE % "user INT, amount DOUBLE" + TABLE + OUT, id="another type of the key"),

@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from cluster.programs import kubectl_program
+from lib.left_out import or_left_out
 from streamapp.errors import ManifestError
 from streamapp.manifest import parse_manifest
+from streamapp.manifest.dumping import to_yaml
+from streamapp.manifest.text import read_text
 
 SOURCE = "- {name: in, stream: {topic: t}}\n"
 
@@ -21,8 +28,10 @@ SOURCE = "- {name: in, stream: {topic: t}}\n"
         ("on", "true"),
         ("Off", "false"),
         ("true", "true"),
-        ("1:30", "the number 90"),
-        ("2024-01-31", "the date 2024-01-31"),
+        ("y", "true"),
+        ("N", "false"),
+        ("1e3", "the number 1000.0"),
+        ("0o17", "the number 15"),
         ("12", "the number 12"),
         ("1.50", "the number 1.5"),
         ("null", "nothing"),
@@ -40,6 +49,54 @@ def test_keys_and_names_are_strings_too(problems: Callable[..., list[str]]) -> N
         "node '#1': `name`: `yes` is read by YAML as true, and a string is needed; write it in quotes: 'yes'",
         "node 'out': `select.on`: the key `on` is read by YAML as true; write it in quotes: 'on'",
     ]
+
+
+# What resolvers of YAML have in their tables, near misses, and every form of a number.
+WORDS = """
+    y Y n N yes Yes YES yEs no No NO nO on On ON oN off Off OFF true True TRUE tRue false False FALSE t f T F yess non
+    null Null NULL nULL ~ ~a .nan .NaN .NAN .Nan .inf .Inf -.inf +.inf .infx nan inf Infinity
+    0 1 -1 +1 007 08 09 0o17 0O17 0o8 0x1F 0X1f 0xg -0x1 +0x1 0b101 0B1 -0b1 0b2 1_000 _1 1_ 1__0 0x_1 12e 1e3 1E3 -1e-3
+    1.5 -1.5 +1.5 1. .5 -.5 . .. 1.5.2 1.5e3 .5e3 1_0.5 ._5 1:30 1:30.5 190:20:30 9223372036854775807
+    9223372036854775808 18446744073709551615 18446744073709551616
+    -9223372036854775808 -9223372036854775809 +9223372036854775808
+    2024-01-31 2024-1-3 2001-12-14t21:59:43.10-05:00 2024-01-31T00:00:00Z 12:00:00 = < << user a.b a-b 5s 10% $x (a)
+"""
+
+
+def as_json(value: object) -> object:
+    """What JSON has of a number: no NaN, and no difference between 1 and 1.0."""
+    return value if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+
+
+def test_words_are_read_as_kubectl_reads_them(tmp_path: Path) -> None:
+    """As values and as keys, by the real kubectl."""
+    words = [word for word in WORDS.split() if not word.lower().endswith(("nan", ".inf")) and word != "<<"]
+    file = tmp_path / "words.yaml"
+    lines = "".join(f"- {word}\n" for word in words)
+    file.write_text(f"apiVersion: a/v1\nkind: Words\nmetadata: {{name: words}}\nwords:\n{lines}")
+    kubectl = [or_left_out(kubectl_program), "annotate", "--local", "-f", str(file), "read=yes", "-o", "json"]
+    theirs = json.loads(subprocess.run(kubectl, check=True, capture_output=True, text=True).stdout)["words"]
+    ours = read_text(file.read_text()).data["words"]
+    assert {w: as_json(v) for w, v in zip(words, ours, strict=True)} == {
+        w: as_json(v) for w, v in zip(words, theirs, strict=True)
+    }
+
+
+def test_what_we_write_is_read_as_it_was_meant() -> None:
+    words = {word: word for word in WORDS.split()}
+    assert read_text(to_yaml(words)).data == words
+
+
+@pytest.mark.parametrize("key", ["y", "N", "yes", "Off", "on", "1", "1e3", "null", "~"])
+def test_a_key_that_kubectl_reads_otherwise_is_refused(problems: Callable[..., list[str]], key: str) -> None:
+    (problem,) = problems(SOURCE + f"- {{name: kept, select: {{{key}: value}}}}\n- {{name: out, to: {{topic: u}}}}")
+    assert problem.startswith(f"node 'kept': `select.{key}`: the key `{key}` is read by YAML as")
+    assert problem.endswith(f"write it in quotes: '{key}'")
+
+
+def test_what_is_left_of_such_a_key_in_a_cluster_is_refused(problems: Callable[..., list[str]]) -> None:
+    (problem,) = problems(SOURCE + "- {name: kept, select: {'true': value}}\n- {name: out, to: {topic: u}}")
+    assert "column `true`: without quotes, y, n, yes, no, on and off are read as true and false" in problem
 
 
 def test_the_line_is_named(text: Callable[..., str]) -> None:

@@ -22,9 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import yaml
-
     from streamapp.local import load_manifest, require_modules
+    from streamapp.manifest.dumping import to_yaml_documents
     from streamapp_operator.app import read_app
     from streamapp_operator.render import Credentials, render
     from streamapp_operator.render.revision import control_revision
@@ -41,5 +40,5 @@ def run(options: argparse.Namespace) -> int:
     app = read_app(body)
     version = Version(app.version_name, app.generation, app.version_spec)
     objects = (control_revision(app, version), *render(app, settings, Credentials(NOT_KNOWN, NOT_KNOWN)))
-    print(yaml.safe_dump_all(objects, sort_keys=False, width=120), end="")
+    print(to_yaml_documents(objects, width=120), end="")
     return 0

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from streamapp.check.operations import QUOTE_IT, READ_AS_BOOLEAN, TRUE_AND_FALSE
 from streamapp.durations import EXAMPLES, LONGEST_MS, UNITS
 from streamapp.manifest.model import LONGEST_OBJECT_NAME, OBJECT_NAME
 from streamapp.manifest.node import OPERATIONS
@@ -66,6 +67,7 @@ def _rules() -> Iterator[Rule]:
     yield from _of_a_node(node)
     yield from _of_names(node)
     yield from _of_operations(node)
+    yield from _of_columns(node)
 
 
 def _of_the_app() -> Iterator[Rule]:
@@ -316,6 +318,15 @@ def _of_operations(node: tuple[str, ...]) -> Iterator[Rule]:
         f"{_QUOTED} names no function; write MODULE:FUNCTION, e.g. scoring:score'",
         computed=True,
     )
+
+
+def _of_columns(node: tuple[str, ...]) -> Iterator[Rule]:
+    for place in (("select",), ("with",), ("aggregate",), ("flatMap",), ("join", "select")):
+        yield Rule(
+            (*node, *place),
+            " && ".join(f"!('{name}' in self)" for name in TRUE_AND_FALSE),
+            f"a column is named true or false: {READ_AS_BOOLEAN}; {QUOTE_IT}",
+        )
 
 
 def _count(conditions: dict[str, str]) -> str:

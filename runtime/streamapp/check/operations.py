@@ -32,6 +32,10 @@ from streamapp.nodes import (
     is_given,
 )
 
+TRUE_AND_FALSE = ("true", "false")
+"""No column is named so: these are what is left in a cluster of keys such as `y` and `no` without quotes."""
+READ_AS_BOOLEAN = "without quotes, y, n, yes, no, on and off are read as true and false"
+QUOTE_IT = "write the name in quotes, or use another"
 _RECOMPUTED = "an epoch that is run again would put the record elsewhere"
 
 
@@ -308,6 +312,8 @@ def _check_names(node: str, field: str, pairs: tuple[tuple[str, str], ...]) -> I
                 f"column `{name}`: names that start with two underscores are the engine's own",
                 "rename it",
             )
+        elif name in TRUE_AND_FALSE:
+            yield Problem(node, field, name, f"column `{name}`: {READ_AS_BOOLEAN}", QUOTE_IT)
         if name.lower() in seen:
             yield Problem(
                 node,

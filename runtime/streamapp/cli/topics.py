@@ -98,18 +98,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_acls(options: argparse.Namespace, plan: Plan, *, deletes_topics: bool) -> None:
-    import yaml
-
     from streamapp.kafka.acls import acls_of
     from streamapp.kafka.allowing import to_commands, to_strimzi
     from streamapp.kafka.topics import topics_of
+    from streamapp.manifest.dumping import to_yaml_documents
 
     acls = acls_of(plan, deletes_topics=deletes_topics)
     principal: str = options.principal or f"User:{plan.application_id}"
     if options.strimzi:
         user = principal.partition(":")[2]
         objects = to_strimzi(acls, topics_of(plan), plan.kafka, user, options.strimzi)
-        print(yaml.safe_dump_all(objects, sort_keys=False), end="")
+        print(to_yaml_documents(objects), end="")
         return
     servers = options.bootstrap_servers or plan.kafka.bootstrap_servers or "localhost:9092"
     for command in to_commands(acls, principal, servers):

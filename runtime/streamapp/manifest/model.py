@@ -7,11 +7,11 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
 from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
+from streamapp.manifest.dumping import to_yaml
 from streamapp.manifest.fields import Brokers, Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.node import NodeSpec
 
@@ -429,6 +429,4 @@ class Manifest(Model):
 
     def to_yaml(self) -> str:
         """The manifest's text, without comments: what `parse_manifest` reads."""
-        return yaml.safe_dump(
-            self.to_object(), sort_keys=False, default_flow_style=None, width=110, allow_unicode=True
-        )
+        return to_yaml(self.to_object(), default_flow_style=None, width=110, allow_unicode=True)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML text to plain data, remembering where each value stood and how it was written."""
+"""YAML text to plain data as `kubectl` reads it, remembering where each value stood and how it was written."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,19 +11,22 @@ from typing import Any
 import yaml
 
 from streamapp.errors import Problem
+from streamapp.manifest.scalars import plain_value
 
 Path = tuple[str | int, ...]
 
 _LARGEST = 100_000
 """Values in one manifest; aliases of aliases can make a short text very large."""
 _DEEPEST = 100
+_PLAIN = "plain"
+"""Tag of a word without quotes and without a tag of its own."""
 _PLAIN_TAGS = {
+    _PLAIN,
     "tag:yaml.org,2002:str",
     "tag:yaml.org,2002:null",
     "tag:yaml.org,2002:bool",
     "tag:yaml.org,2002:int",
     "tag:yaml.org,2002:float",
-    "tag:yaml.org,2002:timestamp",
     "tag:yaml.org,2002:map",
     "tag:yaml.org,2002:seq",
 }
@@ -53,12 +57,19 @@ class _TooLarge(Exception):
     pass
 
 
+class _Loader(yaml.SafeLoader):
+    """Leaves it to us what a word without quotes is."""
+
+
+_Loader.yaml_implicit_resolvers = {None: [(_PLAIN, re.compile(""))]}
+
+
 def read_text(text: str) -> Document:
     """Reads one YAML document. What is wrong with the YAML itself is in the result's `problems`; never
     raises."""
     document = Document()
     try:
-        roots = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        roots = list(yaml.compose_all(text, Loader=_Loader))
     except yaml.YAMLError as error:
         document.problems.append(_yaml_problem(error))
         return document
@@ -106,8 +117,7 @@ class _Builder:
         line = node.start_mark.line + 1
         self._document.lines.setdefault(path, line)
         if node.tag not in _PLAIN_TAGS:
-            if node.tag != "tag:yaml.org,2002:merge":
-                self._problem(path, f"tag `{_short(node.tag)}` cannot be used", "write the plain value", line)
+            self._problem(path, f"tag `{_short(node.tag)}` cannot be used", "write the plain value", line)
             return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
@@ -118,6 +128,8 @@ class _Builder:
         if "\0" in node.value:
             self._problem(path, "the text holds a zero character", "remove it", line)
             return ""
+        if node.tag == _PLAIN:
+            return plain_value(node.value)
         try:
             return self._constructor.construct_object(node)
         except (yaml.YAMLError, ValueError, OverflowError):
@@ -131,8 +143,8 @@ class _Builder:
                 self._problem(path, "a key is a map or a list", "use a name", line)
                 continue
             key = key_node.value
-            if key_node.tag != "tag:yaml.org,2002:str":
-                value = self.build(key_node, (*path, key), depth + 1)
+            value = self.build(key_node, (*path, key), depth + 1)
+            if not isinstance(value, str):
                 self._problem(
                     (*path, key),
                     f"the key `{key}` is read by YAML as {said(value)}",
@@ -157,7 +169,7 @@ class _Builder:
 
     def _pairs(self, node: yaml.MappingNode, path: Path, depth: int) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         for key_node, value_node in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
+            if key_node.tag == _PLAIN and key_node.value == "<<":
                 self._problem(
                     path,
                     "merge keys (`<<`) cannot be used: clusters do not read them",

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -155,7 +154,7 @@ def read_cases(text: str, path: Path) -> CaseFile:
     if not isinstance(data, dict):
         raise CaseError([f"{path}: a file of cases is a map with `app` and `cases`"])
     try:
-        file = _File.model_validate(_plain(data))
+        file = _File.model_validate(_with_texts(data, document, ()))
     except ValidationError as error:
         raise CaseError([f"{path}: {line}" for line in _complaints(error, data, document)]) from None
     cases = tuple(case if case.app else case.model_copy(update={"app": file.app}) for case in file.cases)
@@ -170,13 +169,16 @@ def read_cases(text: str, path: Path) -> CaseFile:
     return CaseFile(path, cases, lines)
 
 
-def _plain(value: Any) -> Any:
-    """Dates that YAML has read as such, as the texts that they were."""
+def _with_texts(value: Any, document: Document, path: tuple[str | int, ...]) -> Any:
+    """The same, with keys and values of records as they are written where they are words: `y` is a text, `1.50` too."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _with_texts(each, document, (*path, key)) for key, each in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value.isoformat() if isinstance(value, date) else value
+        return [_with_texts(each, document, (*path, i)) for i, each in enumerate(value)]
+    of_a_record = (len(path) == 8 and path[5] == "records") or path[-2:] == ("store", "key")
+    if of_a_record and path[-1] in ("key", "value") and value is not None:
+        return document.written.get(path, value)
+    return value
 
 
 def _meaning(cases: tuple[Case, ...], document: Document) -> Iterator[str]:
