@@ -105,7 +105,7 @@ class Decision:
     actions: tuple[Action, ...] = ()
     doubtful: tuple[Object, ...] = ()
     """Objects that the API server must be ready to take before any of a new version is changed."""
-    history: History = field(default_factory=History)
+    history: History | None = None
     """For the next decision."""
     trial: Trial | None = None
     """For the next decision, while a version has to prove itself."""
@@ -131,14 +131,14 @@ def decide(
         settings: of the operator.
         fresh: credentials for an app that has none yet.
         now: the time.
-        history: of the last decision; None: nothing is remembered, and an app is scaled a little later.
+        history: of the last decision; None: only what the status has is known, and an app is scaled a bit later.
         trial: of the last decision; None: a version that has to prove itself gets its time anew.
         words: of the last decision; None: the driver has not been heard yet.
         pace: of the last decision; None: it begins to be watched now whether epochs are committed.
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
-    wanted = _wanted(seen, settings, fresh, now, history or History(), paused)
+    wanted = _wanted(seen, settings, fresh, now, history, paused)
     app, objects, failures, trial = _judged(wanted, seen, settings, None if paused else trial, now)
     actions: tuple[Action, ...] = ()
     doubtful: tuple[Object, ...] = ()
@@ -188,11 +188,11 @@ class _Wanted:
     unusable_secret: str = ""
     credentials: Credentials | None = None
     scaling: autoscale.Decision | None = None
-    history: History = field(default_factory=History)
+    history: History | None = None
 
 
 def _wanted(
-    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History, paused: bool
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History | None, paused: bool
 ) -> _Wanted:
     found = _wanted_or_before(seen, settings, fresh, now, history, paused)
     if not found.rollout.problems:
@@ -202,7 +202,7 @@ def _wanted(
 
 
 def _wanted_or_before(
-    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History, paused: bool
+    seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History | None, paused: bool
 ) -> _Wanted:
     """Of what the resource asks for or, where that cannot be run, of what ran before."""
     try:
@@ -227,7 +227,7 @@ def _rendered(
     settings: Settings,
     fresh: Credentials,
     now: datetime,
-    history: History,
+    history: History | None,
     paused: bool,
 ) -> _Wanted:
     """
@@ -238,7 +238,17 @@ def _rendered(
         return _Wanted(rollout)
     status = seen.body.get("status") or {}
     app, scaling, history = scaled(
-        rollout.app, settings, status, seen.position, seen.unknown, _running(seen), history, now, paused
+        rollout.app,
+        settings,
+        status,
+        seen.position,
+        seen.unknown,
+        _running(seen),
+        history,
+        now,
+        paused,
+        seen.status,
+        on_trial=rollout.on_trial and rollout.can_go_back,
     )
     known = credentials_of(seen.children.get(("Secret", secret_name(app.base)), {})) or fresh
     try:

@@ -142,4 +142,4 @@ def position_of(admin: Admin, group: GroupPosition, plan: Plan) -> Position:
             consumed += min(end, offset if offset >= 0 else begins[partition])
         if topic not in hops:
             partitions += len(ends)
-    return Position(produced, consumed, partitions)
+    return Position(produced, consumed, partitions, frozenset(topics))

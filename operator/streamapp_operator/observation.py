@@ -41,6 +41,8 @@ class Position:
     consumed: int
     """The sum of the offsets up to which the app has committed."""
     partitions: int
+    topics: frozenset[str] = frozenset()
+    """The topics that the input is in."""
 
 
 @dataclass(frozen=True)

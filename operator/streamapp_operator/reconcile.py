@@ -70,7 +70,7 @@ class Memory:
 
     lags: Lags = field(default_factory=Lags)
     cleaner: Cleaner = field(default_factory=Cleaner)
-    histories: MutableMapping[Key, tuple[str, History]] = field(default_factory=dict)
+    histories: MutableMapping[Key, tuple[str, History | None]] = field(default_factory=dict)
     """By namespace and name: the uid of the resource that it is about, and what was measured."""
 
     trials: MutableMapping[Key, Trial] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from streamapp_operator.progress import lag_of, restore_of, sub_topologies_of
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import selector_text
 from streamapp_operator.runs import COMPLETED, Run
+from streamapp_operator.scaling import to_status
 from streamapp_operator.times import stamp
 
 Status = dict[str, Any]
@@ -51,6 +52,7 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
         "replicas": facts.executors,
         "desiredReplicas": facts.wanted_executors,
         "recommendedReplicas": facts.scaling.recommended if facts.scaling is not None else None,
+        "autoscaling": _autoscaling(facts, previous),
         "selector": selector_text(base_name(name), EXECUTOR),
         "restarts": facts.driver.restarts,
         "run": _run(facts, previous),
@@ -60,6 +62,13 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
         "lastError": _last_error(facts, previous, now),
     }
     return {key: value for key, value in status.items() if value is not None}
+
+
+def _autoscaling(facts: Facts, previous: Status) -> Status | None:
+    """What is remembered of an app that autoscales, also while it is suspended or paused."""
+    if facts.app is not None and facts.app.manifest.spec.autoscaling is None:
+        return None
+    return to_status(facts.scaling.record) if facts.scaling is not None else previous.get("autoscaling")
 
 
 def _run(facts: Facts, previous: Status) -> Status | None:

@@ -104,7 +104,7 @@ def test_scaling_waits(apps: Apps, tmp_path: Path) -> None:
         assert not {"Scaling", "ExecutorsMissing", "MetricsKnown"} & set(apps.events())
         pause(apps, False)
         apps.pass_time(20)
-        assert (apps.status()["desiredReplicas"], said["replicas"]["wanted"]) == (4, 4)
+        assert (apps.status()["desiredReplicas"], said["replicas"]["wanted"]) == (2, 2)
         assert "Scaling" in apps.events()
 
 

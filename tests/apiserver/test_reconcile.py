@@ -11,6 +11,7 @@ import pytest
 
 from lib.operator import CHILDREN, RUNNING, Apps, Crash, KubeError
 from lib.wait import until
+from streamapp_operator.autoscale import LONGEST_SETTLE_SECONDS
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.lag import Lags
 from streamapp_operator.lease import NotHolder
@@ -188,12 +189,15 @@ def test_lag_scales_an_app_and_missing_lag_does_not(apps: Apps, tmp_path: Path) 
 
         lags.position = Position(produced=350, consumed=0, partitions=8)
         apps.pass_time(20)
+        assert apps.status()["desiredReplicas"] == 2
+        apps.add_executor(2)
+        apps.pass_time(LONGEST_SETTLE_SECONDS + 15)
         assert apps.status()["desiredReplicas"] == 4
         assert said["replicas"]["wanted"] == 4
         active = apps.condition("ScalingActive")
         assert (active["status"], active["reason"]) == ("True", "AsWanted")
         assert "350 records of lag, 100 for each replica" in active["message"]
-        for number in (2, 3, 4):
+        for number in (3, 4):
             apps.add_executor(number)
 
         lags.position = None
@@ -207,11 +211,34 @@ def test_lag_scales_an_app_and_missing_lag_does_not(apps: Apps, tmp_path: Path) 
         apps.pass_time(40)
         assert apps.status()["desiredReplicas"] == 4
         apps.memory = Memory(lags)  # an operator that starts anew only waits anew
-        apps.pass_time(90)
+        apps.pass_time(70)
+        assert apps.status()["desiredReplicas"] == 3
+        last = apps.status()["autoscaling"]["lastChange"]
+        assert (last["from"], last["to"]) == (4, 3)
+        apps.pass_time(140)
         assert apps.status()["desiredReplicas"] == 1
         assert said["replicas"]["wanted"] == 1
         assert apps.await_driver()["metadata"]["uid"] == driver
-    assert apps.events().count("Scaling") == 2
+    assert apps.events().count("Scaling") == 5
+
+
+def test_an_app_that_is_resumed_gets_the_replicas_that_it_had(apps: Apps, tmp_path: Path) -> None:
+    lags = apps.memory.lags = KnownLag()
+    apps.create(autoscaling={"maxReplicas": 4, "lag": {"recordsPerReplica": 100}})
+    apps.settle()
+    apps.await_driver()
+    with apps.driver_says(RUNNING, tmp_path) as said:
+        apps.add_executor(1)
+        lags.position = Position(produced=350, consumed=0, partitions=8)
+        apps.pass_time(20)
+        assert said["replicas"]["wanted"] == 2
+    apps.change(suspend=True)
+    apps.settle()
+    assert apps.status()["desiredReplicas"] == 0
+    apps.memory = Memory(lags)
+    apps.change(suspend=False)
+    apps.settle()
+    assert apps.status()["desiredReplicas"] == 2
 
 
 def test_what_is_only_recommended_is_in_status(apps: Apps) -> None:
@@ -224,7 +251,7 @@ def test_what_is_only_recommended_is_in_status(apps: Apps) -> None:
     apps.add_executor()
     apps.pass_time(60)
     assert apps.status()["desiredReplicas"] == 1
-    assert apps.status()["recommendedReplicas"] == 4
+    assert apps.status()["recommendedReplicas"] == 2
     active = apps.condition("ScalingActive")
     assert (active["status"], active["reason"]) == ("False", "RecommendOnly")
 

@@ -138,7 +138,7 @@ def test_a_burst_brings_replicas_and_its_end_takes_them(
                 load.send(BURST)
             return bool(app.status().get("desiredReplicas") == 3)
 
-        until(scaled_up, 120, "three replicas are wanted", every=1)
+        until(scaled_up, 240, "three replicas are wanted, by two steps that settle", every=1)
         assert app.status()["lag"]["total"] > 0
         app.await_executors(3)
         assert why(app, "→ 3 replicas: ")

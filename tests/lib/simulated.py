@@ -12,7 +12,6 @@ from typing import Any
 
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.app import RESTART_ANNOTATION
-from streamapp_operator.autoscale import History
 from streamapp_operator.decide import Apply, Decision, Delete, decide
 from streamapp_operator.events import Event, events_between
 from streamapp_operator.hearing import Words
@@ -110,7 +109,7 @@ class Simulation:
             silence="" if "live" in said else "it does not answer",
             position=self.position,
         )
-        past = History(), self.trial, self.words, self.pace
+        past = None, self.trial, self.words, self.pace
         decision = decide(seen, self.settings, Credentials("token", "secret"), self.now, *past)
         self.trial, self.words, self.pace = decision.trial, decision.heard.words, decision.pace
         for action in decision.actions:

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby, pairwise
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streamapp_operator.autoscale import (
     DOWN,
     DOWN_SECONDS,
+    INEFFECTIVE,
     LIMITED,
     REASONS,
     STEADY,
@@ -22,6 +26,7 @@ from streamapp_operator.autoscale import (
     History,
     Metrics,
     Policy,
+    Record,
     decide,
 )
 
@@ -42,66 +47,89 @@ class Simulation:
     replicas: int = 1
     lag: float = 0.0
     """At the beginning."""
+    pause: float = 0.0
+    """Seconds without any processing after each change."""
+    most: float = math.inf
+    """Replicas beyond which the app is no faster."""
+    tells: bool = True
+    """Whether its driver tells how long it has been at work."""
     now: datetime = START
     history: History = field(default_factory=History)
     produced: float = 0.0
     consumed: float = 0.0
+    busy: float = 0.0
+    paused_until: datetime = START
     said: list[Decision] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.produced += self.lag
 
-    def run(self, seconds: float) -> Decision:
+    def run(self, seconds: float, hold: str = "") -> Decision:
         """Returns the last decision."""
         end = self.now + timedelta(seconds=seconds)
         while self.now < end:
-            metrics = Metrics(int(self.produced), int(self.consumed), self.replicas, self.useful)
-            decision, self.history = decide(metrics, self.policy, self.history, self.replicas, self.now)
+            busy = {"counts": self.busy, "other": self.busy / 2} if self.tells else None
+            metrics = Metrics(int(self.produced), int(self.consumed), self.replicas, self.useful, busy)
+            decision, self.history = decide(metrics, self.policy, self.history, self.replicas, self.now, hold)
             self.said.append(decision)
-            self.replicas = decision.replicas
+            if decision.replicas != self.replicas:
+                self.replicas, self.paused_until = decision.replicas, self.now + timedelta(seconds=self.pause)
             self.now += timedelta(seconds=LOOK_SECONDS)
             self.produced += self.income * LOOK_SECONDS
-            self.consumed = min(self.produced, self.consumed + self.speed * self.replicas * LOOK_SECONDS)
+            capacity = self.speed * min(self.replicas, self.most) if self.now > self.paused_until else 0.0
+            done = min(self.produced - self.consumed, capacity * LOOK_SECONDS)
+            self.consumed += done
+            self.busy += done / capacity if capacity else 0.0
         return self.said[-1]
 
+    def restart_operator(self) -> None:
+        """What is in memory is lost; what is in the status is not."""
+        self.history = History(record=self.history.record)
+
     @property
-    def most(self) -> int:
+    def steps(self) -> list[int]:
+        """The numbers of replicas that were decided on, one after another."""
+        return [number for number, _ in groupby(decision.replicas for decision in self.said)]
+
+    @property
+    def highest(self) -> int:
         return max(decision.replicas for decision in self.said)
 
 
-def test_a_backlog_gets_as_many_replicas_as_catch_up_in_time() -> None:
-    app = Simulation(CATCH_UP, income=100, lag=30_000)
-    app.run(30)
-    assert app.replicas == 6  # (100 + 30 000 / 60) / 100
+def test_a_backlog_gets_as_many_replicas_as_catch_up_in_time_by_steps_that_at_most_double() -> None:
+    app = Simulation(CATCH_UP, income=400, lag=60_000)
+    app.run(300)
+    assert app.steps == [1, 2, 4, 8]
     assert any(decision.reason == UP and "to catch up with within 60 s" in decision.words for decision in app.said)
 
 
-def test_without_a_known_speed_nothing_grows() -> None:
-    app = Simulation(CATCH_UP, lag=30_000, speed=0)
-    assert app.run(120).reason == STEADY
-    assert app.replicas == 1
-    assert "when all have been busy" in app.said[-1].words
+def test_without_a_known_speed_nothing_changes() -> None:
+    app = Simulation(CATCH_UP, lag=30_000, speed=0, replicas=4)
+    assert app.run(900).reason == STEADY
+    assert app.steps == [4]
+    assert "shows after a while" in app.said[-1].words
 
 
 def test_after_the_burst_replicas_return_one_stabilisation_later() -> None:
     app = Simulation(CATCH_UP, income=50, lag=30_000)
     app.run(90)
     assert app.replicas > 1
-    high = app.replicas
-    app.run(60)
+    app.run(100)
     assert app.produced == app.consumed
-    assert app.replicas == high
+    high = app.replicas
     assert app.said[-1].reason == WAITING
-    app.run(2 * DOWN_SECONDS)
+    app.run(4 * DOWN_SECONDS)
     assert app.replicas == 1
     reasons = [decision.reason for decision in app.said]
     last_up = len(reasons) - 1 - reasons[::-1].index(UP)
     assert (reasons.index(DOWN) - last_up) * LOOK_SECONDS >= DOWN_SECONDS
+    for was, number in pairwise(app.steps[app.steps.index(high) :]):
+        assert number >= min(was - 1, math.ceil(0.6 * was))
 
 
 def test_a_known_speed_keeps_what_the_input_needs() -> None:
     app = Simulation(CATCH_UP, income=250, lag=30_000)
-    app.run(3 * DOWN_SECONDS)
+    app.run(4 * DOWN_SECONDS)
     assert app.produced == app.consumed
     assert app.replicas == 3
     later = len(app.said)
@@ -109,19 +137,45 @@ def test_a_known_speed_keeps_what_the_input_needs() -> None:
     assert {decision.replicas for decision in app.said[later:]} == {3}
 
 
+@pytest.mark.parametrize("tells", [True, False], ids=["the driver tells how busy it is", "an older driver does not"])
+def test_an_operator_that_starts_anew_takes_nothing_away(tells: bool) -> None:
+    """Eight replicas keep up with what six need: there is no lag, and none of them is busy."""
+    app = Simulation(CATCH_UP, income=600, lag=60_000, replicas=8, tells=tells)
+    app.run(600)
+    assert app.produced - app.consumed < 1
+    for _ in range(20):
+        app.restart_operator()
+        app.run(DOWN_SECONDS / 2)
+    app.run(24 * 3600)
+    assert min(app.steps) >= 6
+    assert app.replicas == 6
+
+
+def test_a_speed_that_was_never_seen_takes_nothing_away_either() -> None:
+    app = Simulation(CATCH_UP, income=600, replicas=8, tells=False)
+    app.run(7 * 3600)
+    assert app.steps == [8]
+
+
+def test_one_that_says_how_busy_it_is_shrinks_without_having_been_busy() -> None:
+    app = Simulation(CATCH_UP, income=250, replicas=8)
+    app.run(6 * DOWN_SECONDS)
+    assert app.steps == [8, 5, 3]
+
+
 def test_records_of_lag_for_each_replica() -> None:
     app = Simulation(RECORDS, lag=4_500, speed=0)
-    app.run(30)
-    assert app.replicas == 5
+    app.run(400)
+    assert app.steps == [1, 2, 4, 5]
     assert "4500 records of lag, 1000 for each replica" in app.said[-1].words
 
 
 def test_the_larger_of_both_needs_wins() -> None:
     both = replace(CATCH_UP, records_per_replica=10_000)
-    app = Simulation(both, income=100, lag=30_000)
+    app = Simulation(both, income=100, lag=30_000, replicas=4)
     app.run(30)
     assert app.replicas == 6
-    app = Simulation(replace(both, catch_up_seconds=3600), income=100, lag=30_000)
+    app = Simulation(replace(both, catch_up_seconds=3600), income=100, lag=30_000, replicas=2)
     app.run(15)
     assert app.replicas == 3
 
@@ -133,30 +187,82 @@ def test_one_late_answer_is_no_reason() -> None:
     app.run(LOOK_SECONDS)
     assert app.said[-1].reason == WAITING
     app.run(60)
-    assert app.most == 1
+    assert app.highest == 1
+
+
+def test_a_flat_minute_is_no_reason() -> None:
+    app = Simulation(CATCH_UP, income=600, replicas=6, pause=60)
+    app.run(900)
+    number, app.income = app.replicas, 0
+    app.run(60)
+    app.income = 600
+    app.run(300)
+    assert {decision.replicas for decision in app.said[-80:]} == {number}
+
+
+def test_a_change_that_stops_the_app_for_a_minute_does_not_lead_to_the_next() -> None:
+    app = Simulation(CATCH_UP, income=250, lag=30_000, pause=60)
+    app.run(2 * 3600)
+    assert app.steps == [1, 2, 4, 8, 7, 5, 4, 3]
+    assert app.produced - app.consumed < 1
+
+
+def test_replicas_that_bring_nothing_are_taken_back_and_not_tried_again_for_an_hour() -> None:
+    app = Simulation(CATCH_UP, income=250, most=2, pause=60)
+    app.run(3000)
+    assert app.steps == [1, 2, 4, 2]
+    assert [d.words for d in app.said if d.reason == INEFFECTIVE] == ["4 replicas were no faster than 2"]
+    assert (app.said[-1].reason, "more than 2 were no faster" in app.said[-1].words) == (LIMITED, True)
+    app.restart_operator()
+    app.run(300)
+    assert app.steps == [1, 2, 4, 2]
+    app.run(3600)
+    assert app.steps == [1, 2, 4, 2, 4, 2]
+
+
+def test_a_topic_that_is_new_to_a_pattern_is_no_income() -> None:
+    history, replicas, found = History(record=Record(speed=100.0)), 2, []
+    for look in range(10):
+        produced, topics = (1000, {"a"}) if look < 5 else (1_000_000, {"a", "b"})
+        metrics = Metrics(produced, produced, 2, 100, {"part": 0.0}, frozenset(topics))
+        now = START + timedelta(seconds=LOOK_SECONDS * look)
+        decision, history = decide(metrics, CATCH_UP, history, replicas, now)
+        found.append(decision.replicas)
+    assert found == [2] * 10
+    assert "0 records/s come in" in decision.words
+
+
+def test_nothing_is_changed_or_measured_while_state_is_restored_or_a_version_proves_itself() -> None:
+    app = Simulation(CATCH_UP, income=600, lag=60_000)
+    decision = app.run(600, hold="a new version proves itself")
+    assert (app.steps, decision.reason) == ([1], WAITING)
+    assert decision.words == "a new version proves itself, so it stays at 1 replica"
+    assert decision.record.speed is None
+    app.run(60)
+    assert app.replicas > 1
 
 
 def test_no_more_than_there_is_work_for() -> None:
     app = Simulation(RECORDS, lag=100_000, speed=0, useful=3)
-    decision = app.run(60)
+    decision = app.run(300)
     assert app.replicas == 3
     assert decision.reason == LIMITED
     assert "100 replicas would be right, but 3 have work at most" in decision.words
     app = Simulation(RECORDS, lag=100_000, speed=0)
-    assert "maxReplicas is 8" in app.run(60).words
+    assert "maxReplicas is 8" in app.run(600).words
 
 
 def test_unknown_lag_changes_nothing() -> None:
-    app = Simulation(RECORDS, lag=7_500, speed=0)
+    app = Simulation(RECORDS, lag=7_500, speed=0, replicas=8)
     app.run(30)
-    assert app.replicas == 8
     for _ in range(200):
         app.now += timedelta(seconds=LOOK_SECONDS)
         decision, app.history = decide(None, app.policy, app.history, app.replicas, app.now)
         assert (decision.replicas, decision.reason) == (8, UNKNOWN)
     app.consumed = app.produced
     assert app.run(DOWN_SECONDS - 2 * LOOK_SECONDS).replicas == 8  # what was seen before the gap does not count
-    assert app.run(4 * LOOK_SECONDS).replicas == 1
+    assert app.run(4 * LOOK_SECONDS).replicas == 5
+    assert app.run(6 * DOWN_SECONDS).replicas == 1
 
 
 def test_nothing_more_is_asked_for_while_replicas_are_on_their_way() -> None:
@@ -177,15 +283,16 @@ def test_only_an_app_with_nothing_to_do_has_no_replica() -> None:
     app.run(200)
     assert app.replicas == 0
     app.produced += 1
-    app.run(30)
+    app.run(60)
     assert app.replicas == 1
 
 
 def test_recommended_is_not_done() -> None:
-    app = Simulation(replace(RECORDS, recommend_only=True), lag=4_500, speed=0)
+    app = Simulation(replace(RECORDS, recommend_only=True), lag=4_500, speed=0, replicas=3)
     decision = app.run(60)
-    assert app.replicas == 1
+    assert app.replicas == 3
     assert decision.recommended == 5
+    assert decision.record.change is None
     assert "recommended: 5 replicas" in decision.words
 
 

@@ -12,9 +12,9 @@ import yaml
 from lib.operator import WORD_COUNT
 from lib.simulated import START
 from streamapp_operator.app import App, read_app
-from streamapp_operator.autoscale import LIMITED, UNKNOWN, UP, Decision, History
+from streamapp_operator.autoscale import LIMITED, UNKNOWN, UP, WAITING, Change, Decision, Record
 from streamapp_operator.observation import Position
-from streamapp_operator.scaling import scaled
+from streamapp_operator.scaling import record_of, scaled, to_status
 from streamapp_operator.settings import Settings
 
 MAX = 1000
@@ -69,12 +69,14 @@ def test_no_more_replicas_than_find_a_partition(spec: dict[str, Any], partitions
     wanted = app(**spec)
 
     def decided(replicas: int) -> tuple[App, Decision]:
-        """After half a minute with that number."""
-        history, found = History(), None
+        """The first change within half a minute, or what is said then."""
+        history, found = None, None
         for second in range(0, 31, 5):
             now = START + timedelta(seconds=second)
             status = {"desiredReplicas": replicas}
             scaled_app, found, history = scaled(wanted, Settings(), status, position, "", replicas, history, now)
+            if found is not None and found.replicas != replicas:
+                break
         assert found is not None
         return scaled_app, found
 
@@ -85,7 +87,7 @@ def test_no_more_replicas_than_find_a_partition(spec: dict[str, Any], partitions
 
 
 def test_what_is_not_known_leaves_the_number() -> None:
-    found, decision, _ = scaled(app(), Settings(), {"desiredReplicas": 5}, None, "it is away", 5, History(), START)
+    found, decision, _ = scaled(app(), Settings(), {"desiredReplicas": 5}, None, "it is away", 5, None, START)
     assert decision is not None
     assert (found.plan.replicas, decision.reason) == (5, UNKNOWN)
     assert decision.words.endswith(": it is away")
@@ -95,4 +97,64 @@ def test_what_is_not_known_leaves_the_number() -> None:
 def test_one_that_does_not_scale_itself_stays_as_it_is(spec: dict[str, Any]) -> None:
     wanted = app(**spec)
     position = Position(produced=10**9, consumed=0, partitions=4)
-    assert scaled(wanted, Settings(), {}, position, "", 1, History(), START) == (wanted, None, History())
+    assert scaled(wanted, Settings(), {}, position, "", 1, None, START) == (wanted, None, None)
+
+
+def test_what_is_on_record_outlives_operator_and_suspension() -> None:
+    """The speed, the number that was wanted, and that a change has to settle."""
+    change = Change(START, 2, 4, "so much lag", 200.0)
+    record = Record(wanted=4, speed=50.0, change=change, most=2, most_until=START + timedelta(hours=1))
+    status = to_status(record)
+    assert record_of(status) == record
+    position = Position(produced=10**9, consumed=0, partitions=8)
+    remembered = {"desiredReplicas": 0, "autoscaling": status}
+    now = START + timedelta(seconds=5)
+    found, decision, history = scaled(app(), Settings(), remembered, position, "", 0, None, now)
+    assert decision is not None
+    assert history is not None
+    assert (decision.replicas, decision.reason) == (2, LIMITED)  # more than two were no faster
+    later = {**remembered, "autoscaling": {**status, "mostReplicas": None}}
+    found, decision, _ = scaled(app(), Settings(), later, position, "", 4, None, now)
+    assert decision is not None
+    assert (found.plan.replicas, decision.reason) == (4, WAITING)
+    assert "the change from 2 to 4 replicas settles" in decision.words
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"wantedReplicas": -1, "recordsPerSecond": "fast", "lastChange": 7},
+        {"wantedReplicas": True, "recordsPerSecond": 0, "lastChange": {"time": "then", "from": 1, "to": 2}},
+        {"mostReplicas": 3, "somethingNewer": {}},
+    ],
+)
+def test_a_record_that_cannot_be_read_is_none(status: dict[str, Any]) -> None:
+    assert record_of(status) == Record()
+
+
+@pytest.mark.parametrize(
+    ("live", "on_trial", "words"),
+    [({"phase": "Restoring"}, False, "state is being restored"), (None, True, "a new version proves itself")],
+)
+def test_nothing_changes_while_state_is_restored_or_a_version_proves_itself(
+    live: dict[str, Any] | None, on_trial: bool, words: str
+) -> None:
+    position, history = Position(produced=10**9, consumed=0, partitions=8), None
+    for second in range(0, 60, 5):
+        now = START + timedelta(seconds=second)
+        found, decision, history = scaled(
+            app(), Settings(), {"desiredReplicas": 2}, position, "", 2, history, now, live=live, on_trial=on_trial
+        )
+        assert decision is not None
+        assert (found.plan.replicas, decision.reason) == (2, WAITING)
+        assert decision.words.startswith(words)
+
+
+def test_what_another_operator_has_decided_since_counts() -> None:
+    """One that led before and leads again remembers what was right then."""
+    position = Position(produced=10**9, consumed=10**9, partitions=8)
+    _, _, history = scaled(app(), Settings(), {"desiredReplicas": 1}, position, "", 1, None, START)
+    status = {"desiredReplicas": 6, "autoscaling": to_status(Record(wanted=6))}
+    found, _, _ = scaled(app(), Settings(), status, position, "", 6, history, START + timedelta(seconds=5))
+    assert found.plan.replicas == 6

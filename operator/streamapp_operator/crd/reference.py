@@ -84,7 +84,7 @@ def _takes(field: Schema) -> str:
     rules = field.get("x-kubernetes-validations", ())
     if any("is not a duration" in rule.get("messageExpression", "") for rule in rules):
         return "duration"
-    return {"boolean": "`true` or `false`", "string": "text"}.get(str(kind), "text or map")
+    return {"boolean": "`true` or `false`", "string": "text", "number": "number"}.get(str(kind), "text or map")
 
 
 def _bounds(field: Schema) -> str:

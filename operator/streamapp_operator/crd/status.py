@@ -70,6 +70,22 @@ def status_schema() -> Schema:
         replicas=_integer("Executors that run."),
         desiredReplicas=_integer("Executors that are wanted."),
         recommendedReplicas=_integer("Executors that autoscaling would ask for, where it only recommends."),
+        autoscaling=_object(
+            "What autoscaling remembers.",
+            wantedReplicas=_integer("Executors that it has decided on; kept while the app is suspended."),
+            recordsPerSecond=_float("Records that one executor processes while it works."),
+            lastChange=_object(
+                "The last change of the number of executors.",
+                None,
+                **{"from": _integer("What it was.")},
+                to=_integer("What it became."),
+                time={**_text("When."), "format": "date-time"},
+                why=_text("Why."),
+                capacity=_integer("Records per second that the app could process before, as far as known."),
+            ),
+            mostReplicas=_integer("More executors than these have made the app no faster."),
+            mostUntil={**_text("Until then no more are tried."), "format": "date-time"},
+        ),
         selector=_text("Label selector of the executors' pods, for autoscalers."),
         run=_object(
             "With `run: untilCaughtUp`: the last run, and when the next one begins.",
@@ -158,6 +174,10 @@ def _map(description: str, values: Schema) -> Schema:
 
 def _text(description: str) -> Schema:
     return {"description": description, "type": "string"}
+
+
+def _float(description: str) -> Schema:
+    return {"description": description, "type": "number", "format": "double"}
 
 
 def _integer(description: str, size: str = "int64") -> Schema:

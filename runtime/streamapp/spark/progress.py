@@ -29,6 +29,8 @@ class _Query:
     bad: dict[str, int] = field(default_factory=dict)
     rate: float = 0.0
     duration_ms: dict[str, int] = field(default_factory=dict)
+    busy_ms: int = 0
+    """Of all epochs."""
     watermark: str | None = None
     latest_event: str | None = None
     position: Offsets = field(default_factory=dict)
@@ -97,6 +99,7 @@ class Progress:
             query.records_of[topics] = query.records_of.get(topics, 0) + source["numInputRows"]
         query.rate = progress.get("processedRowsPerSecond", 0.0) or 0.0
         query.duration_ms = progress["durationMs"]
+        query.busy_ms += progress["durationMs"].get("triggerExecution", 0)
         event_time = progress.get("eventTime", {})
         query.watermark = event_time.get("watermark")
         query.latest_event = event_time.get("max", query.latest_event)
@@ -128,6 +131,7 @@ class Progress:
                 "epoch": totals.get("epoch", -1),
                 "epochs": totals.get("epochs", 0),
                 "epochMs": query.duration_ms,
+                "busySeconds": round(query.busy_ms / 1000, 3),
                 "lateRecords": query.late,
                 "lostRecords": totals.get("lostRecords", 0),
                 "badRecords": query.bad,
