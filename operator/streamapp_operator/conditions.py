@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from streamapp.plain import plain
 from streamapp_operator import autoscale
 from streamapp_operator.classes import FORBIDDEN, NEEDS_STATE_MIGRATION
 from streamapp_operator.facts import Facts
@@ -104,7 +105,7 @@ def conditions(facts: Facts, previous: Iterable[Mapping[str, Any]], now: datetim
                 "type": kind,
                 "status": status,
                 "reason": reason,
-                "message": message[:LONGEST_MESSAGE],
+                "message": plain(message)[:LONGEST_MESSAGE],
                 "observedGeneration": facts.generation,
                 "lastTransitionTime": since,
             }

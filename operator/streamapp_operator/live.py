@@ -13,6 +13,7 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
+from streamapp.plain import read_json
 from streamapp_operator.render.meta import Object
 from streamapp_operator.render.pods import LIVE_PORT
 
@@ -62,7 +63,7 @@ def _answer(pod: Object, token: str, method: str, path: str, body: bytes | None 
         found = answer.read(LARGEST + 1)
         if len(found) > LARGEST:
             raise ValueError(f"its answer is larger than {LARGEST // 1024} KiB")
-        return _parsed(found)
+        return read_json(found)
     except (OSError, ValueError, HTTPException):
         if late.is_set():
             raise TimeoutError("timed out") from None
@@ -77,13 +78,6 @@ def _cut(connection: HTTPConnection, late: threading.Event) -> None:
     if (open_socket := connection.sock) is not None:
         with suppress(OSError):
             open_socket.shutdown(socket.SHUT_RDWR)
-
-
-def _parsed(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except RecursionError:
-        raise ValueError("its answer is nested too deep") from None
 
 
 def _words(error: Exception) -> str:

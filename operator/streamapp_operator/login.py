@@ -168,7 +168,8 @@ class _Secret:
             ) from None
 
     def lacks(self, key: str) -> UnusableSecret:
-        needed = tuple(dict.fromkeys((*self._needed, key, *self._data)))
+        # Which other keys are there is not said: whoever reads a status may not read Secrets.
+        needed = tuple(dict.fromkeys((*self._needed, key)))
         return UnusableSecret(
             f"Secret '{self.name}' of spec.kafka.{self._field} has no key '{key}'; make it anew: "
             f"{self._command(*needed)} --dry-run=client -o yaml | kubectl apply -f -"

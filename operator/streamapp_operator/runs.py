@@ -7,13 +7,13 @@ again. Who deletes it, by hand or by a changed manifest, makes the app run again
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from streamapp.cron import parse_cron
+from streamapp.plain import read_json
 from streamapp_operator.app import App
 from streamapp_operator.pods import driver_state, has_ended, newest
 from streamapp_operator.render.meta import Object, is_owned_by
@@ -117,7 +117,7 @@ def _last_word(pod: Object | None) -> Mapping[str, Any]:
     containers = pod.get("status", {}).get("containerStatuses", ()) if pod is not None else ()
     for container in containers:
         try:
-            said = json.loads(container.get("state", {}).get("terminated", {}).get("message") or "")
+            said = read_json(container.get("state", {}).get("terminated", {}).get("message") or "")
         except ValueError:
             continue
         if isinstance(said, dict) and said.get("caughtUp"):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from streamapp.plain import plain
 from streamapp_operator.conditions import conditions
 from streamapp_operator.facts import Facts
 from streamapp_operator.names import base_name
@@ -129,7 +130,7 @@ def _last_error(facts: Facts, previous: Status, now: datetime) -> Status | None:
         if message:
             told[source] = hashlib.sha256(f"{count} {message}".encode()).hexdigest()[:10]
             if told[source] != before.get(source):
-                news = news or message[:_LONGEST_ERROR]
+                news = news or plain(message)[:_LONGEST_ERROR]
     error = {} if old is None else {key: value for key, value in old.items() if key != "told"}
     if news:
         node, record = _NODE.search(news), _RECORD.search(news)

@@ -81,7 +81,7 @@ def test_an_answer_is_read() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (page(b"[" * 100_000), "its answer is nested too deep"),
+        (page(b"[" * 100_000), "does not answer: nested too deep"),
         (page(b" " * (live.LARGEST + 1)), "its answer is larger than 256 KiB"),
         (page(b"no JSON"), "Expecting value"),
         (page(b"[1]"), "the driver's answer cannot be read"),

@@ -170,3 +170,10 @@ def test_any_json_means_the_same_after_the_round_trip(document: Any) -> None:
 def test_timestamps_survive_the_round_trip(milliseconds: int) -> None:
     line = line_of(FakeMessage(b"", at=(1, milliseconds)), as_json=True)  # type: ignore[arg-type]
     assert parse_json_line(line, number=1).timestamp == milliseconds
+
+
+def test_a_text_that_is_nested_too_deep_is_a_text() -> None:
+    deep = b"[" * 100_000
+    assert shown(FakeMessage(deep))["value"] == deep.decode()
+    with pytest.raises(InputError, match="line 3: not JSON: nested too deep"):
+        parse_json_line(deep, 3)

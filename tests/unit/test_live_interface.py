@@ -201,6 +201,25 @@ def test_what_is_no_number_of_replicas_is_refused(app: Scaled, body: bytes) -> N
     assert app.replicas["wanted"] == 1
 
 
+@pytest.mark.parametrize("length", ["²", "-1", "1e3", "9" * 40])
+def test_a_length_that_is_none_ends_the_connection(app: Scaled, length: str) -> None:
+    asked = f"PUT /replicas HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n".encode("latin-1")
+    with connect(app.server.url, asked) as connection:
+        assert all_of(connection).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize("head", ["Content-Length: {length}", "Transfer-Encoding: chunked"])
+def test_a_body_is_not_taken_for_the_next_request(app: Scaled, head: str) -> None:
+    told = "Host: h\r\nAuthorization: Bearer swordfish\r\nContent-Length: 15"
+    inner = f'PUT /replicas HTTP/1.1\r\n{told}\r\n\r\n{{"replicas": 7}}'.encode()
+    for method in ("GET", "PUT"):
+        asked = f"{method} /healthz HTTP/1.1\r\nHost: h\r\n{head.format(length=len(inner))}\r\n\r\n".encode() + inner
+        with connect(app.server.url, asked) as connection:
+            connection.shutdown(socket.SHUT_WR)
+            assert all_of(connection).count(b"HTTP/1.1 ") == 1
+    assert app.replicas["wanted"] == 1
+
+
 def test_nothing_else_can_be_set(app: Scaled) -> None:
     assert app.put(b'{"replicas": 3}', page="/status")[0] == 404
 
@@ -219,6 +238,14 @@ def test_an_app_in_threads_says_how_it_could_be_scaled(token_file: Path) -> None
 
 
 # --- who asks too much, or nothing --------------------------------------------------------------------------
+
+
+def all_of(connection: socket.socket) -> bytes:
+    """What comes until the other side hangs up."""
+    found = b""
+    while piece := connection.recv(65536):
+        found += piece
+    return found
 
 
 def connect(url: str, say: bytes = b"") -> socket.socket:

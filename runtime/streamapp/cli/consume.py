@@ -37,13 +37,15 @@ def run(options: argparse.Namespace) -> int:
     from streamapp.kafka.console import consume, line_of
 
     out = sys.stdout.buffer
+    for_people = sys.stdout.isatty()
     seen = 0
     batches = consume(kafka_of(options), options.topic, options.from_beginning, options.max, options.timeout)
     with stop_on_signals() as stop, contextlib.closing(batches):
         for batch in batches:
             seen += len(batch)
             for message in batch:
-                out.write(line_of(message, options.json) + b"\n")
+                line = line_of(message, options.json)
+                out.write((_for_people(line) if for_people else line) + b"\n")
             if batch:
                 out.flush()
             if stop.requested:
@@ -52,3 +54,10 @@ def run(options: argparse.Namespace) -> int:
             if seen == 0 and options.timeout is not None:
                 say_note(f"no record came in {options.timeout:g} s")
     return 0
+
+
+def _for_people(line: bytes) -> bytes:
+    """What a record holds must not steer the terminal; a pipe gets it as it is."""
+    from streamapp.plain import plain
+
+    return plain(line.decode("utf-8", "backslashreplace")).encode()

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
 from streamapp.errors import ManifestError, StreamAppError
+from streamapp.plain import plain
 
 COMMANDS = (
     "run", "broker", "validate", "test", "explain", "topics", "produce", "consume", "query", "schema", "completion",
@@ -150,11 +151,11 @@ def lines_of(error: StreamAppError) -> list[str]:
 
 
 def say_error(line: str) -> None:
-    print(f"error: {line}", file=sys.stderr)
+    print(f"error: {plain(line)}", file=sys.stderr)
 
 
 def say_note(line: str) -> None:
-    print(f"note: {line}", file=sys.stderr)
+    print(f"note: {plain(line)}", file=sys.stderr)
 
 
 class _Interrupts:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import IO, Any
 
+from streamapp.plain import plain
+
 LOG_SECONDS = 10.0
 
 
@@ -25,11 +27,11 @@ class ProgressLine:
         now = time.monotonic()
         if self._in_place:
             width = shutil.get_terminal_size().columns - 1
-            self._out.write("\r\x1b[K" + summary(status)[:width])
+            self._out.write("\r\x1b[K" + plain(summary(status))[:width])
             self._shown = True
         elif now - self._last >= LOG_SECONDS:
             self._last = now
-            self._out.write(f"{now - self._began:5.0f} s | {summary(status)}\n")
+            self._out.write(f"{now - self._began:5.0f} s | {plain(summary(status))}\n")
         self._out.flush()
 
     def end(self) -> None:

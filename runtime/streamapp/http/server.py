@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import BoundedSemaphore, Thread
@@ -15,6 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from streamapp.errors import InputError, RunError, StreamAppError
 from streamapp.http.bounded import MOST_CONNECTIONS, BoundedHandler, BoundedServer
+from streamapp.plain import read_json
 from streamapp.question import PREFIX, Question, question_of
 
 Status = Mapping[str, Any]
@@ -104,6 +106,7 @@ class _Handler(BoundedHandler):
     questions: BoundedSemaphore
 
     def do_GET(self) -> None:
+        self._body()
         self._while_answering(self._get)
 
     def do_PUT(self) -> None:
@@ -174,7 +177,9 @@ class _Handler(BoundedHandler):
     def _body(self) -> bytes:
         """Read even where it is not wanted: what is left over would be taken for the next request."""
         length = self.headers.get("Content-Length", "0")
-        if length.isdigit() and int(length) <= LARGEST_BODY:
+        # Other digits than those of ASCII are digits too, for Python. A body in chunks is not read here.
+        is_told = re.fullmatch(r"[0-9]{1,9}", length) is not None and "Transfer-Encoding" not in self.headers
+        if is_told and int(length) <= LARGEST_BODY:
             return self.rfile.read(int(length))
         self.close_connection = True
         return b""
@@ -202,7 +207,7 @@ class _Handler(BoundedHandler):
 
 def _replicas_of(body: bytes) -> int | None:
     try:
-        count = json.loads(body)["replicas"]
+        count = read_json(body)["replicas"]
     except (ValueError, TypeError, KeyError):
         return None
     return count if type(count) is int and 0 <= count <= MOST_REPLICAS else None

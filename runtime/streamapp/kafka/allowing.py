@@ -23,13 +23,11 @@ _LONGEST = 253
 
 def to_commands(acls: Iterable[Acl], principal: str, servers: str) -> Iterator[str]:
     """One command for each resource."""
+    command = f"kafka-acls --bootstrap-server {shlex.quote(servers)} --add --allow-principal {shlex.quote(principal)}"
     for acl in acls:
         operations = " ".join(f"--operation {operation}" for operation in acl.operations)
         kind = " --resource-pattern-type prefixed" if acl.prefixed else ""
-        yield (
-            f"kafka-acls --bootstrap-server {servers} --add --allow-principal {shlex.quote(principal)} {operations} "
-            f"--{acl.resource} {shlex.quote(acl.name)}{kind}"
-        )
+        yield f"{command} {operations} --{acl.resource} {shlex.quote(acl.name)}{kind}"
 
 
 def to_strimzi(

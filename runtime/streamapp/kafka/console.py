@@ -42,6 +42,7 @@ from streamapp.errors import InputError, RunError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.client import Troubles, client_settings, is_unreachable, unreachable
 from streamapp.kafka.config import KafkaConfig
+from streamapp.plain import read_json
 
 DELIVERY_SECONDS = 30.0
 DEFAULT_LARGEST_RECORD = 1 << 20
@@ -126,7 +127,7 @@ def parse_json_line(text: bytes, number: int) -> Record:
         return InputError(f"line {number}: {what}")
 
     try:
-        row = json.loads(text)
+        row = read_json(text)
     except ValueError as error:
         raise wrong(f"not JSON: {error}") from None
     if not isinstance(row, dict):
@@ -344,7 +345,7 @@ def _json_field(name: str, content: bytes | str | None) -> dict[str, Any]:
         return {f"{name}Base64": base64.b64encode(raw).decode()}
     if text[:1] in ("{", "["):
         try:
-            return {name: json.loads(text, parse_constant=_no_constant)}
+            return {name: read_json(text, parse_constant=_no_constant)}
         except ValueError:
             pass  # only looks like JSON
     return {name: text}

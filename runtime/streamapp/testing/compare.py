@@ -10,6 +10,7 @@ from difflib import SequenceMatcher
 from itertools import repeat, zip_longest
 from typing import Any
 
+from streamapp.plain import read_json
 from streamapp.testing.cases import EXPECTED_FIELDS, Expect, Row
 
 
@@ -81,8 +82,8 @@ def _content(value: Any) -> Any:
     """A key or value as the topic has it: text; or what the text means where it is an object or a list."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return read_json(value)
+        except ValueError:
             return value
     if value is None or isinstance(value, str | dict | list):
         return value
