@@ -52,7 +52,9 @@ def _answer(pod: Object, token: str, method: str, path: str, body: bytes | None 
     connection = HTTPConnection(address, LIVE_PORT, timeout=SECONDS)
     late = threading.Event()
     # Timeouts of sockets are for a piece each: an answer that drips would never be late.
-    limit = threading.Timer(SECONDS, _cut, [connection, late])
+    connection.connect()
+    # Its own reference: an answer that ends with the connection takes the socket away from it.
+    limit = threading.Timer(SECONDS, _cut, [connection.sock, late])
     limit.daemon = True
     limit.start()
     try:
@@ -73,11 +75,10 @@ def _answer(pod: Object, token: str, method: str, path: str, body: bytes | None 
         connection.close()
 
 
-def _cut(connection: HTTPConnection, late: threading.Event) -> None:
+def _cut(open_socket: socket.socket, late: threading.Event) -> None:
     late.set()
-    if (open_socket := connection.sock) is not None:
-        with suppress(OSError):
-            open_socket.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError):
+        open_socket.shutdown(socket.SHUT_RDWR)
 
 
 def _words(error: Exception) -> str:

@@ -364,5 +364,6 @@ def test_all_of_the_status_is_in_its_schema(apps: Apps, tmp_path: Path) -> None:
         tmp_path,
     ):
         apps.settle()
-        elsewhere = {"recommendedReplicas", "plan", "healthyVersion", "failures", "run"}  # of other kinds
+        # Of other kinds.
+            elsewhere = {"autoscaling", "recommendedReplicas", "plan", "healthyVersion", "failures", "run"}
         assert set(apps.status()) == set(status_schema()["properties"]) - elsewhere

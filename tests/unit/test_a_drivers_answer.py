@@ -98,7 +98,15 @@ def test_what_cannot_be_read_is_told(content: bytes, why: str) -> None:
     assert why in words
 
 
-@pytest.mark.parametrize("first", [b"HTTP/1.1 200 OK\r\nX:", page(b"")[:-2].replace(b": 0", b": 99999") + b"\r\n"])
+DRIPPING = [
+    b"HTTP/1.1 200 OK\r\nX:",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("first", DRIPPING)
 def test_an_answer_that_drips_is_given_up(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "SECONDS", 0.5)
     with driver(drip(first)):
