@@ -365,5 +365,5 @@ def test_all_of_the_status_is_in_its_schema(apps: Apps, tmp_path: Path) -> None:
     ):
         apps.settle()
         # Of other kinds.
-            elsewhere = {"autoscaling", "recommendedReplicas", "plan", "healthyVersion", "failures", "run"}
+        elsewhere = {"autoscaling", "recommendedReplicas", "plan", "healthyVersion", "failures", "run"}
         assert set(apps.status()) == set(status_schema()["properties"]) - elsewhere
