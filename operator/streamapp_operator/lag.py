@@ -75,12 +75,12 @@ class Lags:
         """
         key = _key(config)
         with self._lock:
-            if key not in self._admins:
-                self._admins[key] = Admin(config)
             before = self._users.get(app)
             if before is not None and (before.key, before.name) == (key, group):
                 return before
-            user = self._users[app] = _User(key, group, GroupPosition(config, group))
+            # Both are there or none: a connection without a user would never go.
+            admin, user = self._admins.get(key) or Admin(config), _User(key, group, GroupPosition(config, group))
+            self._admins[key], self._users[app] = admin, user
             if before is not None:
                 self._drop(before)
         return user

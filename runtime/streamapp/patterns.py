@@ -23,7 +23,7 @@ class PatternError(ValueError):
     """A text is no pattern, or more than one."""
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=100)
 def _compiled(pattern: str) -> Any:
     if len(pattern) > LONGEST:
         raise PatternError(f"has {len(pattern)} characters, and {LONGEST} are the most")

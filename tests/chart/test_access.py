@@ -19,6 +19,7 @@ from lib.apiserver import ApiServer
 from lib.chart import VALUES, Object, Render
 from lib.grants import Grant, argued_in, asked_for, granted_by, roles_of
 from lib.operator import WORD_COUNT
+from lib.operator_process import NOT_HERE
 from lib.wait import until
 from streamapp_operator.app import read_app
 from streamapp_operator.observation import LISTED
@@ -98,9 +99,7 @@ def installed(api: ApiServer, render: Render) -> list[Object]:
 
 
 def applied(api: ApiServer, rendered: list[Object]) -> list[Object]:
-    # A policy would be in force for the apps of other tests too, which share the API server.
-    left_out = ("CustomResourceDefinition", "Deployment", "Pod", "ValidatingAdmissionPolicy")
-    objects = [item for item in rendered if not item["kind"].startswith(left_out)]
+    objects = [item for item in rendered if item["kind"] not in NOT_HERE]
     api.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(objects))
     return objects
 

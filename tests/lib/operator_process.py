@@ -16,18 +16,19 @@ from lib.proxy import Proxy
 
 NAME = "streamapp-operator"
 """Of its account, and of its Lease."""
-_NOT_HERE = (
+NOT_HERE = (
     *("CustomResourceDefinition", "Deployment", "Pod"),
     # They would be in force for the apps of other tests too, which share the API server.
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
 )
+"""Kinds of the chart's objects that tests on an API server without a node leave out."""
 
 
 def grant(api: ApiServer, render: Render, namespace: str, *options: str) -> str:
     """What the chart, with these further options, gives to an operator in that namespace; returns the token to act
     by."""
     objects = render("--set", f"fullnameOverride={NAME}", *options, namespace=namespace)
-    ours = [item for item in objects if item["kind"] not in _NOT_HERE]
+    ours = [item for item in objects if item["kind"] not in NOT_HERE]
     api.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(ours))
     return api.token_of(namespace, NAME)
 

@@ -11,14 +11,12 @@ from typing import Any
 
 from streamapp.kafka.acls import TRANSACTIONAL_ID, Acl
 from streamapp.kafka.admin import TopicSpec
+from streamapp.manifest.model import LONGEST_OBJECT_NAME, is_object_name
 from streamapp.plan import KafkaSettings
 
 Object = dict[str, Any]
 STRIMZI = "kafka.strimzi.io/v1"
 _CLUSTER = "strimzi.io/cluster"
-_LEGAL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-_LONGEST = 253
-"""A name of an object of Kubernetes has at most so many characters."""
 
 
 def to_commands(acls: Iterable[Acl], principal: str, servers: str) -> Iterator[str]:
@@ -72,10 +70,10 @@ def _object_name(name: str) -> str:
     >>> _object_name("shop-word_counts"), _object_name("shop-Word.counts")
     ('shop-word-counts-8e11f4', 'shop-word-counts-17b2f3')
     """
-    if _LEGAL.fullmatch(name) and len(name) <= _LONGEST:
+    if is_object_name(name):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:6]
-    plain = re.sub(r"[^a-z0-9]", "-", name.lower())[: _LONGEST - 7].strip("-")
+    plain = re.sub(r"[^a-z0-9]", "-", name.lower())[: LONGEST_OBJECT_NAME - 7].strip("-")
     return f"{plain}-{digest}" if plain else f"x-{digest}"
 
 
