@@ -75,7 +75,7 @@ def test_status_of_a_wrong_manifest_says_what_is_wrong(apps: Apps, run: Run) -> 
     apps.settle()
     code, out, _ = run("status", "word-count")
     assert code == 1
-    assert "memory of 64Mi is too little; at least 768Mi" in out
+    assert "memory of 64Mi is too little; at least 928Mi" in out
     assert "last error, " in out
 
 

@@ -302,7 +302,7 @@ def test_an_app_that_was_never_good_is_invalid(apps: Apps) -> None:
     apps.settle()
     assert apps.status()["phase"] == "Invalid"
     assert apps.children() == {}
-    assert "memory of 64Mi is too little; at least 768Mi" in apps.condition("TopologyValid")["message"]
+    assert "memory of 64Mi is too little; at least 928Mi" in apps.condition("TopologyValid")["message"]
 
 
 def test_somebody_elses_object_is_not_taken_over(apps: Apps) -> None:

@@ -92,11 +92,19 @@ def await_shares(app: App, executors: int) -> None:
 
 SLOW = """
   - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}
-  - {name: slowly, filter: "length(sha2(repeat(cast(n as string), 20000), 512)) = 128"}
+  - {name: slowly, python: {function: "slow:slowly", schema: "n BIGINT, seq BIGINT"}}
   - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
   - {name: totals-out, to: {topic: $T-totals}}
 """
-"""A record takes about a millisecond of a processor, so that a burst of some thousand is work for a while."""
+"""A record takes five milliseconds, so that a burst of some thousand is work for a while. They are spent waiting, as for
+an answer of another system: two replicas are twice as fast then, also where there are no processors to spare."""
+SLOW_CODE = (
+    "code: {files: {slow.py: \"import time\\ndef slowly(row):\\n  "
+    "time.sleep(0.005)\\n  return {'n': row['n'], 'seq': row['seq']}\"}}"
+)
+"""A setting: the function."""
+SLOW_PARALLELISM = 12
+"""Of that app: an executor has four tasks at a time, so that three executors have work."""
 BURST, FOR_EACH = 2000, 1000
 
 
@@ -113,10 +121,11 @@ def test_a_burst_brings_replicas_and_its_end_takes_them(
     spec = (
         f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
         "  executor: {resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}\n"
-        f"  autoscaling: {{minReplicas: 1, maxReplicas: 3, lag: {{recordsPerReplica: {FOR_EACH}}}, stabilisation: 10s}}"
+        f"  autoscaling: {{minReplicas: 1, maxReplicas: 3, lag: {{recordsPerReplica: {FOR_EACH}}}, stabilisation: 10s}}\n"
+        f"  {SLOW_CODE}"
     )
     with (
-        Bench(pods_kafka, tmp_path, "bursts", SLOW + ECHO, parallelism=4, spec=spec) as bench,
+        Bench(pods_kafka, tmp_path, "bursts", SLOW + ECHO, parallelism=SLOW_PARALLELISM, spec=spec) as bench,
         Proof(bench, load := bench.load(seed=1102)) as proof,
     ):
         app = App(operated, bench.prefix)
@@ -138,7 +147,10 @@ def test_a_burst_brings_replicas_and_its_end_takes_them(
                 load.send(BURST)
             return bool(app.status().get("desiredReplicas") == 3)
 
-        until(scaled_up, 240, "three replicas are wanted, by two steps that settle", every=1)
+        try:
+            until(scaled_up, 240, "three replicas are wanted, by two steps that settle", every=1)
+        finally:
+            print(f"autoscaling: {app.status().get('autoscaling')}, {app.condition('ScalingActive')}")
         assert app.status()["lag"]["total"] > 0
         app.await_executors(3)
         assert why(app, "→ 3 replicas: ")

@@ -18,8 +18,13 @@ _EXECUTOR_HEAP = 0.55
 """The rest is for RocksDB, whose memory is not Java's, and for buffers and threads."""
 _EXECUTOR_HEAP_BESIDE_FUNCTIONS = 0.45
 """The same where the user's functions run beside it, in Python processes: about 80 MiB together and 35 each."""
-_LEAST_MIB = 768
+_LEAST_HEAP_MIB = 480
+"""Spark starts with no less than 450 MiB that Java says it has: 300 MiB that it keeps for itself, half as much again
+(`UnifiedMemoryManager`). The serial collector says a thirtieth less than its heap: it cannot use both survivor spaces."""
+_LEAST_DRIVER_MIB = 928
+_LEAST_EXECUTOR_MIB = 864
 _LEAST_BESIDE_FUNCTIONS_MIB = 1024
+"""Containers with less memory than these would leave too little of it beside the least heap."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ def driver_size(given: Mapping[str, Any] | None, default: Mapping[str, Any]) -> 
     Raises:
         ManifestError: when they cannot be read, or are too small to work.
     """
-    return _size("driver", given, default, _DRIVER_HEAP)
+    return _size("driver", given, default, _DRIVER_HEAP, _LEAST_DRIVER_MIB)
 
 
 def executor_size(app: App, settings: Settings) -> Size:
@@ -63,7 +68,7 @@ def executor_size_of(given: Mapping[str, Any] | None, default: Mapping[str, Any]
     if calls_functions:
         share, least = _EXECUTOR_HEAP_BESIDE_FUNCTIONS, _LEAST_BESIDE_FUNCTIONS_MIB
     else:
-        share, least = _EXECUTOR_HEAP, _LEAST_MIB
+        share, least = _EXECUTOR_HEAP, _LEAST_EXECUTOR_MIB
     return _size("executor", given, default, share, least)
 
 
@@ -72,7 +77,7 @@ def _size(
     given: Mapping[str, Any] | None,
     default: Mapping[str, Any],
     heap_share: float,
-    least: int = _LEAST_MIB,
+    least: int,
 ) -> Size:
     field = f"{role}.resources"
     try:
@@ -84,7 +89,7 @@ def _size(
     except (ValueError, TypeError, AttributeError) as error:
         raise ManifestError([Problem(None, field, None, str(error), None)]) from None
     if total < least:
-        why = "" if least == _LEAST_MIB else " beside python functions"
+        why = " beside python functions" if least == _LEAST_BESIDE_FUNCTIONS_MIB else ""
         raise ManifestError(
             [Problem(None, field, str(memory), f"memory of {memory} is too little{why}", f"at least {least}Mi")]
         )
@@ -93,6 +98,6 @@ def _size(
         "requests": {**requests, "cpu": cpu, "memory": str(memory)},
         "limits": {**limits, "memory": str(memory)},
     }
-    heap = int(total * heap_share)
+    heap = max(int(total * heap_share), _LEAST_HEAP_MIB)
     limit = limits.get("cpu")
     return Size(resources, cpu, None if limit is None else str(limit), processors, heap, total - heap)
