@@ -54,7 +54,7 @@ classes: setup ## the list of classes that apps load, after another version of S
 crd: setup ## crds/streamapp.yaml, the chart's copy of it and the manual's tables of fields, from the manifest's model
 	@$(PYTHON) -m streamapp_operator.crd > .build/crd && mv .build/crd crds/streamapp.yaml
 	@cp crds/streamapp.yaml charts/streamapp-operator/files/streamapp.yaml
-	@$(PYTHON) -m pytest -q tests/unit/test_manual.py -k every_field --rewrite-golden
+	@$(PYTHON) -m pytest -q tests/unit/project/test_manual.py -k every_field --rewrite-golden
 
 lock: setup ## write the versions now in .venv to requirements.lock
 	@{ sed -n '/^#/p' requirements.lock; \

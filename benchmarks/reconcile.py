@@ -33,7 +33,7 @@ from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.ports import free_ports
-from streamapp_operator.kube import connect_by_config
+from streamapp_operator.cluster.kube import connect_by_config
 
 CRD = Path(__file__).resolve().parents[1] / "crds" / "streamapp.yaml"
 GROUP, VERSION, PLURAL = "streamapp.dev", "v1alpha1", "streamapps"

@@ -25,14 +25,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from streamapp_operator.cache import Cache
+from streamapp_operator.cluster.cache import Cache
+from streamapp_operator.cluster.informer import Informer
+from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.lease import ANSWER_SECONDS, Lease
 from streamapp_operator.controller import Controller
 from streamapp_operator.crd import GROUP, PLURAL, VERSION
 from streamapp_operator.handlers import watch
 from streamapp_operator.health import serve
-from streamapp_operator.informer import Informer
-from streamapp_operator.kube import Kube, KubeError
-from streamapp_operator.lease import ANSWER_SECONDS, Lease
 from streamapp_operator.render.permits import PARTS
 from streamapp_operator.settings import Settings
 

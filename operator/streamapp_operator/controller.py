@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from streamapp_operator.kube import Kube, KubeError
-from streamapp_operator.lease import Lease, NotHolder
-from streamapp_operator.leaving import leave
+from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.lease import Lease, NotHolder
+from streamapp_operator.deletion.uninstall import leave
 from streamapp_operator.metrics import Metrics
-from streamapp_operator.observation import APP_KIND
-from streamapp_operator.observe import Objects
+from streamapp_operator.observe.observation import APP_KIND
+from streamapp_operator.observe.observer import Objects
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import Object

@@ -11,8 +11,8 @@ from typing import Any
 
 import kopf
 
-from streamapp_operator.informer import SELECTORS, Informer
-from streamapp_operator.kube import resource_of
+from streamapp_operator.cluster.informer import SELECTORS, Informer
+from streamapp_operator.cluster.kube import resource_of
 from streamapp_operator.render.meta import labels_of
 
 WATCH_SECONDS = 300

@@ -11,8 +11,8 @@ import socket
 from typing import Any
 
 from streamapp.http.server import StatusServer
+from streamapp_operator.cluster.lease import Lease
 from streamapp_operator.controller import Controller
-from streamapp_operator.lease import Lease
 
 
 def health(controller: Controller, lease: Lease) -> dict[str, Any]:

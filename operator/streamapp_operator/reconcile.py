@@ -22,25 +22,25 @@ from functools import partial
 from typing import Any, TypeVar
 
 from streamapp.manifest import API_VERSION, KIND
-from streamapp_operator import live
-from streamapp_operator.autoscale import History
-from streamapp_operator.cache import PartlyFresh
-from streamapp_operator.cleanup import Cleaner
-from streamapp_operator.decide import Action, Apply, Decision, Delete, Hold, Scale, TakeAway, decide
-from streamapp_operator.deletion import is_deleted
-from streamapp_operator.events import events_between, to_object
-from streamapp_operator.farewell import hold, let_go
-from streamapp_operator.hearing import Words
-from streamapp_operator.kube import Kube, KubeError
-from streamapp_operator.lag import Lags
-from streamapp_operator.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
-from streamapp_operator.observe import Objects, observe
-from streamapp_operator.pace import Pace
+from streamapp_operator.cluster.cache import PartlyFresh
+from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.decide.decision import Action, Apply, Decision, Delete, Hold, Scale, TakeAway, decide
+from streamapp_operator.deletion.finalizer import hold, let_go
+from streamapp_operator.deletion.kafka import Cleaner
+from streamapp_operator.driver import client as live
+from streamapp_operator.driver.last_answer import Words
+from streamapp_operator.driver.stall import Pace
+from streamapp_operator.observe.lag import Lags
+from streamapp_operator.observe.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
+from streamapp_operator.observe.observer import Objects, observe
+from streamapp_operator.observe.remains import is_deleted
 from streamapp_operator.render import STARTERS, Credentials
 from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
+from streamapp_operator.scaling.autoscaler import History
 from streamapp_operator.settings import Settings
-from streamapp_operator.status import Status, only_numbers_moved, status_of
-from streamapp_operator.trial import Trial
+from streamapp_operator.status.events import events_between, to_object
+from streamapp_operator.status.status import Status, only_numbers_moved, status_of
+from streamapp_operator.versions.health_gate import Trial
 from streamapp_operator.workqueue import Key
 
 AFTER_ACTING_SECONDS = 1.0

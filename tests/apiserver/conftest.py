@@ -17,7 +17,7 @@ from lib.left_out import or_left_out
 from lib.operator import Apps
 from lib.operator_process import Operators
 from lib.wait import until
-from streamapp_operator.kube import Kube
+from streamapp_operator.cluster.kube import Kube
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from lib.operator import CHILDREN, WORD_COUNT, Apps, KubeError, Object
 from lib.operator_process import Operators
 from lib.rollouts import prove, versions
 from lib.wait import until
-from streamapp_operator.observation import LISTED
-from streamapp_operator.versions import HEALTHY, VERDICT_ANNOTATION
+from streamapp_operator.manifest.versions import HEALTHY, VERDICT_ANNOTATION
+from streamapp_operator.observe.observation import LISTED
 
 pytestmark = pytest.mark.cluster
 

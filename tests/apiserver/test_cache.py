@@ -16,12 +16,12 @@ from kubernetes import config
 from lib.apiserver import ApiServer
 from lib.operator import RUNNING, Apps
 from lib.wait import until
-from streamapp_operator.cache import Cache
+from streamapp_operator.cluster.cache import Cache
+from streamapp_operator.cluster.informer import SELECTORS, Informer
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.handlers import watch
-from streamapp_operator.informer import SELECTORS, Informer
-from streamapp_operator.kube import Kube
-from streamapp_operator.observation import APP_KIND
-from streamapp_operator.observe import Objects
+from streamapp_operator.observe.observation import APP_KIND
+from streamapp_operator.observe.observer import Objects
 from streamapp_operator.render.meta import Object, selector_text
 
 pytestmark = pytest.mark.cluster
@@ -201,7 +201,7 @@ def config_map(apps: Apps, name: str) -> Object:
 
 
 def test_a_list_of_several_pages_is_whole(apps: Apps, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamapp_operator.kube.PAGE", 2)
+    monkeypatch.setattr("streamapp_operator.cluster.kube.PAGE", 2)
     for number in range(5):
         apps.kube.create(config_map(apps, f"many-{number}"))
     cache = Cache(apps.kube)

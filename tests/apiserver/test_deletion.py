@@ -20,15 +20,15 @@ from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.plan import Plan
-from streamapp_operator.app import read_app
-from streamapp_operator.cleanup import RETRY_SECONDS, Cleaner, Outcome
-from streamapp_operator.deletion import DEADLINE_SECONDS, FINALIZER, Remains, is_held
-from streamapp_operator.farewell import TRY_SECONDS
-from streamapp_operator.kube import SECONDS, Kube
-from streamapp_operator.lease import NotHolder
-from streamapp_operator.leaving import TRIES, leave
+from streamapp_operator.backoff import Silence
+from streamapp_operator.cluster.kube import SECONDS, Kube
+from streamapp_operator.cluster.lease import NotHolder
+from streamapp_operator.deletion.finalizer import TRY_SECONDS
+from streamapp_operator.deletion.kafka import RETRY_SECONDS, Cleaner, Outcome
+from streamapp_operator.deletion.uninstall import TRIES, leave
+from streamapp_operator.manifest.app import read_app
+from streamapp_operator.observe.remains import DEADLINE_SECONDS, FINALIZER, Remains, is_held
 from streamapp_operator.reconcile import Memory
-from streamapp_operator.silence import Silence
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kafka]
 

@@ -21,7 +21,7 @@ from lib.operator_process import Operators
 from lib.proxy import WATCH, WRITES, Fault, Forgetful, Gossip, Plan, Proxy, Sometimes, cut, faults, gone, silent
 from lib.wait import until
 from streamapp_operator.__main__ import LEASE
-from streamapp_operator.kube import Kube
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.reconcile import Memory
 
 pytestmark = pytest.mark.cluster

@@ -17,10 +17,10 @@ from lib.apiserver import ApiServer
 from lib.operator import Apps
 from lib.wait import until
 from streamapp.kafka.ports import free_ports
+from streamapp_operator.cluster.kube import Kube
+from streamapp_operator.cluster.lease import Lease
 from streamapp_operator.controller import HANGS_SECONDS, Controller
 from streamapp_operator.health import health, serve
-from streamapp_operator.kube import Kube
-from streamapp_operator.lease import Lease
 
 pytestmark = pytest.mark.cluster
 

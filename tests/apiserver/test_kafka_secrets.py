@@ -13,8 +13,8 @@ import pytest
 from lib.operator import RUNNING, Apps
 from lib.secured import make_authority
 from lib.wait import until
-from streamapp_operator.deletion import DEADLINE_SECONDS
-from streamapp_operator.farewell import TRY_SECONDS
+from streamapp_operator.deletion.finalizer import TRY_SECONDS
+from streamapp_operator.observe.remains import DEADLINE_SECONDS
 from streamapp_operator.render.meta import Object
 
 pytestmark = pytest.mark.cluster

@@ -15,9 +15,9 @@ from lib.operator import RUNNING, WORD_COUNT, Apps
 from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
-from streamapp_operator.autoscale import LONGEST_SETTLE_SECONDS
-from streamapp_operator.lag import RETRY_SECONDS, Lags
-from streamapp_operator.silence import Silence
+from streamapp_operator.backoff import Silence
+from streamapp_operator.observe.lag import RETRY_SECONDS, Lags
+from streamapp_operator.scaling.autoscaler import LONGEST_SETTLE_SECONDS
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,7 @@ from lib.operator import Apps
 from lib.operator_process import Operators
 from lib.proxy import WRITES, Fault, Proxy
 from lib.wait import until
-from streamapp_operator.kube import Kube
+from streamapp_operator.cluster.kube import Kube
 
 pytestmark = pytest.mark.cluster
 

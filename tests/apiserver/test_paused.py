@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from lib.operator import CHILDREN, RUNNING, Apps
-from streamapp_operator.decide import PAUSE_ANNOTATION
-from streamapp_operator.lag import Lags
-from streamapp_operator.login import Secrets
-from streamapp_operator.observation import Position
+from streamapp_operator.decide.decision import PAUSE_ANNOTATION
+from streamapp_operator.manifest.kafka_login import Secrets
+from streamapp_operator.observe.lag import Lags
+from streamapp_operator.observe.observation import Position
 
 pytestmark = pytest.mark.cluster
 

@@ -15,7 +15,7 @@ from lib.chart import Render
 from lib.operator import WORD_COUNT, Apps
 from lib.permits import IN_POLICY, TAKEN
 from lib.wait import until
-from streamapp_operator.kube import Kube, KubeError
+from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.render.permits import PARTS
 from streamapp_operator.settings import Settings
 

@@ -11,13 +11,13 @@ import pytest
 
 from lib.operator import CHILDREN, RUNNING, Apps, Crash, KubeError
 from lib.wait import until
-from streamapp_operator.autoscale import LONGEST_SETTLE_SECONDS
+from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.crd.status import status_schema
-from streamapp_operator.lag import Lags
-from streamapp_operator.lease import NotHolder
-from streamapp_operator.login import Secrets
-from streamapp_operator.observation import Position
+from streamapp_operator.manifest.kafka_login import Secrets
+from streamapp_operator.observe.lag import Lags
+from streamapp_operator.observe.observation import Position
 from streamapp_operator.reconcile import UNDER_WAY_SECONDS, Memory
+from streamapp_operator.scaling.autoscaler import LONGEST_SETTLE_SECONDS
 
 pytestmark = pytest.mark.cluster
 

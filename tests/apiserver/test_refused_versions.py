@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lib.operator import CHILDREN, Apps, KubeError, Object
-from streamapp_operator.kube import Kube
+from streamapp_operator.cluster.kube import Kube
 
 pytestmark = pytest.mark.cluster
 

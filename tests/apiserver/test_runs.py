@@ -11,7 +11,7 @@ import pytest
 
 from lib.operator import Apps, Object
 from lib.wait import until
-from streamapp_operator.app import RESTART_ANNOTATION
+from streamapp_operator.manifest.app import RESTART_ANNOTATION
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import selector_text
 

@@ -18,7 +18,7 @@ from lib.operator_process import Operators
 from lib.proxy import WRITES, Proxy
 from lib.rollouts import WELL
 from lib.wait import until
-from streamapp_operator.kube import Kube
+from streamapp_operator.cluster.kube import Kube
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 

@@ -16,7 +16,7 @@ from lib.operator import WORD_COUNT, Apps, Crash
 from lib.rollouts import STUCK, WELL, prove, renew, versions
 from lib.wait import until
 from streamapp.cli.main import main
-from streamapp_operator.failures import BUDGETS
+from streamapp_operator.driver.restart_budget import BUDGETS
 from streamapp_operator.names import config_name
 from streamapp_operator.reconcile import Memory
 

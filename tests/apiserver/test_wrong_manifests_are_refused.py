@@ -13,7 +13,7 @@ import yaml
 
 from lib.apiserver import ApiServer
 from lib.operator import WORD_COUNT
-from streamapp_operator.mistakes import mistakes_of
+from streamapp_operator.decide.problems import mistakes_of
 from streamapp_operator.settings import Settings
 
 pytestmark = pytest.mark.cluster

@@ -21,8 +21,8 @@ from lib.grants import Grant, argued_in, asked_for, granted_by, roles_of
 from lib.operator import WORD_COUNT
 from lib.operator_process import NOT_HERE
 from lib.wait import until
-from streamapp_operator.app import read_app
-from streamapp_operator.observation import LISTED
+from streamapp_operator.manifest.app import read_app
+from streamapp_operator.observe.observation import LISTED
 from streamapp_operator.render import Credentials
 from streamapp_operator.render import render as render_app
 from streamapp_operator.render.access import DRIVER_RULES

@@ -26,10 +26,10 @@ from lib.prometheus import PACKAGE, Prometheus
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.ports import free_ports
+from streamapp_operator.cluster.kube import connect_by_config
+from streamapp_operator.cluster.lease import Lease
 from streamapp_operator.controller import Controller
 from streamapp_operator.health import serve
-from streamapp_operator.kube import connect_by_config
-from streamapp_operator.lease import Lease
 
 pytestmark = pytest.mark.cluster  # needs a program that is installed only there
 

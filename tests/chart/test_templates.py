@@ -20,7 +20,7 @@ from lib.left_out import or_left_out
 from lib.monitoring import definitions
 from lib.operator import WORD_COUNT
 from streamapp_operator.__main__ import settings_of
-from streamapp_operator.app import read_app
+from streamapp_operator.manifest.app import read_app
 from streamapp_operator.render import Credentials
 from streamapp_operator.render import render as render_app
 from streamapp_operator.settings import Settings

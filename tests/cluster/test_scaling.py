@@ -96,8 +96,8 @@ SLOW = """
   - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
   - {name: totals-out, to: {topic: $T-totals}}
 """
-"""A record takes five milliseconds, so that a burst of some thousand is work for a while. They are spent waiting, as for
-an answer of another system: two replicas are twice as fast then, also where there are no processors to spare."""
+"""A record takes five milliseconds, so that a burst of some thousand is work for a while. They are spent waiting, as
+for an answer of another system: two replicas are twice as fast then, also where there are no processors to spare."""
 SLOW_CODE = (
     "code: {files: {slow.py: \"import time\\ndef slowly(row):\\n  "
     "time.sleep(0.005)\\n  return {'n': row['n'], 'seq': row['seq']}\"}}"
@@ -121,7 +121,7 @@ def test_a_burst_brings_replicas_and_its_end_takes_them(
     spec = (
         f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
         "  executor: {resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}\n"
-        f"  autoscaling: {{minReplicas: 1, maxReplicas: 3, lag: {{recordsPerReplica: {FOR_EACH}}}, stabilisation: 10s}}\n"
+        f"  autoscaling: {{minReplicas: 1, maxReplicas: 3, stabilisation: 10s, lag: {{recordsPerReplica: {FOR_EACH}}}}}\n"
         f"  {SLOW_CODE}"
     )
     with (

@@ -21,7 +21,7 @@ from lib.secured import USER, bindings_of, secured_broker
 from lib.verify import Proof, committed
 from lib.wait import until
 from streamapp.cli.main import main
-from streamapp_operator.login import DIRECTORY
+from streamapp_operator.manifest.kafka_login import DIRECTORY
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -28,8 +28,8 @@ from streamapp.kafka.admin import Admin
 from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.plan import Plan
-from streamapp_operator.cleanup import Cleaner
-from streamapp_operator.deletion import Remains
+from streamapp_operator.deletion.kafka import Cleaner
+from streamapp_operator.observe.remains import Remains
 
 pytestmark = pytest.mark.kafka
 

@@ -22,8 +22,8 @@ from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.manifest import parse_manifest
 from streamapp.plan import Plan
 from streamapp.spark.app import Options, run_app
-from streamapp_operator.cleanup import Cleaner
-from streamapp_operator.deletion import Remains
+from streamapp_operator.deletion.kafka import Cleaner
+from streamapp_operator.observe.remains import Remains
 
 pytestmark = pytest.mark.kafka
 

@@ -26,7 +26,7 @@ from lib.verify import committed, verify_late
 from lib.wait import until
 from streamapp.cli.main import main
 from streamapp.kafka.admin import Admin, TopicSpec
-from streamapp_operator.lag import Lags
+from streamapp_operator.observe.lag import Lags
 
 pytestmark = pytest.mark.kafka
 

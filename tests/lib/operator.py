@@ -20,18 +20,18 @@ from lib.wait import until
 from streamapp.http.server import StatusServer
 from streamapp.manifest import parse_manifest
 from streamapp_operator.__main__ import LEASE
+from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.controller import new_credentials
-from streamapp_operator.kube import Kube, KubeError
-from streamapp_operator.lease import NotHolder
+from streamapp_operator.manifest.versions import version_name, version_spec
 from streamapp_operator.names import driver_pod_name, secret_name
-from streamapp_operator.observation import LISTED
-from streamapp_operator.observe import Objects
+from streamapp_operator.observe.observation import LISTED
+from streamapp_operator.observe.observer import Objects
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.pods import LIVE_PORT
 from streamapp_operator.settings import Settings
-from streamapp_operator.versions import version_name, version_spec
 
 Object = dict[str, Any]
 

@@ -11,19 +11,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streamapp.manifest import API_VERSION, KIND
-from streamapp_operator.app import RESTART_ANNOTATION
-from streamapp_operator.decide import Apply, Decision, Delete, decide
-from streamapp_operator.events import Event, events_between
-from streamapp_operator.hearing import Words
+from streamapp_operator.decide.decision import Apply, Decision, Delete, decide
+from streamapp_operator.driver.last_answer import Words
+from streamapp_operator.driver.stall import Pace
+from streamapp_operator.manifest.app import RESTART_ANNOTATION
 from streamapp_operator.names import config_name, driver_name
-from streamapp_operator.observation import Observation, Position
-from streamapp_operator.pace import Pace
+from streamapp_operator.observe.observation import Observation, Position
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import VERSION_ANNOTATION
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 from streamapp_operator.settings import Settings
-from streamapp_operator.status import status_of
-from streamapp_operator.trial import Trial
+from streamapp_operator.status.events import Event, events_between
+from streamapp_operator.status.status import status_of
+from streamapp_operator.versions.health_gate import Trial
 
 LOOK_SECONDS = 5.0
 START = datetime(2024, 1, 1, tzinfo=UTC)

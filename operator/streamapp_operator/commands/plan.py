@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from streamapp_operator.commands.target import add_cluster, target_of
 
 if TYPE_CHECKING:
-    from streamapp_operator.app import App
-    from streamapp_operator.changes import Changes
-    from streamapp_operator.kube import Kube
+    from streamapp_operator.cluster.kube import Kube
+    from streamapp_operator.manifest.app import App
+    from streamapp_operator.versions.changes import Changes
 
 _BY_OTHERS = ("replicas", "suspend")
 """Fields that other commands and autoscalers set."""
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp_operator.changes import changes_between
     from streamapp_operator.settings import Settings
+    from streamapp_operator.versions.changes import changes_between
 
     before, after, known = _of_files(options) if options.old is not None else _of_cluster(options)
     if before is None:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _of_files(options: argparse.Namespace) -> tuple[App | None, App, str]:
     from streamapp.local import load_manifest
-    from streamapp_operator.app import read_app
+    from streamapp_operator.manifest.app import read_app
 
     before, after = (read_app(load_manifest(file).to_object()) for file in (options.old, options.file))
     return before, after, ""
@@ -58,7 +58,7 @@ def _of_cluster(options: argparse.Namespace) -> tuple[App | None, App, str]:
     """How the app is, how it would be, and what is known where it is not."""
     from streamapp.errors import ManifestError
     from streamapp.local import read_manifest
-    from streamapp_operator.app import read_app
+    from streamapp_operator.manifest.app import read_app
 
     wanted = read_manifest(options.file).to_object()
     name = wanted["metadata"]["name"]
@@ -82,7 +82,7 @@ def _of_cluster(options: argparse.Namespace) -> tuple[App | None, App, str]:
 
 def _with_code(kube: Kube, body: Mapping[str, Any]) -> Mapping[str, Any]:
     """The resource as the operator reads it."""
-    from streamapp_operator.modules import CODE_KIND, named_config_map, with_modules
+    from streamapp_operator.manifest.modules import CODE_KIND, named_config_map, with_modules
 
     name = named_config_map(body)
     return with_modules(body, kube.get(CODE_KIND, body["metadata"]["namespace"], name) if name is not None else None)
@@ -90,8 +90,8 @@ def _with_code(kube: Kube, body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def lines_of(changes: Changes) -> Iterator[str]:
     """The answer as text."""
-    from streamapp_operator.changes import DRIVER, EXECUTORS
-    from streamapp_operator.state import KEPT
+    from streamapp_operator.versions.changes import DRIVER, EXECUTORS
+    from streamapp_operator.versions.state_changes import KEPT
 
     if not changes.fields:
         yield "nothing changes"

@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from streamapp.local import load_manifest, require_modules
     from streamapp.manifest.dumping import to_yaml_documents
-    from streamapp_operator.app import read_app
+    from streamapp_operator.manifest.app import read_app
+    from streamapp_operator.manifest.versions import Version
     from streamapp_operator.render import Credentials, render
     from streamapp_operator.render.revision import control_revision
     from streamapp_operator.settings import Settings
-    from streamapp_operator.versions import Version
 
     manifest = load_manifest(options.file)
     require_modules(manifest, options.file)

@@ -18,7 +18,7 @@ suggest = names_of_apps
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp_operator.app import RESTART_ANNOTATION
+    from streamapp_operator.manifest.app import RESTART_ANNOTATION
 
     with target_of(options) as target:
         # To the microsecond, so that two restarts are never the same one.

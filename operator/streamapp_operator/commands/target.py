@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streamapp.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    from streamapp_operator.kube import Kube
+    from streamapp_operator.cluster.kube import Kube
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Target:
         Raises:
             InputError: when the app has none at the moment, or there is no such app.
         """
+        from streamapp_operator.driver.pods import newest
         from streamapp_operator.names import base_name
-        from streamapp_operator.pods import newest
         from streamapp_operator.render.driver import DRIVER
         from streamapp_operator.render.meta import selector_text
 
@@ -102,8 +102,8 @@ def target_of(options: argparse.Namespace) -> Iterator[Target]:
         RunError: when it does not answer.
     """
     try:
-        from streamapp_operator.kube import KubeError
-        from streamapp_operator.kube import connect_by_config as connect
+        from streamapp_operator.cluster.kube import KubeError
+        from streamapp_operator.cluster.kube import connect_by_config as connect
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is missing; install streamapp with its extra `operator`") from None
     try:

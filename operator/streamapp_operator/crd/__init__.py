@@ -7,10 +7,10 @@ from typing import Any
 
 from streamapp.manifest import KIND
 from streamapp.schema import json_schema
-from streamapp_operator.classes import COMES_OR_GOES, class_of
 from streamapp_operator.crd.rules import add_rules
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.crd.structural import structural
+from streamapp_operator.manifest.change_classes import COMES_OR_GOES, class_of
 
 GROUP, VERSION, PLURAL = "streamapp.dev", "v1alpha1", "streamapps"
 

@@ -16,7 +16,7 @@ from streamapp.check.operations import QUOTE_IT, READ_AS_BOOLEAN, TRUE_AND_FALSE
 from streamapp.durations import EXAMPLES, LONGEST_MS, UNITS
 from streamapp.manifest.model import LONGEST_OBJECT_NAME, OBJECT_NAME
 from streamapp.manifest.node import OPERATIONS
-from streamapp_operator.login import LAPTOP_FILES, NO_SECRET
+from streamapp_operator.manifest.kafka_login import LAPTOP_FILES, NO_SECRET
 
 Schema = dict[str, Any]
 ITEMS = "[]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamapp_operator.classes import CLASSES
+from streamapp_operator.manifest.change_classes import CLASSES
 
 Schema = dict[str, Any]
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from streamapp_operator.app import App
+from streamapp_operator.manifest.app import App
 from streamapp_operator.render.access import access
 from streamapp_operator.render.config import Credentials, config_map, secret
 from streamapp_operator.render.driver import service, stateful_set

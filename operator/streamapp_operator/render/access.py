@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from streamapp_operator.app import App
+from streamapp_operator.manifest.app import App
 from streamapp_operator.names import driver_name
 from streamapp_operator.render.meta import Object, made
 

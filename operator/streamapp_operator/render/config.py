@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import yaml
 
 from streamapp.errors import ManifestError, Problem
-from streamapp_operator.app import App
+from streamapp_operator.manifest.app import App
 from streamapp_operator.names import config_name, secret_name
 from streamapp_operator.render.executors import executor_template
 from streamapp_operator.render.kafka import CLIENT

@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 
 from streamapp.manifest.model import PodSpec
-from streamapp_operator.app import RESTART_ANNOTATION, App
+from streamapp_operator.manifest.app import RESTART_ANNOTATION, App
 from streamapp_operator.names import config_name, driver_name
 from streamapp_operator.render.config import PLAN, TEMPLATE, Credentials
 from streamapp_operator.render.executors import plain_template

@@ -7,7 +7,7 @@ import hashlib
 import json
 
 from streamapp.manifest.model import PodSpec
-from streamapp_operator.app import App
+from streamapp_operator.manifest.app import App
 from streamapp_operator.names import driver_name, executors_name
 from streamapp_operator.render.kafka import kafka_mounts, kafka_volumes
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object, made, selector

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from streamapp_operator.app import App
-from streamapp_operator.login import DIRECTORY, PROPERTIES
+from streamapp_operator.manifest.app import App
+from streamapp_operator.manifest.kafka_login import DIRECTORY, PROPERTIES
 from streamapp_operator.names import config_name
 from streamapp_operator.render.meta import Object
 

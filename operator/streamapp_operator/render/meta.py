@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from streamapp.manifest import API_VERSION, KIND
-from streamapp_operator.app import App
+from streamapp_operator.manifest.app import App
 
 Object = dict[str, Any]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from streamapp_operator.app import App
+from streamapp_operator.manifest.app import App
 from streamapp_operator.names import driver_name, executors_name
 from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.executors import EXECUTOR

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamapp.errors import ManifestError
-from streamapp_operator.app import App
+from streamapp_operator.manifest.app import App
 from streamapp_operator.names import secret_name
 from streamapp_operator.render.merge import merged
 from streamapp_operator.render.meta import APP_ANNOTATION, Object, labels

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from streamapp_operator.app import App
-from streamapp_operator.render.meta import Object, made, sealed
-from streamapp_operator.versions import (
+from streamapp_operator.manifest.app import App
+from streamapp_operator.manifest.versions import (
     ATTEMPT_ANNOTATION,
     NUMBER_ANNOTATION,
     REASON_ANNOTATION,
     VERDICT_ANNOTATION,
     Version,
 )
+from streamapp_operator.render.meta import Object, made, sealed
 
 
 def control_revision(app: App, version: Version) -> Object:

@@ -7,7 +7,7 @@ import hashlib
 
 from streamapp.cron import Cron, parse_cron
 from streamapp.errors import ManifestError, Problem
-from streamapp_operator.app import App
+from streamapp_operator.manifest.app import App
 from streamapp_operator.names import run_name, schedule_name
 from streamapp_operator.render.config import Credentials
 from streamapp_operator.render.driver import DRIVER, driver_template

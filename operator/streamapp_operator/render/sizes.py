@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamapp.errors import ManifestError, Problem
-from streamapp_operator.app import App
+from streamapp_operator.manifest.app import App
 from streamapp_operator.quantities import mebibytes, quantity
 from streamapp_operator.settings import Settings
 
@@ -20,7 +20,8 @@ _EXECUTOR_HEAP_BESIDE_FUNCTIONS = 0.45
 """The same where the user's functions run beside it, in Python processes: about 80 MiB together and 35 each."""
 _LEAST_HEAP_MIB = 480
 """Spark starts with no less than 450 MiB that Java says it has: 300 MiB that it keeps for itself, half as much again
-(`UnifiedMemoryManager`). The serial collector says a thirtieth less than its heap: it cannot use both survivor spaces."""
+(`UnifiedMemoryManager`). With the serial collector Java says a thirtieth less than its heap: the space of one survivor is
+never used."""
 _LEAST_DRIVER_MIB = 928
 _LEAST_EXECUTOR_MIB = 864
 _LEAST_BESIDE_FUNCTIONS_MIB = 1024

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of the cluster as they were last seen, so that a look at an app asks the API server for next to nothing.
+
+What is kept may be old by a moment, and after a lost event by as long as it takes to list anew. So it is good
+for finding out THAT there is something to do; what is done rests on a look at the API server itself (`reconcile`).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from streamapp_operator.cluster.kube import Kube
+from streamapp_operator.observe.observation import APP_KIND
+from streamapp_operator.observe.observer import Objects
+from streamapp_operator.render import STARTERS
+from streamapp_operator.render.meta import APP_ANNOTATION, INSTANCE_LABEL, Object, labels_of
+
+Place = tuple[str, str, str]
+"""Kind, namespace, name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An object as text: it takes a fifth of the memory, and whoever reads it gets one of their own."""
+
+    version: str
+    instance: str
+    app: str
+    """The name of the app that it belongs to, or is; empty where it does not say so."""
+    text: bytes
+
+
+class Cache:
+    """May be used from any thread.
+
+    Args:
+        kube: for what is not kept: Secrets, which the operator has no right to list.
+    """
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._lock = threading.Lock()
+        self._kept: dict[Place, _Kept] = {}
+        self._names: dict[tuple[str, str, str], set[str]] = {}
+        """Names by kind, namespace and instance, which is the app."""
+        self._kinds: set[str] = set()
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object; None when there is none.
+
+        Raises:
+            KubeError: when it is not of a kept kind, and the API server does not answer.
+        """
+        if kind not in self._kinds:
+            return self._kube.get(kind, namespace, name)
+        with self._lock:
+            kept = self._kept.get((kind, namespace, name))
+        return None if kept is None else _read(kept)
+
+    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        """The objects with these labels, of which one must be that of the instance."""
+        wanted = labels_of(selector)
+        with self._lock:
+            names = self._names.get((kind, namespace, wanted[INSTANCE_LABEL]), ())
+            found = [self._kept[kind, namespace, name] for name in sorted(names)]
+        return [item for item in map(_read, found) if wanted.items() <= item["metadata"]["labels"].items()]
+
+    # --- what the informer does -----------------------------------------------------------------------------
+
+    def keep_kind(self, kind: str) -> None:
+        """From now on objects of that kind are kept."""
+        self._kinds.add(kind)
+
+    def put(self, item: Object) -> set[str]:
+        """Keeps it. Returns the apps that this is news for: the one it belongs to, and the one it did belong to."""
+        place, version = place_of(item), item["metadata"]["resourceVersion"]
+        with self._lock:
+            before = self._kept.get(place)
+        if before is not None and before.version == version:
+            return set()
+        kept = _kept(item)
+        with self._lock:
+            self._forget(place)
+            self._kept[place] = kept
+            self._names.setdefault((*place[:2], kept.instance), set()).add(place[2])
+        return {kept.app, before.app if before is not None else ""} - {""}
+
+    def remove(self, place: Place) -> set[str]:
+        """Forgets it. Returns the app that this is news for, if there is one."""
+        with self._lock:
+            before = self._forget(place)
+        return {before.app} - {""} if before is not None else set()
+
+    def version(self, place: Place) -> str | None:
+        """Of what is kept there; None when there is nothing."""
+        with self._lock:
+            kept = self._kept.get(place)
+        return None if kept is None else kept.version
+
+    def versions(self, kind: str, namespace: str | None) -> dict[Place, str]:
+        """Of all that is kept of a kind, in one namespace or in all."""
+        with self._lock:
+            found = self._kept.items()
+            return {place: kept.version for place, kept in found if place[0] == kind and namespace in (None, place[1])}
+
+    def _forget(self, place: Place) -> _Kept | None:
+        kept = self._kept.pop(place, None)
+        if kept is not None:
+            key = (*place[:2], kept.instance)
+            self._names[key].discard(place[2])
+            if not self._names[key]:
+                del self._names[key]
+        return kept
+
+
+class PartlyFresh:
+    """Objects of some kinds as they are, of the others as they were a moment ago.
+
+    Args:
+        cache: of the others.
+        kube: is asked.
+        fresh: kinds that are asked for.
+    """
+
+    def __init__(self, cache: Objects, kube: Kube, fresh: Collection[str]) -> None:
+        self._cache, self._kube, self._fresh = cache, kube, fresh
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        return self._of(kind).get(kind, namespace, name)
+
+    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        return self._of(kind).list(kind, namespace, selector)
+
+    def _of(self, kind: str) -> Objects:
+        return self._kube if kind in self._fresh else self._cache
+
+
+def place_of(item: Object) -> Place:
+    metadata = item["metadata"]
+    return item["kind"], metadata["namespace"], metadata["name"]
+
+
+def _kept(item: Object) -> _Kept:
+    metadata = item["metadata"]
+    is_app = item["kind"] == APP_KIND
+    # Whose a field is is asked of few kinds, and is a third of an object.
+    if not is_app and item["kind"] not in STARTERS and "managedFields" in metadata:
+        item = {**item, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+    return _Kept(
+        version=metadata["resourceVersion"],
+        instance=metadata.get("labels", {}).get(INSTANCE_LABEL, ""),
+        app=metadata["name"] if is_app else metadata.get("annotations", {}).get(APP_ANNOTATION, ""),
+        text=json.dumps(item, separators=(",", ":")).encode(),
+    )
+
+
+def _read(kept: _Kept) -> Object:
+    found: Object = json.loads(kept.text)
+    return found

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Kubernetes API as the operator uses it: plain objects in and out, every call with a deadline.
+
+The client library gives the connection and its credentials; its classes for each kind are not used, as everything here
+is rendered as plain data.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
+
+import urllib3
+from kubernetes import client, config
+
+from streamapp_operator.manifest.modules import CODE_KIND
+from streamapp_operator.render.meta import MANAGER, Object
+
+SECONDS = 10.0
+RUN_SECONDS = 60.0
+"""For a command in a container."""
+PAGE = 100
+"""Objects of a list that are read at a time."""
+PEOPLE = "kubectl-streamapp"
+"""Field manager of what people change by the command line."""
+
+_CORE = "/api/v1"
+_KINDS: dict[str, tuple[str, str]] = {
+    "ConfigMap": (_CORE, "configmaps"),
+    CODE_KIND: (_CORE, "configmaps"),
+    "Event": (_CORE, "events"),
+    "Pod": (_CORE, "pods"),
+    "Secret": (_CORE, "secrets"),
+    "Service": (_CORE, "services"),
+    "ServiceAccount": (_CORE, "serviceaccounts"),
+    "ControllerRevision": ("/apis/apps/v1", "controllerrevisions"),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "CronJob": ("/apis/batch/v1", "cronjobs"),
+    "Job": ("/apis/batch/v1", "jobs"),
+    "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
+    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+    "StreamApp": ("/apis/streamapp.dev/v1alpha1", "streamapps"),
+}
+_WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+class KubeError(Exception):
+    """The API server said no, or nothing. `code` is HTTP's; 0 when there was no answer."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Kube:
+    """A connection.
+
+    Args:
+        api: with address and credentials.
+        may_write: asked before every call that changes anything, here or elsewhere: for how many seconds its answer may
+            be waited for. May raise.
+        on_answer: told the method of every call, and HTTP's code of its answer; 0 when there was none.
+        seconds: for which any answer is waited for.
+    """
+
+    def __init__(
+        self,
+        api: client.ApiClient,
+        may_write: Callable[[], float] = lambda: SECONDS,
+        on_answer: Callable[[str, int], None] = lambda method, code: None,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._api, self._seconds = api, seconds
+        self.may_write = may_write
+        self.on_answer = on_answer
+
+    @staticmethod
+    def connect(seconds: float = SECONDS) -> Kube:
+        """To the cluster this runs in, else to the one of KUBECONFIG.
+
+        Args:
+            seconds: for which any answer is waited for.
+
+        Raises:
+            KubeError: when there is neither.
+        """
+        settings = client.Configuration()
+        # Whoever asked tries again, and looks first: the library would repeat a write when it may not be ours any more.
+        settings.retries = False
+        try:
+            config.load_incluster_config(client_configuration=settings)
+        except config.ConfigException:
+            try:
+                config.load_kube_config(client_configuration=settings)
+            except (config.ConfigException, OSError) as error:
+                raise KubeError(0, f"no cluster: not in a pod, and no KUBECONFIG ({error})") from None
+        return Kube(client.ApiClient(settings), seconds=seconds)
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object; None when there is none."""
+        try:
+            return self._call("GET", path_of(kind, namespace, name))
+        except KubeError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def list(self, kind: str, namespace: str, selector: str = "") -> list[Object]:
+        """The objects with these labels, each with its version and kind, which a list does not repeat."""
+        return list(self.pages(kind, namespace, selector))
+
+    def pages(self, kind: str, namespace: str | None, selector: str = "") -> Iterator[Object]:
+        """The same one by one, all as one moment has them, while no more than a page of them is in memory.
+
+        Args:
+            kind: of the objects.
+            namespace: where they are; None: in all.
+            selector: labels that they have; empty: any.
+        """
+        query = {"labelSelector": selector} if selector else {}
+        query["limit"] = str(PAGE)
+        while True:
+            found = self._call("GET", path_of(kind, namespace), query)
+            for item in found["items"]:
+                yield {"apiVersion": found["apiVersion"], "kind": kind, **item}
+            if not found["metadata"].get("continue"):
+                return
+            query["continue"] = found["metadata"]["continue"]
+
+    def is_ending(self, namespace: str) -> bool:
+        """Whether the namespace is being deleted."""
+        return "deletionTimestamp" in self._call("GET", f"{_CORE}/namespaces/{_segment(namespace)}")["metadata"]
+
+    def knows(self, api_version: str, plural: str) -> bool:
+        """Whether the API server serves resources of that kind."""
+        try:
+            found = self._call("GET", f"/apis/{api_version}")
+        except KubeError as error:
+            if error.code == 404:
+                return False
+            raise
+        return any(resource["name"] == plural for resource in found["resources"])
+
+    def log(self, namespace: str, pod: str, **options: Any) -> Iterator[str]:
+        """Lines of a pod's log; endless with `follow=True`.
+
+        Args:
+            options: as the API server has them: `container`, `follow`, `previous`, `tailLines`.
+        """
+        query = [(name, str(value).lower()) for name, value in options.items() if value is not None]
+        path = path_of("Pod", namespace, pod, "log")
+        request = self._api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
+        answer = self._api.call_api(*request, _request_timeout=(SECONDS, None if options.get("follow") else SECONDS))
+        if answer.status >= 400:
+            raise _error("GET", path, answer.status, answer.read())
+        for line in answer.response:
+            yield line.decode(errors="replace")
+
+    def run(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> tuple[str, str, int]:
+        """Runs a command in a container: what it writes to stdout and stderr, and its exit code."""
+        from kubernetes.stream import stream  # only people's commands need it
+
+        ask = client.CoreV1Api(self._api).connect_get_namespaced_pod_exec
+        options = {"stdout": True, "stderr": True, "stdin": False, "tty": False, "binary": True}
+        try:
+            ran = stream(
+                ask, pod, namespace, container=container, command=list(command), **options, _preload_content=False
+            )
+            ran.run_forever(timeout=RUN_SECONDS)
+            if ran.is_open():
+                raise KubeError(0, f"exec in pod {pod}: no end within {RUN_SECONDS:g} s")
+            return ran.read_stdout().decode(), ran.read_stderr().decode(), ran.returncode
+        except client.ApiException as error:
+            code = re.search(r"status (\d{3})", str(error.reason))
+            raise KubeError(int(code[1]) if code else 0, f"exec in pod {pod}: {error.reason}") from None
+
+    # --- writing --------------------------------------------------------------------------------------------
+
+    def apply(self, wanted: Object) -> Object:
+        """Server-side apply: what we name is ours, what we do not name stays."""
+        metadata = wanted["metadata"]
+        path = path_of(wanted["kind"], metadata["namespace"], metadata["name"])
+        return self._apply(path, wanted)
+
+    def apply_status(self, wanted: Object) -> Object:
+        """The same for the subresource `status`."""
+        metadata = wanted["metadata"]
+        path = path_of(wanted["kind"], metadata["namespace"], metadata["name"], "status")
+        return self._apply(path, wanted)
+
+    def create(self, wanted: Object) -> Object:
+        return self._call("POST", path_of(wanted["kind"], wanted["metadata"]["namespace"]), body=wanted)
+
+    def replace(self, wanted: Object) -> Object:
+        """Fails with code 409 when the object has changed since it was read."""
+        metadata = wanted["metadata"]
+        return self._call("PUT", path_of(wanted["kind"], metadata["namespace"], metadata["name"]), body=wanted)
+
+    def merge(self, kind: str, namespace: str, name: str, change: Object, subresource: str = "") -> Object:
+        """Sets these fields and no others, as people do by hand; None takes a field away."""
+        path = path_of(kind, namespace, name, subresource)
+        return self._call("PATCH", path, {"fieldManager": PEOPLE}, change, "application/merge-patch+json")
+
+    def set_finalizers(self, found: Object, finalizers: Sequence[str]) -> None:
+        """Who must agree before an object may go. Fails with code 409 when it has changed since it was read; that it is
+        gone is no error."""
+        metadata = found["metadata"]
+        change = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": list(finalizers)}}
+        path = path_of(found["kind"], metadata["namespace"], metadata["name"])
+        try:
+            self._call("PATCH", path, {"fieldManager": MANAGER}, change, "application/merge-patch+json")
+        except KubeError as error:
+            if error.code != 404:
+                raise
+
+    def take_away(self, found: Object, paths: Sequence[Sequence[str | int]]) -> None:
+        """Takes these parts out of an object, of which those of a list come in its order. Fails with code 409 when it
+        has changed since it was read."""
+        metadata = found["metadata"]
+        same = {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
+        gone = [{"op": "remove", "path": "/" + "/".join(map(str, path))} for path in reversed(paths)]
+        path = path_of(found["kind"], metadata["namespace"], metadata["name"])
+        self._call("PATCH", path, {"fieldManager": MANAGER}, [same, *gone], "application/json-patch+json")
+
+    def what_if(self, wanted: Object, found: Object | None) -> Object:
+        """What the object would be if somebody made it, or made this of the one that is there; nothing is changed."""
+        namespace, dry = wanted["metadata"]["namespace"], {"dryRun": "All"}
+        if found is None:
+            return self._call("POST", path_of(wanted["kind"], namespace), dry, wanted)
+        return self._call("PUT", path_of(wanted["kind"], namespace, wanted["metadata"]["name"]), dry, wanted)
+
+    def try_apply(self, wanted: Object) -> None:
+        """Asks whether `apply` would be taken; nothing is changed.
+
+        Raises:
+            KubeError: when it would not.
+        """
+        metadata = wanted["metadata"]
+        path = path_of(wanted["kind"], metadata["namespace"], metadata["name"])
+        self._apply(path, wanted, {"dryRun": "All"})
+
+    def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> None:
+        """Deletes this very object and what it owns; that it is gone, or another one has its name by now, is no error.
+
+        Args:
+            uid: of the object that is meant.
+            grace: seconds; 0 means at once, without waiting for the node.
+        """
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            # What a Job has made would stay, unless asked for.
+            "propagationPolicy": "Background",
+        }
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
+        try:
+            self._call("DELETE", path_of(kind, namespace, name), body=body)
+        except KubeError as error:
+            if error.code not in (404, 409):
+                raise
+
+    # --- below ----------------------------------------------------------------------------------------------
+
+    def _apply(self, path: str, wanted: Object, more: Mapping[str, str] = MappingProxyType({})) -> Object:
+        query = {"fieldManager": MANAGER, "force": "true", **more}
+        return self._call("PATCH", path, query, wanted, "application/apply-patch+yaml")
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Object | Sequence[Object] | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        changes = method in _WRITES and "dryRun" not in (query or {})
+        seconds = min(self._seconds, self.may_write()) if changes else self._seconds
+        request = self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = self._api.call_api(*request, _request_timeout=seconds)
+            content = answer.read()
+        except client.ApiException as error:
+            self.on_answer(method, error.status or 0)
+            raise _error(method, path, error.status or 0, error.body or error.reason) from None
+        except urllib3.exceptions.HTTPError as error:
+            self.on_answer(method, 0)
+            raise KubeError(0, f"{method} {path}: no answer from the API server: {error}") from None
+        self.on_answer(method, answer.status)
+        if answer.status >= 400:
+            raise _error(method, path, answer.status, content)
+        found: Any = json.loads(content)
+        assert isinstance(found, dict)
+        return found
+
+
+def connect_by_config(file: str | None, context: str | None) -> tuple[Kube, str]:
+    """A connection as kubectl would make it, and the namespace that it would use.
+
+    Raises:
+        KubeError: when there is no such file or context.
+    """
+    try:
+        contexts, active = config.list_kube_config_contexts(config_file=file)
+        found = next((each for each in contexts if each["name"] == context), None) if context else active
+        if found is None:
+            names = ", ".join(each["name"] for each in contexts)
+            raise KubeError(400, f"there is no context {context!r}; there are: {names}")
+        api = config.new_client_from_config(config_file=file, context=found["name"])
+    except (config.ConfigException, OSError) as error:
+        raise KubeError(400, f"no cluster{f' by {file}' if file else ''}: {error}") from None
+    return Kube(api), found["context"].get("namespace", "default")
+
+
+def resource_of(kind: str) -> tuple[str, str, str]:
+    """Its group (empty for the core's), version and plural."""
+    base, plural = _KINDS[kind]
+    *_, group, version = ("", *base.removeprefix("/apis").removeprefix("/api").strip("/").split("/"))
+    return group, version, plural
+
+
+def path_of(kind: str, namespace: str | None, name: str | None = None, subresource: str = "") -> str:
+    """The path of an object's URL, or of a kind's in a namespace (None: in all).
+
+    Names may come from people who have fewer rights than we do. Each stays one segment of the path, whatever it holds.
+
+    Raises:
+        KubeError: for a name that no object can have.
+
+    >>> path_of("Secret", "shop", "../billing/kafka")
+    '/api/v1/namespaces/shop/secrets/..%2Fbilling%2Fkafka'
+    """
+    base, plural = _KINDS[kind]
+    path = f"{base}/namespaces/{_segment(namespace)}/{plural}" if namespace is not None else f"{base}/{plural}"
+    path += "" if name is None else f"/{_segment(name)}"
+    return path + (f"/{_segment(subresource)}" if subresource else "")
+
+
+def _segment(name: str) -> str:
+    if name in ("", ".", ".."):  # clients and servers take them for something else
+        raise KubeError(400, f"'{name}' cannot be the name of an object")
+    return quote(name, safe="")
+
+
+def _error(method: str, path: str, code: int, content: object) -> KubeError:
+    text = content.decode(errors="replace") if isinstance(content, bytes) else str(content or "")
+    try:
+        text = json.loads(text)["message"]
+    except (ValueError, KeyError, TypeError):
+        text = " ".join(text.split())[:300]
+    return KubeError(code, f"{method} {path}: {code} {text}")

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executors of an earlier pod template are replaced one after the other, under the running query. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from streamapp_operator.driver.pods import runs
+from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
+
+
+def outdated(executors: Iterable[Object], template: str) -> list[Object]:
+    """Those that were made from another template, the oldest first."""
+    found = [pod for pod in executors if pod["metadata"].get("annotations", {}).get(TEMPLATE_ANNOTATION) != template]
+    return sorted(found, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
+
+
+def to_replace(
+    executors: Iterable[Object], template: str, wanted: int, live: Mapping[str, Any] | None
+) -> Iterable[Object]:
+    """Executors that are to end now, each of which leaves in order and takes no further task.
+
+    Args:
+        executors: all that there are.
+        template: fingerprint of the one they are to be made from.
+        wanted: how many there are to be.
+        live: what the driver says about itself: it must know the template, or it would make more of the old ones.
+    """
+    executors = [pod for pod in executors if "deletionTimestamp" not in pod["metadata"]]
+    if ((live or {}).get("replicas") or {}).get("template") != template:
+        return ()
+    old = outdated(executors, template)
+    idle = [pod for pod in old if not runs(pod)]
+    if idle:  # what does not work is nobody's loss
+        return idle
+    return old[:1] if sum(runs(pod) for pod in executors) >= wanted else ()

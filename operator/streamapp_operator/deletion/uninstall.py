@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's last act when its own namespace is deleted: it lets the apps there go.
+
+Whoever deletes a namespace deletes the operator in it, often before the apps. One that waits for the operator would
+then wait for ever, and the namespace with it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.lease import NotHolder
+from streamapp_operator.deletion.finalizer import hold
+from streamapp_operator.observe.remains import is_held
+from streamapp_operator.render.meta import Object
+
+TRIES = 5
+"""Each with what is there by then: somebody may write to the app at that very moment."""
+log = logging.getLogger("streamapp.operator")
+
+
+def leave(kube: Kube, namespace: str) -> None:
+    """To be called at the end of the process, when nothing else works on apps any more: it would hold them again.
+
+    Does nothing where the namespace is to stay.
+    """
+    try:
+        if not kube.is_ending(namespace):
+            return
+        held = [body for body in kube.list("StreamApp", namespace) if is_held(body)]
+    except KubeError as error:
+        log.warning("apps of namespace %s may be held up: %s", namespace, error)
+        return
+    for body in held:
+        name = f"{namespace}/{body['metadata']['name']}"
+        try:
+            _let_go(kube, body)
+        except (KubeError, NotHolder) as error:
+            log.warning("%s may be held up: %s", name, error)
+        else:
+            log.warning("%s: its internal topics are left, as the namespace goes", name)
+
+
+def _let_go(kube: Kube, body: Object) -> None:
+    for left in reversed(range(TRIES)):
+        try:
+            hold(kube, body, False)
+            return
+        except KubeError as error:
+            if error.code != 409 or not left:
+                raise

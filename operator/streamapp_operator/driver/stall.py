@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether an app gets on: where records wait, epochs must be committed. A driver whose user's function never returns
+answers, and says that it runs. Pure.
+
+What was seen is remembered from look to look only; an operator that starts anew begins to wait anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from streamapp.plan import Plan
+from streamapp_operator.driver.pods import RUNNING, DriverState
+from streamapp_operator.driver.progress import epochs_of, waiting_of
+from streamapp_operator.times import stamp
+
+STILL_SECONDS = 120.0
+"""So long a sub-topology may take for an epoch: behind a backlog it takes some three seconds."""
+STILL_TRANSACTIONS = 2
+"""Or so many times `transactionTimeout`, where that is more: Kafka gives up the transactions of an epoch by then."""
+STILL_EPOCHS = 5
+"""Or so many times as long as for the epoch before."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What was seen so far."""
+
+    of: tuple[str, int]
+    """The driver's pod, and how many of its containers have ended: one that starts anew counts its epochs anew."""
+    since: Mapping[str, tuple[int, datetime]]
+    """By sub-topology for which records wait: how many epochs it has committed, and since when no other one."""
+
+
+def look_at_pace(
+    live: Mapping[str, Any] | None, plan: Plan, driver: DriverState, pace: Pace | None, now: datetime
+) -> tuple[str, Pace | None]:
+    """
+    Args:
+        live: what the driver says; None when it does not answer.
+        plan: of the app.
+        driver: its pod.
+        pace: what the last call returned.
+        now: the time.
+
+    Returns:
+        In words what stands still, empty when nothing does; and what is to be remembered.
+    """
+    of = driver.uid, driver.ended
+    if driver.state != RUNNING or (pace is not None and pace.of != of):
+        pace = None
+    if live is None:
+        return "", pace
+    if driver.state != RUNNING or live["phase"] != "Running":
+        return "", None
+    waiting, epochs = waiting_of(live, plan), epochs_of(live)
+    known = pace.since if pace is not None else {}
+    same = {name for name in waiting if name in known and known[name][0] == epochs.get(name, 0)}
+    if plan.run != "continuous" and same != set(waiting):  # one sub-topology after the other
+        same = set()
+    since = {name: known[name] if name in same else (epochs.get(name, 0), now) for name in waiting}
+    still = [name for name in since if (now - since[name][1]).total_seconds() > _patience(live, plan, name)]
+    words = ""
+    if still:
+        begin, records = min(since[name][1] for name in still), max(waiting[name] for name in still)
+        parts = ", ".join(f"'{name}'" for name in still)
+        words = f"no epoch of {parts} since {stamp(begin)}, although {records} records wait"
+    return words, Pace(of, since)
+
+
+def _patience(live: Mapping[str, Any], plan: Plan, part: str) -> float:
+    """Seconds that the sub-topology may take for an epoch."""
+    last = int(live["subTopologies"].get(part, {}).get("epochMs", {}).get("triggerExecution", 0))
+    return max(STILL_SECONDS, STILL_TRANSACTIONS * plan.transaction_timeout_ms / 1000, STILL_EPOCHS * last / 1000)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One StreamApp as the operator sees it: the resource, read and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import ValidationError
+
+from streamapp.compile import compile_manifest
+from streamapp.compile.assemble import kafka_settings
+from streamapp.durations import parse_duration
+from streamapp.errors import ManifestError, Problem
+from streamapp.kafka.login import is_secured
+from streamapp.manifest import Manifest, parse_object
+from streamapp.manifest.model import KafkaSpec, UpgradeSpec
+from streamapp.plan import Plan
+from streamapp_operator.manifest.kafka_login import Login, assumed_login, problems_of
+from streamapp_operator.manifest.versions import live_spec, version_name, version_spec
+from streamapp_operator.names import base_name
+
+RESTART_ANNOTATION = "streamapp.dev/restart-at"
+"""On the resource: any other value than before, by custom the time, starts the app anew."""
+_NO_KAFKA = Problem(
+    None,
+    "kafka",
+    None,
+    "`kafka` is missing",
+    "say where Kafka is, e.g. kafka: {bootstrapServers: kafka:9092}, as a cluster has no embedded one",
+)
+
+
+@dataclass(frozen=True)
+class App:
+    """What is wanted, in the words of the resource's `generation`."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    manifest: Manifest
+    plan: Plan
+    restart_at: str = ""
+    """The restart that was last asked for."""
+    halted: bool = False
+    """Whether it is to stay down until somebody does something about it."""
+    login: Login | None = None
+    """How it is let in by Kafka, where that asks; None: nobody has looked into its Secrets."""
+
+    @cached_property
+    def version_spec(self) -> dict[str, Any]:
+        """What makes it another version when it changes."""
+        return version_spec(self.manifest)
+
+    @cached_property
+    def version_name(self) -> str:
+        return version_name(self.base, self.version_spec)
+
+    @cached_property
+    def live_spec(self) -> dict[str, Any]:
+        """What is taken up live."""
+        return live_spec(self.manifest)
+
+    @property
+    def attempt(self) -> str:
+        """The version, and the restart that was last asked for: failures are counted for each anew."""
+        return f"{self.version_name}@{self.restart_at}" if self.restart_at else self.version_name
+
+    @property
+    def progress_deadline(self) -> float:
+        """Seconds that a new version may take to prove itself while nothing moves."""
+        upgrade = self.manifest.spec.upgrade or UpgradeSpec()
+        return parse_duration(upgrade.progress_deadline) / 1000
+
+    @property
+    def kafka_login(self) -> Login | None:
+        """The same, or what may be assumed of it; None where Kafka does not ask."""
+        if not is_secured(self.plan.kafka):
+            return None
+        return self.login or assumed_login(self.plan.kafka)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether neither driver nor executors are wanted."""
+        return self.manifest.spec.suspend or self.halted
+
+    @property
+    def base(self) -> str:
+        """What the names of the app's objects begin with."""
+        return base_name(self.name)
+
+    @property
+    def owner(self) -> str:
+        """Whom the applicationId belongs to on Kafka: this very resource, not one that takes its name later."""
+        return f"{self.namespace}/{self.name}/{self.uid}"
+
+
+def read_app(body: Mapping[str, Any]) -> App:
+    """The app of a resource as the API server gives it.
+
+    Raises:
+        ManifestError: with everything that is wrong with it.
+    """
+    problems = list(_of_kafka(body.get("spec")))
+    try:
+        manifest = parse_object({key: value for key, value in body.items() if key != "status"})
+    except ManifestError as error:
+        raise ManifestError([*error.problems, *problems], error.unchecked) from None
+    if problems:
+        raise ManifestError(problems)
+    metadata = body["metadata"]
+    return App(
+        namespace=metadata.get("namespace", "default"),
+        name=manifest.name,
+        uid=metadata.get("uid", ""),
+        generation=metadata.get("generation", 1),
+        manifest=manifest,
+        plan=compile_manifest(manifest),
+        restart_at=str((metadata.get("annotations") or {}).get(RESTART_ANNOTATION, "")),
+    )
+
+
+def _of_kafka(spec: Any) -> Iterator[Problem]:
+    """What a cluster needs of it, and a laptop does not; of one that cannot be read, the manifest's model tells."""
+    kafka = spec.get("kafka") if isinstance(spec, dict) else None
+    if kafka is None:
+        yield _NO_KAFKA
+        return
+    with suppress(ValidationError):
+        yield from problems_of(kafka_settings(KafkaSpec.model_validate(kafka)))

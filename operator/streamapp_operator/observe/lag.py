@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far an app is behind, read from Kafka itself: also while its driver is down."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamapp.errors import ManifestError, RunError, StreamAppError
+from streamapp.kafka.admin import Admin
+from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.group import GroupPosition
+from streamapp.patterns import matches
+from streamapp.plan import Plan
+from streamapp_operator.backoff import Silence
+from streamapp_operator.manifest.app import read_app
+from streamapp_operator.manifest.kafka_login import Secrets, config_of, open_secrets
+from streamapp_operator.observe.observation import Position
+
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+"""Address and properties of a connection."""
+RETRY_SECONDS = 30.0
+"""A Kafka that has not answered is left alone for so long."""
+
+
+@dataclass
+class Lags:
+    """Reads positions. It keeps connections: one for each address and credentials, and one for each app's group."""
+
+    silence: Silence[_Key] = field(default_factory=lambda: Silence(RETRY_SECONDS))
+    _admins: dict[_Key, Admin] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _users: dict[tuple[str, str], _User] = field(default_factory=dict, repr=False)
+    """By namespace and name of an app."""
+
+    def of(self, body: Mapping[str, Any], secrets: Secrets) -> tuple[Position | None, str]:
+        """The position of a resource's app, or None and why there is none: nobody asks for it, or Kafka is silent.
+
+        Args:
+            body: the resource.
+            secrets: those that its `kafka` names.
+        """
+        if not body["spec"].get("autoscaling") or body["spec"].get("suspend"):
+            return None, ""
+        try:
+            app = read_app(body)
+            plan = app.plan
+            config = config_of(plan.kafka, open_secrets(plan.kafka, secrets, app.namespace))
+            key = _key(config)
+            if why := self.silence.reason(key):
+                self.forget(app.namespace, app.name)
+                return None, why
+            user = self._use((app.namespace, app.name), config, plan.application_id)
+        except ManifestError:
+            return None, "the manifest cannot be run"
+        except StreamAppError as error:
+            return None, str(error)
+        try:
+            return position_of(self._admins[user.key], user.group, plan), ""
+        except _Missing as error:
+            return None, str(error)
+        except StreamAppError as error:
+            # A client that stays goes on trying by itself, several times a second: where it is refused, that locks
+            # accounts.
+            self.forget(app.namespace, app.name)
+            return None, self.silence.note(key, str(error))
+
+    def _use(self, app: tuple[str, str], config: KafkaConfig, group: str) -> _User:
+        """Connections for the app. That to the brokers that it had goes, unless another app uses it.
+
+        Raises:
+            RunError: when the settings cannot be used.
+        """
+        key = _key(config)
+        with self._lock:
+            before = self._users.get(app)
+            if before is not None and (before.key, before.name) == (key, group):
+                return before
+            # Both are there or none: a connection without a user would never go.
+            admin, user = self._admins.get(key) or Admin(config), _User(key, group, GroupPosition(config, group))
+            self._admins[key], self._users[app] = admin, user
+            if before is not None:
+                self._drop(before)
+        return user
+
+    def forget(self, namespace: str, name: str) -> None:
+        """There is no such app any more."""
+        with self._lock:
+            if before := self._users.pop((namespace, name), None):
+                self._drop(before)
+
+    def _drop(self, user: _User) -> None:
+        user.group.close()
+        if all(other.key != user.key for other in self._users.values()):
+            self._admins.pop(user.key, None)
+
+
+def _key(config: KafkaConfig) -> _Key:
+    return config.bootstrap_servers, tuple(sorted(config.properties.items()))
+
+
+@dataclass(frozen=True)
+class _User:
+    """What an app uses."""
+
+    key: _Key
+    name: str
+    """Of its group."""
+    group: GroupPosition
+
+
+class _Missing(RunError):
+    """A topic is not there: the rest of Kafka may well be."""
+
+
+def position_of(admin: Admin, group: GroupPosition, plan: Plan) -> Position:
+    """
+    Args:
+        admin: a connection to the app's Kafka.
+        group: the app's own.
+        plan: of the app.
+
+    Raises:
+        RunError: when Kafka does not answer, or a topic is missing.
+    """
+    there = admin.topics().keys()
+    hops = [topic.name for topic in plan.topics if topic.role == "repartition" and topic.name in there]
+    found = [name for name in there if any(matches(pattern, name) for pattern in plan.source_patterns)]
+    topics = sorted({*plan.source_topics, *found, *hops})
+    if missing := [topic for topic in topics if topic not in there]:
+        raise _Missing(f"topic {missing[0]!r} does not exist")
+    ends_of = {topic: admin.end_offsets(topic) for topic in topics}
+    committed = group.read((topic, partition) for topic, ends in ends_of.items() for partition in ends)
+    produced = consumed = partitions = 0
+    for topic, ends in ends_of.items():
+        begins = admin.end_offsets(topic) if plan.start_from == "latest" else admin.start_offsets(topic)
+        for partition, end in ends.items():
+            offset = committed.get((topic, partition), -1)
+            produced += end
+            consumed += min(end, offset if offset >= 0 else begins[partition])
+        if topic not in hops:
+            partitions += len(ends)
+    return Position(produced, consumed, partitions, frozenset(topics))

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A look at everything that a decision about an app rests on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from streamapp_operator.driver import client as live
+from streamapp_operator.driver.pods import has_ended, newest
+from streamapp_operator.manifest.kafka_login import named_secrets
+from streamapp_operator.manifest.modules import CODE_KIND, named_config_map
+from streamapp_operator.names import base_name, secret_name
+from streamapp_operator.observe.lag import Lags
+from streamapp_operator.observe.observation import LISTED, Observation
+from streamapp_operator.observe.remains import is_deleted
+from streamapp_operator.render.config import credentials_of
+from streamapp_operator.render.driver import DRIVER
+from streamapp_operator.render.executors import EXECUTOR
+from streamapp_operator.render.meta import Object, component_of, is_owned_by, selector_text
+from streamapp_operator.versions.rollout import acted_upon
+
+
+class Objects(Protocol):
+    """Where objects are looked up: the API server itself, or what is kept of it."""
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object; None when there is none."""
+
+    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        """The objects with these labels."""
+
+
+def observe(
+    objects: Objects, lags: Lags, namespace: str, name: str, earlier: Observation | None = None
+) -> Observation | None:
+    """None when there is no such resource.
+
+    Args:
+        objects: where they are looked up.
+        lags: tells where the app is in its input.
+        namespace: of the resource.
+        name: of the resource.
+        earlier: a look of a moment ago: Kafka is not asked again so soon, nor a driver whose pod is as it was then.
+
+    Raises:
+        KubeError: when the API server does not answer. Nothing may be decided on half of the facts.
+    """
+    body = objects.get("StreamApp", namespace, name)
+    if body is None:
+        return None
+    base, uid = base_name(name), body["metadata"]["uid"]
+    found = [item for kind in LISTED for item in objects.list(kind, namespace, selector_text(base))]
+    secret = objects.get("Secret", namespace, secret_name(base))
+    if secret is not None:
+        found.append(secret)
+    children = {(item["kind"], item["metadata"]["name"]): item for item in found if is_owned_by(item, uid)}
+    pods = objects.list("Pod", namespace, selector_text(base))
+    drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER)
+    owners = [uid, *(item["metadata"]["uid"] for item in children.values() if item["kind"] == "CronJob")]
+    jobs = [item for item in found if item["kind"] == "Job" and any(is_owned_by(item, owner) for owner in owners)]
+    known = credentials_of(children.get(("Secret", secret_name(base)), {}))
+    seen = Observation(
+        body=body,
+        children=children,
+        driver=newest(drivers),
+        drivers=drivers,
+        jobs=tuple(jobs),
+        executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR),
+        silence="there is no driver",
+        secrets={name: objects.get("Secret", namespace, name) for name in named_secrets(body)},
+        code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,
+        token=known.token if known else "",
+    )
+    return _asked(seen, lags, earlier)
+
+
+def _asked(seen: Observation, lags: Lags, earlier: Observation | None) -> Observation:
+    """With what driver and Kafka say."""
+    if earlier is not None and (_version(earlier.driver), earlier.token) == (_version(seen.driver), seen.token):
+        status, silence = earlier.status, earlier.silence
+    elif seen.driver is not None and not has_ended(seen.driver):
+        status, silence = live.ask(seen.driver, seen.token)
+    else:
+        status, silence = None, seen.silence
+    if is_deleted(seen.body):
+        position, unknown = None, ""
+    elif earlier is not None:
+        position, unknown = earlier.position, earlier.unknown
+    else:
+        position, unknown = lags.of(acted_upon(seen.body, seen.children), seen.secrets)
+    return replace(seen, status=status, silence=silence, position=position, unknown=unknown)
+
+
+def _version(pod: Object | None) -> str:
+    return str(pod["metadata"]["resourceVersion"]) if pod is not None else ""

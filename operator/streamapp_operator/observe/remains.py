@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is left to do when an app is deleted: pure, of what is observed.
+
+With `deletionPolicy: Delete` the app carries a finalizer of ours: its drivers end, then its internal topics and its
+consumer group go, then the resource may go. Nothing of that may hold the resource for long: after DEADLINE_SECONDS, and
+the end of a try that has begun before, it goes in any case, and what is left on Kafka is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from streamapp.errors import InputError, ManifestError
+from streamapp.plan import KafkaSettings, Plan
+from streamapp_operator.driver.pods import has_ended
+from streamapp_operator.manifest.app import read_app
+from streamapp_operator.manifest.kafka_login import Secrets
+from streamapp_operator.names import base_name, config_name
+from streamapp_operator.observe.observation import Observation
+from streamapp_operator.render import STARTERS
+from streamapp_operator.render.config import PLAN
+from streamapp_operator.render.meta import Object
+
+FINALIZER = "streamapp.dev/internal-topics"
+DEADLINE_SECONDS = 60.0
+"""After the deletion. A driver takes up to 30 seconds to end, Kafka a few to delete topics."""
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What an app has on Kafka."""
+
+    application_id: str
+    owner: str
+    """Whom the applicationId belongs to, if it is this app."""
+    kafka: KafkaSettings
+    metadata_topic: str
+    """It says who the owner is, so it goes last."""
+    other_topics: tuple[str, ...]
+    secrets: Secrets = field(default_factory=dict, repr=False)
+    """Those that `kafka` names."""
+
+    @property
+    def namespace(self) -> str:
+        return self.owner.partition("/")[0]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return (*self.other_topics, self.metadata_topic)
+
+
+def is_deleted(body: Object) -> bool:
+    return "deletionTimestamp" in body["metadata"]
+
+
+def is_held(body: Object) -> bool:
+    """Whether the resource waits for us before it goes."""
+    return FINALIZER in body["metadata"].get("finalizers", ())
+
+
+def should_be_held(body: Object) -> bool:
+    return bool(body["spec"].get("deletionPolicy") == "Delete")
+
+
+def is_late(body: Object, now: datetime) -> bool:
+    """Whether the deletion has taken as long as it may."""
+    since = datetime.fromisoformat(body["metadata"]["deletionTimestamp"])
+    return (now - since).total_seconds() > DEADLINE_SECONDS
+
+
+def runners(seen: Observation) -> tuple[Object, ...]:
+    """Objects that must go first, so that no driver comes after the last one."""
+    there = (*seen.children.values(), *seen.jobs)
+    found = {item["metadata"]["uid"]: item for item in there if item["kind"] in STARTERS}
+    return tuple(item for item in found.values() if not is_deleted(item))
+
+
+def running(seen: Observation) -> tuple[str, ...]:
+    """Names of the pods that may still write to the topics."""
+    return tuple(pod["metadata"]["name"] for pod in (*seen.drivers, *seen.executors) if not has_ended(pod))
+
+
+def remains_of(seen: Observation) -> Remains | None:
+    """Of the plan that drivers were given last, and of the one that the manifest asks for; None: there is neither."""
+    plans = [plan for plan in (_asked_for(seen.body), _given(seen)) if plan is not None]
+    if not plans:
+        return None
+    metadata = seen.body["metadata"]
+    by_role = {topic.name: topic.role for plan in plans for topic in plan.topics}
+    return Remains(
+        application_id=plans[0].application_id,
+        owner=f"{metadata['namespace']}/{metadata['name']}/{metadata['uid']}",
+        kafka=plans[0].kafka,
+        metadata_topic=next(name for name, role in by_role.items() if role == "metadata"),
+        other_topics=tuple(sorted(name for name, role in by_role.items() if role != "metadata")),
+        secrets=seen.secrets,
+    )
+
+
+def _asked_for(body: Mapping[str, Any]) -> Plan | None:
+    try:
+        return read_app(body).plan
+    except ManifestError:
+        return None
+
+
+def _given(seen: Observation) -> Plan | None:
+    config = seen.children.get(("ConfigMap", config_name(base_name(seen.body["metadata"]["name"]))), {})
+    try:
+        return Plan.from_json((config.get("data") or {}).get(PLAN, ""))
+    except InputError:
+        return None

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a changed manifest would do to an app: pure, of the two versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamapp.errors import shorten
+from streamapp.manifest import Manifest, build_topology
+from streamapp_operator.manifest.app import App
+from streamapp_operator.manifest.change_classes import (
+    FORBIDDEN,
+    NEEDS_STATE_MIGRATION,
+    RESTART_QUERY,
+    class_of_change,
+    heaviest,
+    is_divided,
+)
+from streamapp_operator.render import STARTERS, Credentials, render
+from streamapp_operator.render.executors import executor_template
+from streamapp_operator.render.meta import FINGERPRINT_ANNOTATION, TEMPLATE_ANNOTATION, Object
+from streamapp_operator.settings import Settings
+from streamapp_operator.versions.state_changes import REFUSED, StateChange, state_changes
+
+NOTHING, EXECUTORS, DRIVER = "Nothing", "Executors", "Driver"
+_FIXED = "this is fixed for the life of an app; set it back, or make another StreamApp"
+_ANY = Credentials("any", "any")
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """A field that is not what it was."""
+
+    field: str
+    """Its path in the spec; of a node, `topology[NAME]`."""
+    kind: str
+    """One of `classes.CLASSES`."""
+    words: str
+    """With what it was and what it becomes."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """From one version of an app to another."""
+
+    fields: tuple[FieldChange, ...]
+    state: tuple[StateChange, ...]
+    objects: tuple[str, ...]
+    """That become others."""
+    restarts: str
+    """What is started anew: NOTHING, EXECUTORS or DRIVER."""
+
+    @property
+    def kind(self) -> str:
+        """The heaviest class of all."""
+        refused = any(change.outcome == REFUSED for change in self.state)
+        return heaviest((*(change.kind for change in self.fields), *((NEEDS_STATE_MIGRATION,) if refused else ())))
+
+    @property
+    def refused(self) -> str:
+        """Why the change is not made, in words; empty when it is."""
+        if self.kind not in (NEEDS_STATE_MIGRATION, FORBIDDEN):
+            return ""
+        causes = [change.words for change in self.fields if change.kind in (NEEDS_STATE_MIGRATION, FORBIDDEN)]
+        reasons = [change.words for change in self.state if change.outcome == REFUSED] or [_FIXED]
+        return ": ".join(", ".join(group) for group in (causes, reasons) if group)
+
+
+def changes_between(before: App, after: App, settings: Settings) -> Changes:
+    """
+    Args:
+        before, after: the two versions.
+        settings: of the operator; what they say does not matter, as both versions are rendered with them.
+    """
+    was, will = _by_name(render(before, settings, _ANY)), _by_name(render(after, settings, _ANY))
+    differ = [key for key in will if key not in was or _mark(was[key]) != _mark(will[key])]
+    restarts = NOTHING
+    if not (before.manifest.spec.suspend or after.manifest.spec.suspend):
+        rolls = executor_template(before, settings) != executor_template(after, settings)
+        restarts = DRIVER if _start(was) != _start(will) else EXECUTORS if rolls else NOTHING
+    state = tuple(state_changes(before.plan, after.plan))
+    return Changes(
+        fields=tuple(_fields(before.manifest, after.manifest, state)),
+        state=state,
+        objects=tuple(f"{kind} {name}" for kind, name in differ),
+        restarts=restarts,
+    )
+
+
+def _fields(before: Manifest, after: Manifest, state: tuple[StateChange, ...]) -> Iterator[FieldChange]:
+    old, new = _said(before), _said(after)
+    for name in sorted({*old, *new} - {"topology"}):
+        yield from _field(name, old.get(name), new.get(name))
+    yield from _nodes(old["topology"], new["topology"], _migrated(before, after, state))
+
+
+def _field(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
+    if is_divided(path):
+        old, new = old or {}, new or {}
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            yield from _field(f"{path}.{name}", old.get(name), new.get(name))
+    elif old != new:
+        if old is None:
+            words = f"{path}: {shorten(str(new))} is new"
+        elif "\n" in f"{old}{new}":
+            words = f"{path}: the text changes"
+        elif new is None:
+            words = f"{path}: {shorten(str(old))} goes"
+        else:
+            words = f"{path}: {shorten(str(old))} becomes {shorten(str(new))}"
+        kind = class_of_change(path, comes_or_goes=old is None or new is None)
+        yield FieldChange(path, kind, words)
+
+
+def _nodes(old: Any, new: Any, migrated: set[str]) -> Iterator[FieldChange]:
+    was, will = {node["name"]: node for node in old}, {node["name"]: node for node in new}
+    if was == will and old != new:
+        yield FieldChange("topology", RESTART_QUERY, "the order of the nodes changes")
+    for name in (*was, *(name for name in will if name not in was)):
+        if was.get(name) != will.get(name):
+            how = "goes" if name not in will else "is new" if name not in was else "changes"
+            kind = NEEDS_STATE_MIGRATION if name in migrated else RESTART_QUERY
+            yield FieldChange(f"topology[{name}]", kind, f"node '{name}' {how}")
+
+
+def _migrated(before: Manifest, after: Manifest, state: tuple[StateChange, ...]) -> set[str]:
+    """Nodes that refused state is made of: one of them has changed."""
+    found: set[str] = set()
+    refused = [change for change in state if change.outcome == REFUSED]
+    if any(change.node is None for change in refused):  # a position; the sources have changed
+        return {node.name for manifest in (before, after) for node in manifest.spec.topology if node.stream}
+    for topology in (build_topology(before), build_topology(after)) if refused else ():
+        names = {node.name for node in topology.nodes}
+        for change in refused:
+            assert change.node is not None
+            if change.node in names:
+                found |= {change.node, *(node.name for node in topology.ancestors(change.node))}
+    return found
+
+
+def _said(manifest: Manifest) -> Mapping[str, Any]:
+    """The spec, defaults and all, so that one that is written out is no change."""
+    found: Mapping[str, Any] = manifest.model_dump(by_alias=True, exclude_none=True, mode="json")["spec"]
+    return {**found, "applicationId": manifest.application_id}
+
+
+def _by_name(objects: tuple[Object, ...]) -> dict[tuple[str, str], Object]:
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
+
+
+def _mark(item: Object) -> str:
+    return str(item["metadata"]["annotations"][FINGERPRINT_ANNOTATION])
+
+
+def _start(objects: Mapping[tuple[str, str], Object]) -> tuple[str, str]:
+    """What starts the driver, and what of it must not change while that runs."""
+    (kind, name), item = next((key, item) for key, item in objects.items() if key[0] in STARTERS)
+    if kind == "StatefulSet":
+        return kind, str(item["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION])
+    return kind, name  # a run that a schedule has begun goes on as it is; another one is another Job

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which version of an app is to run: the one that the resource asks for, unless something speaks against it. Pure, of
+the resource and of what is kept beside it; nothing is remembered elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from streamapp.errors import ManifestError
+from streamapp_operator.manifest.app import App, read_app
+from streamapp_operator.manifest.change_classes import LIVE, class_of
+from streamapp_operator.manifest.versions import Spec, Verdict, Version, as_resource, read_version
+from streamapp_operator.names import base_name, config_name
+from streamapp_operator.render.config import LIVE_ANNOTATION, VERSION_ANNOTATION
+from streamapp_operator.render.meta import Object
+from streamapp_operator.render.revision import control_revision
+from streamapp_operator.settings import Settings
+from streamapp_operator.versions.changes import Changes, changes_between
+from streamapp_operator.versions.state_changes import would_miss
+
+INVALID, ROLLED_BACK, PAUSED = "Invalid", "RolledBack", "Paused"
+_WHEN_PAUSED = "reconciliation is paused: it is done when the annotation streamapp.dev/pause-reconciliation is gone"
+Children = Mapping[tuple[str, str], Object]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What is to run, and what has become of what is asked for."""
+
+    app: App | None
+    """With the live fields of now; None: there is nothing that could run."""
+    held: str = ""
+    """Why that is not the version that is asked for: INVALID, ROLLED_BACK, PAUSED, or a class of changes that are not
+    made."""
+    why: str = ""
+    """The same in words."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the manifest."""
+    changes: Changes | None = None
+    """From what was acted upon last to what is asked for; None when that is the same, or the first."""
+    kept: Mapping[str, Version] = field(default_factory=dict)
+    """Versions that are in the cluster, by name."""
+    rejected: Version | None = None
+    """The version that is asked for, where it was taken back."""
+    no_way_back: str = ""
+    """Why the version that proved itself last could not follow on this one; empty when it could."""
+
+    @property
+    def healthy(self) -> Version | None:
+        """The version that proved itself last."""
+        return _newest_healthy(self.kept)
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether what is to run still has to prove itself."""
+        if self.app is None or self.app.plan.run != "continuous" or self.app.manifest.spec.suspend:
+            return False
+        found = self.kept.get(self.app.version_name)
+        return found is None or not found.is_healthy
+
+    @property
+    def can_go_back(self) -> bool:
+        """Whether there is another version that has proved itself, and can follow on this one."""
+        other = self.app is not None and self.healthy is not None and self.healthy.name != self.app.version_name
+        return other and not self.no_way_back
+
+
+def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings, paused: bool = False) -> Rollout:
+    """
+    Args:
+        body: the resource.
+        children: the objects of the app that there are.
+        settings: of the operator.
+        paused: whether nothing may be done: what was acted upon last runs on, with the live fields that it had.
+    """
+    kept = _kept(children)
+    healthy = _newest_healthy(kept)
+    name, live = _acted_upon(body, children)
+    current = kept.get(name) or healthy
+    try:
+        wanted = read_app(body)
+        changes = None
+        if current is not None and (current.name, live) != (wanted.version_name, wanted.live_spec):
+            before = _read(body, current.spec, live)
+            changes = changes_between(before, wanted, settings) if before is not None else None
+    except ManifestError as error:
+        return without(body, children, error)
+    mine = kept.get(wanted.version_name)
+    if mine is not None and mine.is_rejected(wanted.restart_at) and healthy is not None:
+        app = _going_on(body, healthy, live)
+        return Rollout(app, ROLLED_BACK, _taken_back(mine, healthy, wanted.name), (), changes, kept, mine)
+    if changes is not None and changes.refused:
+        return Rollout(_going_on(body, current, live), changes.kind, changes.refused, (), changes, kept)
+    if paused and current is not None and changes is not None:
+        return Rollout(_read(body, current.spec, live), PAUSED, _WHEN_PAUSED, (), changes, kept)
+    return Rollout(wanted, changes=changes, kept=kept, no_way_back=_no_way_back(body, wanted, healthy, live))
+
+
+def acted_upon(body: Mapping[str, Any], children: Children) -> Mapping[str, Any]:
+    """The resource as it was acted upon last, with the live fields of now: that is what runs, whatever is asked for
+    meanwhile. The resource itself, while nothing was."""
+    name, _ = _acted_upon(body, children)
+    version = _kept(children).get(name)
+    if version is None:
+        return body
+    return as_resource(body, version.spec, _live(body))
+
+
+def without(body: Mapping[str, Any], children: Children, error: ManifestError) -> Rollout:
+    """What is to run although the resource asks for something that cannot be run."""
+    kept = _kept(children)
+    name, live = _acted_upon(body, children)
+    app = _going_on(body, kept.get(name) or _newest_healthy(kept), live)
+    return Rollout(app, INVALID, "", tuple(str(problem) for problem in error.problems), kept=kept)
+
+
+def control_revisions(rollout: Rollout, generation: int, verdict: Verdict | None) -> tuple[Object, ...]:
+    """The versions that are to be kept: the one that runs, the one to go back to, and the one that was taken back.
+
+    Args:
+        rollout: what is to run.
+        generation: of the resource.
+        verdict: on the version that runs, if it falls now.
+    """
+    app, healthy = rollout.app, rollout.healthy
+    if app is None:
+        return ()
+    runs = rollout.kept.get(app.version_name) or Version(app.version_name, generation, app.version_spec)
+    if verdict is not None or not runs.is_healthy:  # one that was rejected, and runs, is tried again
+        runs = replace(runs, verdict=verdict)
+    keep = {runs.name: runs}
+    for other in (rollout.rejected, healthy if not runs.is_healthy else None):
+        if other is not None:
+            keep.setdefault(other.name, other)
+    return tuple(control_revision(app, version) for version in sorted(keep.values(), key=lambda each: each.number))
+
+
+def _newest_healthy(kept: Mapping[str, Version]) -> Version | None:
+    return max((version for version in kept.values() if version.is_healthy), key=lambda each: each.number, default=None)
+
+
+def _kept(children: Children) -> dict[str, Version]:
+    found = [read_version(item) for (kind, _), item in children.items() if kind == "ControllerRevision"]
+    return {version.name: version for version in found if version is not None}
+
+
+def _acted_upon(body: Mapping[str, Any], children: Children) -> tuple[str, Spec]:
+    """The name of the version that was acted upon last, and its live fields; empty when there is none."""
+    config = children.get(("ConfigMap", config_name(base_name(body["metadata"]["name"]))), {"metadata": {}})
+    notes = config["metadata"].get("annotations", {})
+    try:
+        live = json.loads(notes.get(LIVE_ANNOTATION, "{}"))
+    except ValueError:
+        live = {}
+    return notes.get(VERSION_ANNOTATION, ""), live if isinstance(live, dict) else {}
+
+
+def _going_on(body: Mapping[str, Any], version: Version | None, live: Spec) -> App | None:
+    """The app of a version with the live fields of now; where those are wrong, with the ones it had."""
+    if version is None:
+        return None
+    return _read(body, version.spec, _live(body)) or _read(body, version.spec, live)
+
+
+def _live(body: Mapping[str, Any]) -> Spec:
+    """The live fields of now."""
+    return {name: value for name, value in body["spec"].items() if class_of(name) == LIVE}
+
+
+def _read(body: Mapping[str, Any], spec: Spec, live: Spec) -> App | None:
+    """None when this operator cannot read what an earlier one has kept."""
+    try:
+        return read_app(as_resource(body, spec, live))
+    except ManifestError:
+        return None
+
+
+def _no_way_back(body: Mapping[str, Any], wanted: App, healthy: Version | None, live: Spec) -> str:
+    if healthy is None or healthy.name == wanted.version_name:
+        return ""
+    before = _read(body, healthy.spec, live)
+    return would_miss(wanted.plan, before.plan) if before is not None else ""
+
+
+def _taken_back(rejected: Version, healthy: Version, name: str) -> str:
+    assert rejected.verdict is not None
+    if rejected.number == healthy.number:  # the manifest is the same, and what its ConfigMap holds is not
+        return (
+            f"the new code was taken back: {rejected.verdict.reason}. The code before it runs. Change the ConfigMap; "
+            f"to try the same once more, type: kubectl streamapp restart {name}"
+        )
+    return (
+        f"generation {rejected.number} was taken back: {rejected.verdict.reason}. Generation {healthy.number} runs. "
+        f"Change the manifest; to try the same once more, type: kubectl streamapp restart {name}"
+    )

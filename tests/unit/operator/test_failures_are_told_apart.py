@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A query's stack trace becomes one line, the right exit code, and the decision whether to try again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lib.traces import LOST_RECORDS
+from streamapp.cli.driver import _leave_word
+from streamapp.spark.failure import diagnose
+from streamapp_operator.driver.pods import driver_state
+from streamapp_operator.driver.restart_budget import BUDGETS
+
+BAD = (
+    "Job aborted due to stage failure: Task 0 failed 4 times: org.apache.spark.SparkRuntimeException: "
+    "[USER_RAISED_EXCEPTION] BAD_RECORD node 'in': topic t, partition 0, offset 7: the value cannot be read as json: x "
+    "SQLSTATE: P0001\n\tat org.apache.spark"
+)
+# Spark prints plans, and a plan holds the text of every expression: it is no error that was raised.
+PLAN = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n Filter raise_error(BAD_RECORD node 'in': topic )"
+
+
+@pytest.mark.parametrize(
+    ("trace", "exit_code", "retriable", "words"),
+    [
+        (BAD, 1, False, "node 'in': topic t, partition 0, offset 7"),
+        (PLAN, 1, False, "DIVIDE_BY_ZERO: Division by zero."),
+        ("another runtime of application 'a' has taken over: this one stops\n at", 3, False, "taken over"),
+        ("x.ProducerFencedException: there is a newer producer\n at", 3, True, "newer producer"),
+        ("x.PositionMismatchException: changelog c holds version 3\n at", 3, False, "holds version 3"),
+        ("x.ForeignOwnerException: applicationId 'a' belongs to 'b'\n at", 1, False, "belongs to"),
+        ("x.IncompatibleStateException: store 's': changelog c\n at", 1, False, "store 's'"),
+        ("Caused by: x.OversizedRecordException: a record for topic 't' has 9 bytes\n at", 1, False, "'t' has 9"),
+        ("An error occurred while calling z:x.begin.\n: y.Trouble: no disk\n\tat", 3, True, "part': y.Trouble: no"),
+        ("x: (as configured by transaction.max.timeout.ms)\n at", 1, False, "spec.transactionTimeout is longer"),
+        ("Some data may have been lost because they are not available in Kafka any more", 3, False, "gone (retention"),
+        (LOST_RECORDS, 3, False, "are gone in topic text-lines, partition 1, among offsets 3 to 5 (retention passed"),
+        ("y.UnknownTopicOrPartitionException: This server does not\n at", 1, True, "does not exist any more"),
+        (
+            "Caused by: x.TransactionalIdAuthorizationException: Transactional Id authorization failed.\n at",
+            3, True, "Write on transactional-ids that begin with 'shop/'; allow it",
+        ),
+        ("x.TopicAuthorizationException: Not authorized to access topics: [t]\n at", 3, True, "topics: [t]; allow it"),
+        ("x.SaslAuthenticationException: invalid credentials\n at", 3, True, "does not let the app in: invalid cred"),
+        ("x\nCaused by: y.TimeoutException: no answer\n at", 3, True, "y.TimeoutException: no answer"),
+    ],
+)
+def test_each_kind_of_failure(trace: str, exit_code: int, retriable: bool, words: str) -> None:
+    failure = diagnose("part", trace, "shop")
+    assert (failure.error.exit_code, failure.retriable) == (exit_code, retriable)
+    assert words in str(failure.error)
+    assert "\n" not in str(failure.error)
+
+
+SIDECAR = {"name": "agent", "restartCount": 7, "state": {"terminated": {"exitCode": 1, "message": "Other: not ours"}}}
+"""Of a user's template; Kubernetes has it first, by its name."""
+
+
+@pytest.mark.parametrize(
+    ("trace", "cause"),
+    [
+        (BAD, "DataError"),
+        (PLAN, "CodeError"),
+        ("x.OversizedRecordException: a record for topic 't' has 9 bytes\n at", "DataError"),
+        ("x.y.UserCodeError: node 'n': function 'm:f': ValueError: " + 5_000 * "x" + "\n\n at", "CodeError"),
+        pytest.param(f"x.UserCodeError: node 'n': function 'm:f': {5_000 * 'x'}\n\n at", "CodeError", id="long"),
+        (LOST_RECORDS, "DataError"),
+        ("x.IncompatibleStateException: store 's': changelog c\n at", "InputError"),
+        ("another runtime of application 'a' has taken over: this one stops\n at", "Infrastructure"),
+        ("x\nCaused by: y.TimeoutException: no answer\n at", "Infrastructure"),
+    ],
+)
+def test_the_operator_reads_what_a_driver_ended_of(trace: str, cause: str, tmp_path: Path) -> None:
+    """From the error, through the file that Kubernetes keeps, to what is counted."""
+    error = diagnose("part", trace, "shop").error
+    _leave_word(tmp_path / "termination-log", error)
+    ended = {"exitCode": error.exit_code, "message": (tmp_path / "termination-log").read_text()}
+    driver = {"name": "driver", "restartCount": 1, "state": {}, "lastState": {"terminated": ended}}
+    status = {"containerStatuses": [SIDECAR, driver]}
+    state = driver_state({"metadata": {"uid": "1"}, "status": status})
+    assert (state.cause, state.ended) == (cause, 1)
+    assert str(error).startswith(state.error)
+    assert len(state.error) > min(len(str(error)) - 1, 1_900)
+    assert state.cause in BUDGETS

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""R16: of two operators one acts. Time is the test's; the API server is played by hand."""
+
+from __future__ import annotations
+
+import copy
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+from lib.apiserver import write_kubeconfig
+from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.lease import (
+    ANSWER_SECONDS,
+    ARRIVAL_SECONDS,
+    LEASE_SECONDS,
+    MARGIN_SECONDS,
+    Lease,
+    NotHolder,
+)
+from streamapp_operator.render.meta import Object
+
+
+class Leases(Kube):
+    """One Lease, and a clock. `slow` is called while an answer is on its way."""
+
+    def __init__(self) -> None:
+        super().__init__(client.ApiClient(client.Configuration()))
+        self.now = 0.0
+        self.found: Object | None = None
+        self.version = 0
+        self.slow: Callable[[], None] = lambda: None
+        self.fails = False
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        if self.fails:
+            raise KubeError(0, "no answer")
+        before, self.slow = self.slow, lambda: None
+        before()
+        return copy.deepcopy(self.found)
+
+    def create(self, wanted: Object) -> Object:
+        return self._put(wanted)
+
+    def replace(self, wanted: Object) -> Object:
+        assert self.found is not None
+        if wanted["metadata"]["resourceVersion"] != self.found["metadata"]["resourceVersion"]:
+            raise KubeError(409, "it has changed")
+        return self._put(wanted)
+
+    def _put(self, wanted: Object) -> Object:
+        self.version += 1
+        self.found = copy.deepcopy(wanted)
+        self.found["metadata"]["resourceVersion"] = str(self.version)
+        return self.found
+
+    def lease(self, identity: str) -> Lease:
+        return Lease(self, "shop", "operator", identity, lambda: self.now)
+
+
+def test_what_is_sent_is_over_before_another_one_takes_over() -> None:
+    kube = Leases()
+    lease = kube.lease("one")
+    with pytest.raises(NotHolder):
+        lease.require()
+    assert lease.try_once()
+    for moment in (0.0, 5.0, LEASE_SECONDS - MARGIN_SECONDS - 0.1):
+        kube.now = moment
+        assert moment + lease.require() == LEASE_SECONDS - ARRIVAL_SECONDS
+    kube.now = LEASE_SECONDS - MARGIN_SECONDS
+    with pytest.raises(NotHolder):
+        lease.require()
+
+
+def test_another_one_waits_until_it_has_not_been_renewed_for_its_time() -> None:
+    kube = Leases()
+    one, two = kube.lease("one"), kube.lease("two")
+    assert one.try_once()
+    kube.now = 5.0
+    assert not two.try_once()
+    kube.now = 5.0 + LEASE_SECONDS
+    assert not two.try_once()
+    kube.now += 0.1
+    assert two.try_once()
+    assert not one.try_once()
+
+
+def test_time_in_which_an_answer_was_on_its_way_does_not_count_against_the_holder() -> None:
+    """The holder renews at 8 s, and sees it until 23 s; the other one has asked at 0 s, and hears it at 9 s."""
+    kube = Leases()
+    one, two = kube.lease("one"), kube.lease("two")
+    assert one.try_once()
+
+    def renewed_meanwhile() -> None:
+        kube.now = 8.0
+        assert one.try_once()
+        kube.now = 9.0
+
+    kube.slow = renewed_meanwhile
+    assert not two.try_once()
+    kube.now = 9.0 + LEASE_SECONDS - 1
+    assert not two.try_once()
+
+
+def test_a_renewal_that_fails_leaves_time_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Question and renewal take as long as they may, and fail."""
+    kube = Leases()
+    lease = kube.lease("one")
+    held: list[bool] = []
+
+    def failed(error: KubeError) -> None:
+        kube.now += 2 * ANSWER_SECONDS
+        held.append(lease.is_held)
+
+    def wait(pause: float) -> None:
+        kube.now += pause
+        held.append(lease.is_held)
+        kube.fails = len(held) == 1
+        if len(held) == 4:
+            lease.stop()
+
+    monkeypatch.setattr(lease._stop, "wait", wait)
+    lease.keep(failed)
+    assert held == [True] * 4  # renewed, failed, before it asks again, renewed
+
+
+# --- the connection ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def api_server(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[tuple[str, list[str]]]:
+    """Its address, and the methods that it has been asked by."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            asked.append(self.command)
+            answer(self)
+
+        do_PUT = do_DELETE = do_PATCH = do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def hang_up(request: BaseHTTPRequestHandler) -> None:
+    request.connection.shutdown(socket.SHUT_RDWR)
+
+
+def ask_to_come_back(request: BaseHTTPRequestHandler) -> None:
+    request.send_response(429)
+    request.send_header("Retry-After", "1")
+    request.send_header("Content-Length", "0")
+    request.end_headers()
+
+
+@pytest.mark.parametrize(("answer", "code"), [(hang_up, 0), (ask_to_come_back, 429)])
+def test_nothing_is_sent_twice_by_itself(
+    answer: Callable[[BaseHTTPRequestHandler], None], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time the Lease may be another one's."""
+    with api_server(answer) as (url, asked):
+        monkeypatch.setattr(
+            "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION",
+            str(write_kubeconfig(tmp_path / "kubeconfig", url, "token")),
+        )
+        kube = Kube.connect()
+        with pytest.raises(KubeError) as refused:
+            kube.replace({"kind": "Lease", "metadata": {"namespace": "shop", "name": "x"}})
+        with pytest.raises(KubeError):
+            kube.delete("Pod", "shop", "x", "uid")
+        assert refused.value.code == code
+        assert asked == ["PUT", "DELETE"]
+
+
+def test_an_answer_to_a_write_is_waited_for_while_the_lease_lasts() -> None:
+    waited: list[float] = []
+
+    class Api:
+        def param_serialize(self, *_: object, **__: object) -> tuple[()]:
+            return ()
+
+        def call_api(self, *, _request_timeout: float) -> object:
+            waited.append(_request_timeout)
+            return Answer()
+
+    class Answer:
+        status = 200
+
+        def read(self) -> bytes:
+            return json.dumps({}).encode()
+
+    api: client.ApiClient = Api()  # type: ignore[assignment]
+    kube = Kube(api, may_write=lambda: 4.5, seconds=7.0)
+    lease: Object = {"kind": "Lease", "metadata": {"namespace": "shop", "name": "x"}}
+    kube.replace(lease)
+    kube.get("Lease", "shop", "x")
+    kube.may_write = lambda: 12.0
+    kube.apply(lease)
+    assert waited == [4.5, 7.0, 7.0]

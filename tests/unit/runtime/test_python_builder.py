@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python builder writes the same manifests as people do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamapp import StreamBuilder
+from streamapp.compile import compile_manifest
+from streamapp.errors import ManifestError
+from streamapp.formats import Format
+from streamapp.manifest import Manifest, parse_manifest
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def word_count() -> StreamBuilder:
+    b = StreamBuilder("word-count")
+    (
+        b.stream("lines", topic="text-lines", value="text")
+        .flat_map("words", word="split(lower(value), ' ')")
+        .group_by("counts", "word")
+        .aggregate(count="count(*)", store="word-counts")
+        .to("out", topic="word-counts")
+    )
+    return b
+
+
+def orders_payments() -> StreamBuilder:
+    b = StreamBuilder("orders-payments")
+    orders = b.stream(
+        "orders", topic="orders", value=Format("json", "order_id STRING, customer STRING, amount DOUBLE")
+    ).key_by("orders-by-id", "order_id")
+    payments = b.stream(
+        "payments", topic="payments", value={"format": "json", "schema": "order_id STRING, paid DOUBLE"}
+    ).key_by("payments-by-id", "order_id")
+    paid = orders.join(
+        "paid-orders",
+        payments,
+        by=["order_id"],
+        within="15 minutes",
+        grace="1 minute",
+        select={
+            "customer": "`orders-by-id`.customer",
+            "amount": "`orders-by-id`.amount",
+            "paid": "`payments-by-id`.paid",
+        },
+    ).to("paid-orders-out", topic="paid-orders")
+    paid.group_by("customer-totals", "customer").aggregate(orders="count(*)", paid="sum(paid)").to(
+        "customer-totals-out", topic="customer-totals"
+    )
+    return b
+
+
+def log_router() -> StreamBuilder:
+    b = StreamBuilder("log-router")
+    lines = (
+        b.stream("log", topic="log-lines", value="text")
+        .with_columns(
+            "parsed",
+            level="upper(regexp_extract(value, '(?i)\\\\b(debug|info|warn|error|fatal)\\\\b', 1))",
+            line="trim(value)",
+        )
+        .filter("wanted", "level <> 'DEBUG' and length(line) > 0")
+        .select("lines", level="level", line="line")
+    )
+    alarms, warnings, rest = lines.branch(
+        "by-level", ("alarms", "level in ('ERROR', 'FATAL')"), ("warnings", "level = 'WARN'"), ("rest", None)
+    )
+    alarms.to("alarms-out", topic="log-alarms")
+    warnings.to("warnings-out", topic="log-warnings")
+    rest.select("rest-text", line="line").to("rest-out", topic="log-rest", value="text")
+    return b
+
+
+def page_views() -> StreamBuilder:
+    b = StreamBuilder("page-views", on_bad_record={"deadLetter": "page-views-unreadable"})
+    schema = "page STRING, user STRING, viewed_at TIMESTAMP, ms BIGINT"
+    (
+        b.stream("views", topic="page-views", value=Format("json", schema), timestamp="viewed_at")
+        .filter("real-views", "page is not null and ms >= 100")
+        .group_by("per-minute", "page")
+        .window(tumbling="1 minute", grace="30s")
+        .aggregate(views="count(*)", visitors="approx_count_distinct(user)", slowest_ms="max(ms)")
+        .to("out", topic="page-views-per-minute")
+    )
+    return b
+
+
+def payment_risk() -> StreamBuilder:
+    b = StreamBuilder("payment-risk", code={"path": "payment_risk", "configMapRef": {"name": "payment-risk"}})
+    schema = "card STRING, country STRING, amount DOUBLE"
+    payments = b.stream("payments", topic="payments", value=Format("json", schema))
+    scored = payments.python("scored", "risk:score", schema="card STRING, risk DOUBLE, reasons ARRAY<STRING>")
+    scored.to("scores-out", topic="payment-scores")
+    (
+        scored.group_by("per-card", "card")
+        .window(tumbling="1 minute")
+        .aggregate(risk="sum(risk)", payments="count(*)")
+        .filter("risky", "risk >= 1")
+        .to("alarms-out", topic="payment-alarms")
+    )
+    return b
+
+
+@pytest.mark.parametrize("make", [word_count, orders_payments, log_router, page_views, payment_risk])
+def test_the_examples_in_python_are_the_examples_in_yaml(make: object) -> None:
+    assert callable(make)
+    built: Manifest = make().build()
+    written = parse_manifest((EXAMPLES / f"{built.name}.yaml").read_text())
+    assert compile_manifest(built) == compile_manifest(written)
+
+
+@pytest.mark.parametrize("make", [word_count, orders_payments, log_router, page_views, payment_risk])
+def test_the_yaml_it_writes_is_read_back(make: object) -> None:
+    assert callable(make)
+    built: Manifest = make().build()
+    assert parse_manifest(built.to_yaml()) == built
+
+
+def test_words_that_yaml_reads_otherwise_are_quoted() -> None:
+    b = StreamBuilder("app")
+    b.stream("on", topic="yes").select("no", {"on": "value", "1:30": "value"}).to("out", topic="2024-01-31")
+    built = b.build()
+    assert parse_manifest(built.to_yaml()) == built
+
+
+def test_mistakes_are_found_when_it_is_built() -> None:
+    b = StreamBuilder("app", max_parallelism=0)
+    b.stream("in", topic="t").filter("x", "valu = 1").to("out", topic="t")
+    with pytest.raises(ManifestError) as error:
+        b.build()
+    assert sorted((p.node or "", p.field or "") for p in error.value.problems) == [
+        ("", "maxParallelism"),
+        ("out", "to.topic"),
+        ("x", "filter"),
+    ]
+
+
+def test_groups_keep_their_order_and_merges_their_names() -> None:
+    b = StreamBuilder("app")
+    one, two = b.stream("one", topic="a"), b.stream("two", topic="b")
+    both = b.merge("both", one, two)
+    both.group_by("t", "value", "key", day="date(timestamp)").window(
+        hopping="2 days", every="1 day"
+    ).aggregate({"store": "count(*)"}, emit="final", store="s")
+    spec = b.build().to_object()["spec"]["topology"]
+    assert spec[2:] == [
+        {"name": "both", "merge": ["one", "two"]},
+        {
+            "name": "t",
+            "from": "both",
+            "groupBy": ["value", "key", {"day": "date(timestamp)"}],
+            "aggregate": {"store": "count(*)"},
+            "window": {"hopping": "2 days", "every": "1 day"},
+            "emit": "final",
+            "store": "s",
+        },
+    ]
