@@ -121,7 +121,8 @@ def test_a_burst_brings_replicas_and_its_end_takes_them(
     spec = (
         f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
         "  executor: {resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}\n"
-        f"  autoscaling: {{minReplicas: 1, maxReplicas: 3, stabilisation: 10s, lag: {{recordsPerReplica: {FOR_EACH}}}}}\n"
+        "  autoscaling: {minReplicas: 1, maxReplicas: 3, stabilisation: 10s, "
+        f"lag: {{recordsPerReplica: {FOR_EACH}}}}}\n"
         f"  {SLOW_CODE}"
     )
     with (

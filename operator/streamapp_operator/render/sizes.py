@@ -20,7 +20,7 @@ _EXECUTOR_HEAP_BESIDE_FUNCTIONS = 0.45
 """The same where the user's functions run beside it, in Python processes: about 80 MiB together and 35 each."""
 _LEAST_HEAP_MIB = 480
 """Spark starts with no less than 450 MiB that Java says it has: 300 MiB that it keeps for itself, half as much again
-(`UnifiedMemoryManager`). With the serial collector Java says a thirtieth less than its heap: the space of one survivor is
+(`UnifiedMemoryManager`). With the serial collector Java says a thirtieth less than its heap: one survivor space is
 never used."""
 _LEAST_DRIVER_MIB = 928
 _LEAST_EXECUTOR_MIB = 864

@@ -27,7 +27,7 @@ ROLES: dict[str, Sized] = {
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_size_that_is_taken_is_one_that_spark_starts_with(role: str) -> None:
-    taken = []
+    taken: list[Size] = []
     for mib in range(400, 2200, 4):
         given = {"limits": {"memory": f"{mib}Mi"}}
         if taken:  # more memory is never refused where less was taken
