@@ -6,12 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from lib.app import ECHO, TOTALS, Bench
 from lib.faults import kill, require_work
 from lib.inprocess import App
 from lib.verify import Proof
-from streamapp.errors import InputError, RunError
+from streamapp.errors import DataError, InputError, RunError
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -81,7 +82,7 @@ def test_another_number_of_sources_is_refused_at_once(kafka: KafkaConfig, tmp_pa
   - {name: both, merge: [raw, raw-2]}
   - {name: out, to: {topic: $T-out, value: text}}
 """)
-    with pytest.raises(InputError, match="read 1 sources in an earlier version and reads 2 now"):
+    with pytest.raises(InputError, match="has a position in 1 input and would have one in 2"):
         a.run()
 
 
@@ -115,6 +116,46 @@ def test_records_that_come_by_another_way_are_refused(kafka: KafkaConfig, tmp_pa
     a.change(counted("others", not first))
     a.run()
     assert sorted(record.value["n"] for record in a.received("out")) == [1, 2]  # it began anew
+
+
+SUMMED = """
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "x INT"}}}
+  - {name: sums, groupBy: [key], aggregate: {total: %s}}
+  - {name: out, to: {topic: $T-out}}
+"""
+
+
+def test_a_store_that_would_mean_something_else_is_refused_at_once(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Also where there is no new input, which would have shown it. What only failed to begin binds nobody."""
+    a = App(kafka, tmp_path, SUMMED % "count(x)")
+    a.create("in")
+    a.send("in", ("k", "no JSON"))
+    with pytest.raises(DataError, match="cannot be read as json"):
+        a.run()
+    a.change(SUMMED % "sum(x)", "  onBadRecord: Drop")
+    a.send("in", ("k", {"x": 5}))
+    a.run()
+    a.change(SUMMED % "max(x)", "  onBadRecord: Drop")
+    told = r"store 'sums' \(node 'sums', changelog .*-sums-changelog\) holds state that would mean something else: "
+    told += r"`groupBy by key: total = sum\(x\)` becomes `groupBy by key: total = max\(x\)`; undo the change"
+    with pytest.raises(InputError, match=told):
+        a.run()
+    a.change(SUMMED % "sum(x)", "  onBadRecord: Drop")
+    forget_shape(a)  # as an app has none that an earlier runtime has run
+    a.send("in", ("k", {"x": 2}))
+    a.run()
+    a.change(SUMMED % "max(x)", "  onBadRecord: Drop")
+    with pytest.raises(InputError, match=told):
+        a.run()
+    assert [record.value for record in a.received("out")] == [{"total": 5}, {"total": 7}]
+
+
+def forget_shape(app: App) -> None:
+    """Deletes what its metadata has on record of what its store holds."""
+    producer = Producer(app.kafka.for_librdkafka())
+    application_id = app.topic("").rstrip("-")
+    producer.produce(f"{application_id}-metadata", key=f"/{application_id}/sums/shape".encode(), value=None)
+    assert producer.flush(30) == 0
 
 
 def test_a_store_that_has_missed_records_does_not_come_back(kafka: KafkaConfig, tmp_path: Path) -> None:

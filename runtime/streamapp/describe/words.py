@@ -85,6 +85,16 @@ def details(node: Node, topology: Topology) -> str:
     return ""
 
 
+def of_stores(plan: Plan) -> dict[str, str]:
+    """What each store's node does, by the store's name."""
+    found = {}
+    for store in plan.stores:
+        topology = plan.subtopology(store.subtopology).topology
+        node = topology.node(store.node)
+        found[store.name] = f"{operation(node)} {details(node, topology)}"
+    return found
+
+
 def depths(plan: Plan) -> dict[str, int]:
     """For each sub-topology, how many internal topics lie between it and the app's own sources, at most.
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
@@ -14,7 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -24,7 +22,6 @@ from streamapp.errors import RunError, StreamAppError
 from streamapp.http.server import StatusServer
 from streamapp.kafka.access import NotAllowed, require_access
 from streamapp.kafka.admin import Admin
-from streamapp.kafka.claims import Claimed, claim
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark import metrics
@@ -32,15 +29,7 @@ from streamapp.spark.code import ship_code
 from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.housekeeping import Housekeeping
 from streamapp.spark.jvm import JvmLimit, jvm_is_gone, jvm_missed
-from streamapp.spark.predecessors import (
-    NO_EPOCH,
-    hops_to_note,
-    read_known,
-    require_fed,
-    require_positions_kept,
-    require_same_way,
-    written_before,
-)
+from streamapp.spark.metadata import Metadata
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
 from streamapp.spark.replicas import Replicas
@@ -107,9 +96,10 @@ def run_app(
         try:
             if plan.code:
                 ship_code(spark, plan.code, place.work_dir)
-            claimed = _open_metadata(spark, plan, kafka, options)
+            metadata = Metadata(spark, plan, kafka)
+            metadata.open(_settings(plan, kafka, options), options.owner or f"local/{plan.name}")
             failpoint.hit("driver.metadata-open")
-            app = _App(spark, plan, kafka, options, claimed, place.executors, on_progress, limit)
+            app = _App(spark, plan, kafka, options, metadata, place.executors, on_progress, limit)
             return app.run(on_started, on_caught_up)
         finally:
             if not jvm_is_gone():
@@ -149,43 +139,6 @@ def _settings(plan: Plan, kafka: KafkaConfig, options: Options) -> dict[str, str
     }
 
 
-def _open_metadata(spark: SparkSession, plan: Plan, kafka: KafkaConfig, options: Options) -> Claimed:
-    bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
-    try:
-        bridge.begin(_settings(plan, kafka, options), options.owner or f"local/{plan.name}")
-    except Exception as error:
-        if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
-            raise  # no answer at all
-        raise diagnose("metadata", str(error), plan.application_id).error from None
-    known = read_known(bridge.known(plan.application_id))
-    for require in (require_positions_kept, require_same_way, require_fed):
-        require(plan, known)
-    admin = Admin(kafka)
-    ran = any(old.committed != NO_EPOCH for old in known.values())
-    claimed = claim(kafka, admin, plan, _Book(bridge, plan.application_id), written_before(plan, known), ran)
-    if claimed.made:
-        require_access(kafka, admin, plan, patterns=False)
-    for name, hops in hops_to_note(plan, known):
-        bridge.noteHops(plan.application_id, name, hops.to_json())
-    return claimed
-
-
-class _Book:
-    """The records of the metadata topic that say what is the app's."""
-
-    def __init__(self, bridge: JavaObject, application_id: str) -> None:
-        self._bridge, self._application_id = bridge, application_id
-
-    def own(self) -> dict[str, str]:
-        return dict(json.loads(self._bridge.own(self._application_id)))
-
-    def note(self, changes: Mapping[str, str | None]) -> None:
-        self._bridge.noteOwn(self._application_id, dict(changes))
-
-    def group_is_free(self) -> bool:
-        return bool(self._bridge.groupIsFree(self._application_id))
-
-
 class _App:
     def __init__(
         self,
@@ -193,7 +146,7 @@ class _App:
         plan: Plan,
         kafka: KafkaConfig,
         options: Options,
-        claimed: Claimed,
+        metadata: Metadata,
         executors: int | None,
         on_progress: Report,
         limit: JvmLimit,
@@ -208,7 +161,8 @@ class _App:
         self._queries = Queries(spark, plan, kafka)
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan)
-        self._housekeeping = Housekeeping(kafka, plan, claimed, self._objection)
+        self._metadata = metadata
+        self._housekeeping = Housekeeping(kafka, plan, metadata.claimed, self._objection)
         self._replicas = None if executors is None else Replicas(spark, executors, options.executor_template)
         self._server = StatusServer(
             self._status,
@@ -254,6 +208,7 @@ class _App:
             self._housekeeping.close(self._progress.positions())
             if caught_up:
                 self._progress.publish(self._housekeeping.lag, self._housekeeping.expiring)
+                self._metadata.note_committed(self._committed())
                 on_caught_up(self._status())
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -311,6 +266,7 @@ class _App:
         if self._housekeeping.objection:
             raise RunError(self._housekeeping.objection)
         self._progress.publish(self._housekeeping.lag, self._housekeeping.expiring)
+        self._metadata.note_committed(self._committed())
         if self._due:
             self._progress.phase, self._progress.error = "Restarting", self._failure
         else:
@@ -319,6 +275,10 @@ class _App:
             self._progress.phase = "Restoring" if restoring else "Running"
             self._progress.error = self._housekeeping.trouble
         self._on_progress(self._status())
+
+    def _committed(self) -> list[str]:
+        """The sub-topologies that have committed an epoch in this run."""
+        return [name for name, part in self._progress.snapshot()["subTopologies"].items() if part["epochs"]]
 
     def _objection(self) -> str:
         bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from streamapp.errors import CodeError, DataError, InputError, LossError, RunError, StreamAppError
 from streamapp.kafka.access import NotAllowed
+from streamapp.succession import WAYS_OUT
 
 # The JVM side's own exceptions: the class name in a stack trace, and what it is for whoever runs the app.
 _KNOWN: dict[str, type[StreamAppError]] = {
@@ -25,6 +26,7 @@ _REFUSED = re.compile(
 )
 _BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] BAD_RECORD (node .*?)(?: SQLSTATE|\n|$)", re.DOTALL)
 _USER_FUNCTION = re.compile(r"UserCodeError: (node '.*)")
+_STATE_SCHEMA = re.compile(r"\[STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE\]")
 _DATA_LOSS = re.compile(
     r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)"
 )
@@ -40,7 +42,6 @@ _LOST_AT = tuple(
         r"(?:partitions|Partitions) (?:Hash)?Set\((?P<partitions>[^)]+)\)\.? (?:They may )?have been deleted",
     )
 )
-_SOURCES = re.compile(r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\]")
 _USER_CODE = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\] (.*?)(?: SQLSTATE|\n|$)", re.DOTALL)
 # Spark's error conditions that come from a user's expression meeting data it cannot take.
 _DATA_CONDITIONS = (
@@ -112,12 +113,9 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
     if "UnknownTopicOrPartitionException" in trace:  # or a broker that does not know yet what the others know
         said = f"sub-topology '{subtopology}': a topic that it reads does not exist any more"
         return Failure(InputError(said), retriable=True, tries=3)
-    sources = _SOURCES.search(trace)
-    if sources:
-        return Failure(InputError(
-            f"sub-topology '{subtopology}' read {sources[1]} sources in an earlier version and reads {sources[2]} now: "
-            "its position is no use for that; undo the change, or choose another applicationId"
-        ), False)  # fmt: skip
+    if _STATE_SCHEMA.search(trace):
+        said = f"store '{subtopology}' holds state that would mean something else; {WAYS_OUT}"
+        return Failure(InputError(said), False)
     for condition, text in _USER_CODE.findall(trace):
         if condition.split(".")[0] in _DATA_CONDITIONS:
             return Failure(

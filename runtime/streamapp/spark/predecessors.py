@@ -7,14 +7,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from streamapp.errors import InputError
-from streamapp.nodes import DeadLetter
-from streamapp.plan import Plan, SubTopology
+from streamapp.plan import Plan
+from streamapp.succession import Predecessor, Shape, called, refusals, shapes_of
 
 NO_EPOCH = -1
 _ANOTHER = (
-    "give the node another `store`, which begins empty; or, to process everything again, choose another applicationId"
+    "Give the node another `store`, which begins empty; or, to process everything again, choose another applicationId"
 )
 
 
@@ -50,6 +51,16 @@ class Known:
     """Its last epoch that was committed."""
     hops: Hops | None = None
     """None when nothing was noted."""
+    inputs: int = 0
+    """Sources that it has a position in; 0 when it has none yet."""
+    shape: Shape | None = None
+    """What its store holds; None when nothing was noted."""
+
+    @property
+    def predecessor(self) -> Predecessor:
+        """What a next version goes on from. A store holds nothing before its first epoch is committed."""
+        shape = self.shape if self.committed != NO_EPOCH else None
+        return Predecessor(self.stateful, self.topics, self.inputs, shape)
 
 
 def read_known(text: str) -> dict[str, Known]:
@@ -57,61 +68,44 @@ def read_known(text: str) -> dict[str, Known]:
     return {
         name: Known(
             found["stateful"],
-            frozenset(_topics(found["offsets"])),
+            frozenset(topic for line in _positions(found["offsets"]) for topic in line or ()),
             found["planned"],
             found["committed"],
-            Hops.from_json(found["hops"]) if found["hops"] else None,
+            Hops.from_json(found["notes"]["hops"]) if "hops" in found["notes"] else None,
+            len(_positions(found["offsets"])),
+            Shape(**json.loads(found["notes"]["shape"])) if "shape" in found["notes"] else None,
         )
         for name, found in json.loads(text).items()
     }
 
 
-def _topics(offset_log: str) -> list[str]:
-    """Of an offset log's file: after a line for the version and one for the metadata comes one for each source."""
-    lines = [json.loads(line) for line in offset_log.splitlines()[2:] if line.startswith("{")]
-    return [topic for line in lines for topic in line]
+def _positions(offset_log: str) -> list[dict[str, Any] | None]:
+    """What an offset log's file has of each source: after a line for the version and one for the metadata comes one for
+    each. None for a source without a position."""
+    return [json.loads(line) if line.startswith("{") else None for line in offset_log.splitlines()[2:]]
 
 
-def require_positions_kept(plan: Plan, known: Mapping[str, Known]) -> None:
-    """A part without state keeps its position under its name; with another name it would do everything again.
+def require_succession(plan: Plan, known: Mapping[str, Known], words: Mapping[str, str]) -> None:
+    """
+    Args:
+        plan: to be run.
+        known: what earlier runs have left.
+        words: what a store's node does, by the store's name.
 
     Raises:
-        InputError: when a new part reads what a part that is gone has already processed.
+        InputError: when a part of the plan cannot go on from where it stands.
     """
-    names = {part.name for part in plan.subtopologies}
-    gone = {name: old for name, old in known.items() if name not in names and not old.stateful}
-    for part in plan.subtopologies:
-        if part.stateful is not None or part.name in known:
-            continue
-        for name, old in sorted(gone.items()):
-            again = sorted(topic for topic in old.topics if part.reads(topic))
-            if again and _is_dead_letter(part) == name.endswith("-dead-letter"):
-                raise InputError(
-                    f"sub-topology '{part.name}' would process topic '{again[0]}' from startFrom on, although "
-                    f"'{name}' of an earlier version has processed it already: a sub-topology without state is named "
-                    f"after its first source. Name the source '{name.removesuffix('-dead-letter')}' again and put none "
-                    "before it in the alphabet; or, to process everything again, choose another applicationId"
-                )
+    before = {name: old.predecessor for name, old in known.items()}
+    if found := list(refusals(plan, before, words)):
+        raise InputError("\n".join(refusal.words for refusal in found))
 
 
-def require_same_way(plan: Plan, known: Mapping[str, Known]) -> None:
-    """A part has a position in each topic it reads. When records come by an internal topic that came directly before,
-    or the other way round, that position is good for nothing: they would be processed again, or never.
-
-    Raises:
-        InputError: when a part gets its records by another way than it did.
-    """
-    for part in plan.subtopologies:
-        old = known.get(part.name)
-        if old is None or not old.topics:
-            continue
-        was = {topic for topic in old.topics if _is_internal(plan, topic)}
-        will = part.reads_internally
-        if was != will:
-            raise InputError(
-                f"{_called(part)} has its position in {_way(was - will)}, and would read {_way(will - was)}: records "
-                f"would be processed again, or never. Undo the change, or {_ANOTHER}"
-            )
+def shapes_to_note(plan: Plan, known: Mapping[str, Known], words: Mapping[str, str]) -> tuple[dict[str, Shape], ...]:
+    """What stores hold that is not on record, by sub-topology: what may be noted before the plan's first epoch, as no
+    earlier one was committed; and what may be noted when one was, as an earlier version has not noted what it holds."""
+    shapes = {name: s for name, s in shapes_of(plan, words).items() if name not in known or known[name].shape != s}
+    new = {name: s for name, s in shapes.items() if name not in known or known[name].committed == NO_EPOCH}
+    return new, {name: s for name, s in shapes.items() if name not in new}
 
 
 def require_fed(plan: Plan, known: Mapping[str, Known]) -> None:
@@ -130,9 +124,9 @@ def require_fed(plan: Plan, known: Mapping[str, Known]) -> None:
             before = known.get(reader.name)
             if old.planned != old.hops.ended[topic] and before is not None and before.topics:
                 raise InputError(
-                    f"{_called(reader)} was not part of the version before, which has processed records that it never "
+                    f"{called(reader)} was not part of the version before, which has processed records that it never "
                     f"got: '{writer.name}' has gone on from epoch {old.hops.ended[topic]} to {old.planned} without "
-                    f"writing '{topic}'. {_ANOTHER[0].upper()}{_ANOTHER[1:]}"
+                    f"writing '{topic}'. {_ANOTHER}"
                 )
 
 
@@ -166,19 +160,3 @@ def written_before(plan: Plan, known: Mapping[str, Known]) -> frozenset[str]:
 
 def _has_state(part: Known | None) -> bool:
     return part is not None and part.stateful
-
-
-def _is_internal(plan: Plan, topic: str) -> bool:
-    return topic.startswith(f"{plan.application_id}-") and topic.endswith("-repartition")
-
-
-def _way(topics: frozenset[str] | set[str]) -> str:
-    return f"internal topic '{min(topics)}'" if topics else "its sources"
-
-
-def _called(part: SubTopology) -> str:
-    return f"store '{part.name}'" if part.stateful is not None else f"sub-topology '{part.name}'"
-
-
-def _is_dead_letter(part: SubTopology) -> bool:
-    return any(isinstance(node, DeadLetter) for node in part.nodes)

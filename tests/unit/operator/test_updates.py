@@ -285,7 +285,7 @@ def test_state_of_another_meaning_is_not_touched() -> None:
     app.apply(60, **{**SPEC, "topology": other, "replicas": 2})
     valid = app.condition("TopologyValid")
     assert (valid["status"], valid["reason"]) == ("False", "NeedsStateMigration")
-    assert "store 'counts' (node 'counts') holds state" in valid["message"]
+    assert "store 'counts' (node 'counts', changelog app-counts-changelog) holds state" in valid["message"]
     assert "undo the change, or give the node another `store`" in valid["message"]
     assert (app.running, app.ran, app.status["desiredReplicas"]) == (good, [good], 2)
     assert app.status["plan"]["outcome"] == "Refused"

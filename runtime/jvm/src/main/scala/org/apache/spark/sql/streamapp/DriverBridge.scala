@@ -25,8 +25,8 @@ object DriverBridge {
 
   /**
    * What earlier runs have left of sub-topologies, as JSON: {"NAME": {"stateful": …, "offsets": "…", "planned": …,
-   * "committed": …, "hops": "…"}}, with the text of the last file of Spark's offset log (empty for none), the last epochs
-   * of offset log and commit log (-1 for none), and what `noteHops` was given (empty for nothing).
+   * "committed": …, "notes": {"hops": "…", "shape": "…"}}}, with the text of the last file of Spark's offset log (empty for
+   * none), the last epochs of offset log and commit log (-1 for none), and what `note` was given, if it was.
    */
   def known(applicationId: String): String = {
     val prefix = s"/$applicationId/"
@@ -44,15 +44,30 @@ object DriverBridge {
         "offsets" -> planned.map { case (_, file) => text(file) }.getOrElse(""),
         "planned" -> planned.map(_._1).getOrElse(-1L),
         "committed" -> last("commits").map(_._1).getOrElse(-1L),
-        "hops" -> files.collectFirst { case (path, file) if path == hops(applicationId, name) => text(file) }.getOrElse(""))
+        "notes" -> files.collect { case (path, file) if Notes.exists(path == pathOf(applicationId, name, _)) =>
+          path.substring(path.lastIndexOf('/') + 1) -> text(file)
+        }.toMap)
     })(DefaultFormats)
   }
 
-  /** Keeps which internal topics a sub-topology writes from now on; `known` has it for the next run. */
-  def noteHops(applicationId: String, subTopology: String, text: String): Unit =
-    MetadataTopic.current(applicationId).put(Seq(hops(applicationId, subTopology) -> text.getBytes(UTF_8)))
+  /** Keeps a text about a sub-topology, one of `Notes`; `known` has it for the next run. */
+  def note(applicationId: String, subTopology: String, name: String, text: String): Unit = {
+    require(Notes.contains(name), name)
+    MetadataTopic.current(applicationId).put(Seq(pathOf(applicationId, subTopology, name) -> text.getBytes(UTF_8)))
+  }
 
-  private def hops(applicationId: String, subTopology: String): String = s"/$applicationId/$subTopology/hops"
+  /** Forgets what Spark has written down of the form of a sub-topology's state. */
+  def forgetState(applicationId: String, subTopology: String): Unit = {
+    val topic = MetadataTopic.current(applicationId)
+    val gone = topic.below(s"/$applicationId/$subTopology/state").map { case (path, _) => path -> null }
+    if (gone.nonEmpty) topic.put(gone)
+  }
+
+  /** Which internal topics a sub-topology writes, and what its store holds. */
+  private val Notes = Seq("hops", "shape")
+
+  private def pathOf(applicationId: String, subTopology: String, note: String): String =
+    s"/$applicationId/$subTopology/$note"
 
   /** Why this driver has to stop, as another one has taken over or an internal topic was made anew; empty for no reason.
    * A driver without work writes nothing, and would never find out. */

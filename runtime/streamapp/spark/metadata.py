@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metadata topic as the driver's Python side uses it: whose the app is, what is its own, what it goes on from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from streamapp.describe.words import of_stores
+from streamapp.kafka.access import require_access
+from streamapp.kafka.admin import Admin
+from streamapp.kafka.claims import Claimed, claim
+from streamapp.kafka.config import KafkaConfig
+from streamapp.plan import Plan
+from streamapp.spark.failure import diagnose
+from streamapp.spark.predecessors import (
+    NO_EPOCH,
+    hops_to_note,
+    read_known,
+    require_fed,
+    require_succession,
+    shapes_to_note,
+    written_before,
+)
+from streamapp.succession import Shape
+
+
+class Metadata:
+    """An app's metadata topic. It must exist."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, kafka: KafkaConfig) -> None:
+        self._plan, self._kafka = plan, kafka
+        self._bridge: JavaObject = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
+        self._unproven: Mapping[str, Shape] = {}
+        self.claimed = Claimed()
+        """What of Kafka is the app's."""
+
+    def open(self, settings: Mapping[str, str], owner: str) -> None:
+        """Fences an older driver, and makes sure that the plan can go on from what earlier runs have left.
+
+        Args:
+            settings: of the run.
+            owner: whose the app is: `namespace/name/uid`, or `local/name`.
+
+        Raises:
+            StreamAppError: when the plan cannot go on, or something that it needs is not the app's.
+        """
+        plan = self._plan
+        try:
+            self._bridge.begin(dict(settings), owner)
+        except Exception as error:
+            if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
+                raise  # no answer at all
+            raise diagnose("metadata", str(error), plan.application_id).error from None
+        known, words = read_known(self._bridge.known(plan.application_id)), of_stores(plan)
+        require_succession(plan, known, words)
+        require_fed(plan, known)
+        admin = Admin(self._kafka)
+        ran = any(old.committed != NO_EPOCH for old in known.values())
+        book = _Book(self._bridge, plan.application_id)
+        self.claimed = claim(self._kafka, admin, plan, book, written_before(plan, known), ran)
+        if self.claimed.made:
+            require_access(self._kafka, admin, plan, patterns=False)
+        for name, hops in hops_to_note(plan, known):
+            self._bridge.note(plan.application_id, name, "hops", hops.to_json())
+        new, self._unproven = shapes_to_note(plan, known, words)
+        for name in new.keys() & known.keys():
+            # A version that never committed an epoch there has left the form of its state, and nothing in that form.
+            self._bridge.forgetState(plan.application_id, name)
+        self._note(new)
+
+    def note_committed(self, subtopologies: Collection[str]) -> None:
+        """
+        Args:
+            subtopologies: those that have committed an epoch in this run. What their stores hold is certain now, also
+                where the version that has filled them kept no record of it.
+        """
+        if proven := {name: shape for name, shape in self._unproven.items() if name in subtopologies}:
+            self._note(proven)
+            self._unproven = {name: shape for name, shape in self._unproven.items() if name not in proven}
+
+    def _note(self, shapes: Mapping[str, Shape]) -> None:
+        for name, shape in shapes.items():
+            self._bridge.note(self._plan.application_id, name, "shape", json.dumps(asdict(shape)))
+
+
+class _Book:
+    """The records of the metadata topic that say what is the app's."""
+
+    def __init__(self, bridge: JavaObject, application_id: str) -> None:
+        self._bridge, self._application_id = bridge, application_id
+
+    def own(self) -> dict[str, str]:
+        return dict(json.loads(self._bridge.own(self._application_id)))
+
+    def note(self, changes: Mapping[str, str | None]) -> None:
+        self._bridge.noteOwn(self._application_id, dict(changes))
+
+    def group_is_free(self) -> bool:
+        return bool(self._bridge.groupIsFree(self._application_id))
