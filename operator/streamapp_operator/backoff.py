@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who have not answered lately are left alone for a while: waiting for them holds all others up."""
+"""Those who have not answered are left alone for a while, longer each time: waiting for them holds all others up, and a
+login that is refused again and again locks an account."""
 
 from __future__ import annotations
 
@@ -11,30 +12,43 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
+@dataclass(frozen=True)
+class _Failure:
+    at: float
+    pause: float
+    why: str
+
+
 @dataclass
-class Silence(Generic[K]):
+class Backoff(Generic[K]):
     """May be used from any thread.
 
     Args:
-        seconds: for how long one is left alone.
+        first: seconds for which one is left alone that has failed once. The pause doubles with each failure that
+            follows.
+        longest: seconds of the longest pause.
         clock: seconds that never go back.
     """
 
-    seconds: float
+    first: float
+    longest: float
     clock: Callable[[], float] = time.monotonic
-    _since: dict[K, tuple[float, str]] = field(default_factory=dict, repr=False)
+    _failures: dict[K, _Failure] = field(default_factory=dict, repr=False)
 
     def reason(self, who: K) -> str | None:
         """Why that one is left alone now; None: it may be asked."""
-        since, why = self._since.get(who, (float("-inf"), ""))
-        return why if self.clock() - since < self.seconds else None
+        failure = self._failures.get(who)
+        return failure.why if failure is not None and self.clock() - failure.at < failure.pause else None
 
-    def note(self, who: K, why: str) -> str:
+    def failed(self, who: K, why: str) -> str:
         """It has not answered just now. Returns why."""
-        now = self.clock()
-        self._since = {other: noted for other, noted in self._since.items() if now - noted[0] < self.seconds}
-        self._since[who] = now, why
+        now, before = self.clock(), self._failures.get(who)
+        pause = self.first if before is None else min(2 * before.pause, self.longest)
+        # One that nobody has asked for so long begins anew; else all would be remembered for ever.
+        self._failures = {each: f for each, f in self._failures.items() if now - f.at < f.pause + self.longest}
+        self._failures[who] = _Failure(now, pause, why)
         return why
 
-    def forget(self, who: K) -> None:
-        self._since.pop(who, None)
+    def answered(self, who: K) -> None:
+        """Its next failure is a first one."""
+        self._failures.pop(who, None)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from streamapp.errors import Invalid
+
 EXAMPLE = "0 8 * * 1-5"
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 7))
 _FAR_DAYS = 8 * 366
@@ -63,15 +65,15 @@ class Cron:
 def parse_cron(line: str) -> Cron:
     """
     Raises:
-        ValueError: when it is no such line; the message says which field is wrong.
+        Invalid: when it is no such line; the message says which field is wrong.
 
     >>> parse_cron("0 25 * * *")
     Traceback (most recent call last):
-    ValueError: '0 25 * * *' is no cron line: its hour is `25`, not 0 to 23; write e.g. 0 8 * * 1-5
+    streamapp.errors.Invalid: '0 25 * * *' is no cron line: its hour is `25`, not 0 to 23; write e.g. 0 8 * * 1-5
     """
     parts = line.split()
     if len(parts) != len(_FIELDS):
-        raise ValueError(f"{line!r} is no cron line: it has {len(parts)} fields, not 5; write e.g. {EXAMPLE}")
+        raise Invalid(f"{line!r} is no cron line: it has {len(parts)} fields, not 5", f"write e.g. {EXAMPLE}")
     minutes, hours, days, months, weekdays = (
         _values(line, part, *field) for part, field in zip(parts, _FIELDS, strict=True)
     )
@@ -97,5 +99,5 @@ def _values(line: str, part: str, name: str, low: int, high: int) -> frozenset[i
     return frozenset(found)
 
 
-def _wrong(line: str, part: str, name: str, low: int, high: int) -> ValueError:
-    return ValueError(f"{line!r} is no cron line: its {name} is `{part}`, not {low} to {high}; write e.g. {EXAMPLE}")
+def _wrong(line: str, part: str, name: str, low: int, high: int) -> Invalid:
+    return Invalid(f"{line!r} is no cron line: its {name} is `{part}`, not {low} to {high}", f"write e.g. {EXAMPLE}")

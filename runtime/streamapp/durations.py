@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from streamapp.errors import Invalid
+
 UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
@@ -24,23 +26,23 @@ def parse_duration(text: str) -> int:
     """The duration in milliseconds.
 
     Raises:
-        ValueError: when the text is no duration; the message says what one looks like.
+        Invalid: when the text is no duration; the message says what one looks like.
 
     >>> parse_duration("100ms"), parse_duration("5 minutes"), parse_duration("0s")
     (100, 300000, 0)
     >>> parse_duration("5 parsecs")
     Traceback (most recent call last):
-    ValueError: '5 parsecs' is not a duration: no unit `parsecs`; write e.g. 100ms, 5s, 5 minutes, 7 days
+    streamapp.errors.Invalid: '5 parsecs' is not a duration: no unit `parsecs`; write e.g. 100ms, 5s, 5 minutes, 7 days
     """
     match = _SHAPE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a duration: a whole number and a unit; write e.g. {EXAMPLES}")
+        raise Invalid(f"{text!r} is not a duration: a whole number and a unit", f"write e.g. {EXAMPLES}")
     unit = UNITS.get(match[2].lower())
     if unit is None:
-        raise ValueError(f"{text!r} is not a duration: no unit `{match[2]}`; write e.g. {EXAMPLES}")
+        raise Invalid(f"{text!r} is not a duration: no unit `{match[2]}`", f"write e.g. {EXAMPLES}")
     milliseconds = int(match[1]) * unit
     if milliseconds > LONGEST_MS:
-        raise ValueError(f"{text!r} is longer than 100 years; write e.g. {EXAMPLES}")
+        raise Invalid(f"{text!r} is longer than 100 years", f"write e.g. {EXAMPLES}")
     return milliseconds
 
 

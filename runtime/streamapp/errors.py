@@ -47,6 +47,19 @@ class Problem:
         return " ".join(text.split())
 
 
+class Invalid(ValueError):
+    """A text that is not what it should be.
+
+    >>> str(Invalid("'x; y' is no name", "write e.g. z"))
+    "'x; y' is no name; write e.g. z"
+    """
+
+    def __init__(self, message: str, fix: str | None = None) -> None:
+        super().__init__(message if fix is None else f"{message}; {fix}")
+        self.message = message
+        self.fix = fix
+
+
 class StreamAppError(Exception):
     """Any error of ours that a user should read as one line. `exit_code` is the command line's."""
 

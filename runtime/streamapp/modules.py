@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from streamapp.errors import near_miss
+from streamapp.errors import Invalid, near_miss
 
 _FUNCTION = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
 _TAKEN = sys.stdlib_module_names | {
@@ -23,32 +23,32 @@ def split_function(text: str) -> tuple[str, str]:
     """Module and name of a function.
 
     Raises:
-        ValueError: when the text is not of that form.
+        Invalid: when the text is not of that form.
 
     >>> split_function("scoring:score")
     ('scoring', 'score')
     """
     found = _FUNCTION.fullmatch(text)
     if found is None:
-        raise ValueError(f"'{text}' names no function; write MODULE:FUNCTION, e.g. scoring:score")
+        raise Invalid(f"'{text}' names no function", "write MODULE:FUNCTION, e.g. scoring:score")
     return found["module"], found["name"]
 
 
 def require_file_name(file: str) -> None:
     """
     Raises:
-        ValueError: when a file of that name is no module that could be imported, or one that would hide another.
+        Invalid: when a file of that name is no module that could be imported, or one that would hide another.
 
     >>> require_file_name("json.py")
     Traceback (most recent call last):
-    ValueError: 'json.py' would take the place of Python's own `json`; give it another name
+    streamapp.errors.Invalid: 'json.py' would take the place of Python's own `json`; give it another name
     """
     name = file.removesuffix(".py")
     if name == file or not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(f"'{file}' is no name of a Python module; write e.g. scoring.py")
+        raise Invalid(f"'{file}' is no name of a Python module", "write e.g. scoring.py")
     if name in _TAKEN:
         whose = "Python's own" if name in sys.stdlib_module_names else "the engine's"
-        raise ValueError(f"'{file}' would take the place of {whose} `{name}`; give it another name")
+        raise Invalid(f"'{file}' would take the place of {whose} `{name}`", "give it another name")
 
 
 def names_of(text: str, file: str) -> tuple[str, ...] | None:
@@ -56,20 +56,20 @@ def names_of(text: str, file: str) -> tuple[str, ...] | None:
     `__getattr__`.
 
     Raises:
-        ValueError: when the text is no Python; with the line.
+        Invalid: when the text is no Python; with the line.
 
     >>> names_of("import json\\ndef score(row): ...\\nrate = abs", "scoring.py")
     ('json', 'score', 'rate')
     >>> names_of("def score(row):\\nreturn row", "scoring.py")
     Traceback (most recent call last):
-    ValueError: scoring.py, line 2: expected an indented block after function definition on line 1
+    streamapp.errors.Invalid: scoring.py, line 2: expected an indented block after function definition on line 1
     """
     try:
         found = list(_bound(ast.parse(text, file).body))
     except SyntaxError as error:
-        raise ValueError(f"{file}, line {error.lineno}: {error.msg}") from None
+        raise Invalid(f"{file}, line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{file} cannot be read as Python: {error}") from None
+        raise Invalid(f"{file} cannot be read as Python: {error}") from None
     return None if {"*", "__getattr__"} & set(found) else tuple(dict.fromkeys(found))
 
 

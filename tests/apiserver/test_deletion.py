@@ -20,7 +20,7 @@ from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.plan import Plan
-from streamapp_operator.backoff import Silence
+from streamapp_operator.backoff import Backoff
 from streamapp_operator.cluster.kube import SECONDS, Kube
 from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.deletion.finalizer import TRY_SECONDS
@@ -188,7 +188,7 @@ def test_the_finalizer_follows_the_policy_and_others_stay(apps: Apps) -> None:
 
 def test_a_kafka_that_is_gone_holds_nothing_up_for_longer_than_the_deadline(apps: Apps) -> None:
     plan = create(apps, NOBODY)
-    apps.memory.cleaner = Cleaner(Silence(RETRY_SECONDS, lambda: apps._clock().timestamp()))
+    apps.memory.cleaner = Cleaner(Backoff(RETRY_SECONDS, RETRY_SECONDS, lambda: apps._clock().timestamp()))
     delete(apps)
     until(lambda: apps.reconcile() and not running_pods(apps), 30, "the driver is gone", every=0.2)
     assert apps.reconcile() is not None  # asks Kafka, in vain

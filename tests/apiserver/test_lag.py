@@ -15,8 +15,8 @@ from lib.operator import RUNNING, WORD_COUNT, Apps
 from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
-from streamapp_operator.backoff import Silence
-from streamapp_operator.observe.lag import RETRY_SECONDS, Lags
+from streamapp_operator.backoff import Backoff
+from streamapp_operator.observe.lag import LONGEST_RETRY_SECONDS, RETRY_SECONDS, Lags
 from streamapp_operator.scaling.autoscaler import LONGEST_SETTLE_SECONDS
 
 pytestmark = pytest.mark.cluster
@@ -49,7 +49,7 @@ def test_lag_is_read_from_kafka_and_without_it_nothing_changes(
     kafka = KafkaConfig(its_broker.bootstrap_servers)
     lines = new_topic(kafka, "lines")
     # A Kafka that was away is asked again with the operator's clock, which this test turns.
-    apps.memory.lags = Lags(Silence(RETRY_SECONDS, lambda: apps._clock().timestamp()))
+    apps.memory.lags = Lags(Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS, lambda: apps._clock().timestamp()))
     apps.create(
         WORD_COUNT.replace("text-lines", lines),
         kafka={"bootstrapServers": kafka.bootstrap_servers},
@@ -61,7 +61,7 @@ def test_lag_is_read_from_kafka_and_without_it_nothing_changes(
         apps.add_executor(1)
 
         def is_known() -> bool:
-            apps.pass_time(RETRY_SECONDS + 5)
+            apps.pass_time(LONGEST_RETRY_SECONDS + 5)
             return scaling(apps)[0] == "True"
 
         until(is_known, 60, "the lag is known: a broker that has just started may not tell a group's offsets yet")
@@ -85,11 +85,15 @@ def test_lag_is_read_from_kafka_and_without_it_nothing_changes(
         message = apps.condition("ScalingActive")["message"]
         assert "so it stays at 3 replicas" in message
         assert kafka.bootstrap_servers in message
+        apps.pass_time(3 * RETRY_SECONDS + 5)  # it is asked twice more in vain
 
         its_broker.start()
         until(is_known, 60, "the lag is known again")
         apps.pass_time(120)
         assert scaling(apps) == ("True", "AsWanted", 1)
-    scaled = [event["message"] for event in apps.kube.list("Event", apps.namespace) if event["reason"] == "Scaling"]
+    events = apps.kube.list("Event", apps.namespace)
+    missing = [event["message"] for event in events if event["reason"] == "MetricsMissing"]
+    assert sum("so it stays at 3 replicas" in message for message in missing) == 1, missing
+    scaled = [event["message"] for event in events if event["reason"] == "Scaling"]
     assert len(scaled) == 4
     assert any("250 records of lag" in message for message in scaled), scaled

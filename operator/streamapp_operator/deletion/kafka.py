@@ -20,12 +20,12 @@ from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.ownership import Ownership, read_ownership
-from streamapp_operator.backoff import Silence
+from streamapp_operator.backoff import Backoff
 from streamapp_operator.manifest.kafka_login import config_of, open_secrets
 from streamapp_operator.observe.remains import Remains
 
-RETRY_SECONDS = 20.0
-"""A Kafka that has not answered is left alone for so long."""
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 20.0, 60.0
+"""A Kafka that has not answered is left alone for so long at first, and at last. Who deletes an app waits for it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass
 class Cleaner:
-    silence: Silence[str] = field(default_factory=lambda: Silence(RETRY_SECONDS))
+    backoff: Backoff[str] = field(default_factory=lambda: Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS))
     """By address."""
     last: dict[str, Outcome] = field(default_factory=dict)
     """By owner: what came of the last try, if something is left."""
@@ -57,7 +57,7 @@ class Cleaner:
             may_write: asked before anything is deleted; may raise.
         """
         address = remains.kafka.bootstrap_servers or ""
-        if why := self.silence.reason(address):
+        if why := self.backoff.reason(address):
             return Outcome(left=remains.topics, why=why)
         try:
             kafka = config_of(remains.kafka, open_secrets(remains.kafka, remains.secrets, remains.namespace))
@@ -67,7 +67,8 @@ class Cleaner:
         try:
             there = admin.topics().keys()
         except StreamAppError as error:
-            return Outcome(left=remains.topics, why=self.silence.note(address, str(error)))
+            return Outcome(left=remains.topics, why=self.backoff.failed(address, str(error)))
+        self.backoff.answered(address)
         named = [topic for topic in remains.topics if topic in there]
         try:
             if remains.metadata_topic not in there:

@@ -14,22 +14,22 @@ from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
 from streamapp.patterns import matches
 from streamapp.plan import Plan
-from streamapp_operator.backoff import Silence
+from streamapp_operator.backoff import Backoff
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.manifest.kafka_login import Secrets, config_of, open_secrets
 from streamapp_operator.observe.observation import Position
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 """Address and properties of a connection."""
-RETRY_SECONDS = 30.0
-"""A Kafka that has not answered is left alone for so long."""
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 600.0
+"""A Kafka that has not answered is left alone for so long at first, and at last."""
 
 
 @dataclass
 class Lags:
     """Reads positions. It keeps connections: one for each address and credentials, and one for each app's group."""
 
-    silence: Silence[_Key] = field(default_factory=lambda: Silence(RETRY_SECONDS))
+    backoff: Backoff[_Key] = field(default_factory=lambda: Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS))
     _admins: dict[_Key, Admin] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _users: dict[tuple[str, str], _User] = field(default_factory=dict, repr=False)
@@ -49,7 +49,7 @@ class Lags:
             plan = app.plan
             config = config_of(plan.kafka, open_secrets(plan.kafka, secrets, app.namespace))
             key = _key(config)
-            if why := self.silence.reason(key):
+            if why := self.backoff.reason(key):
                 self.forget(app.namespace, app.name)
                 return None, why
             user = self._use((app.namespace, app.name), config, plan.application_id)
@@ -58,14 +58,16 @@ class Lags:
         except StreamAppError as error:
             return None, str(error)
         try:
-            return position_of(self._admins[user.key], user.group, plan), ""
+            position = position_of(self._admins[user.key], user.group, plan)
         except _Missing as error:
             return None, str(error)
         except StreamAppError as error:
             # A client that stays goes on trying by itself, several times a second: where it is refused, that locks
             # accounts.
             self.forget(app.namespace, app.name)
-            return None, self.silence.note(key, str(error))
+            return None, self.backoff.failed(key, str(error))
+        self.backoff.answered(key)
+        return position, ""
 
     def _use(self, app: tuple[str, str], config: KafkaConfig, group: str) -> _User:
         """Connections for the app. That to the brokers that it had goes, unless another app uses it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from streamapp.errors import Problem, near_miss
+from streamapp.errors import Invalid, Problem, near_miss
 from streamapp.modules import names_of, require_file_name, split_function, without_function
 from streamapp.nodes import Python, Topology
 
@@ -25,9 +25,8 @@ def check_code(topology: Topology, modules: Mapping[str, str]) -> Iterator[Probl
         try:
             require_file_name(file)
             known[file.removesuffix(".py")] = names_of(text, file)
-        except ValueError as error:
-            message, _, fix = str(error).partition("; ")
-            yield Problem(None, _FIELD, None, message, fix or None)
+        except Invalid as error:
+            yield Problem(None, _FIELD, None, error.message, error.fix)
     for node in topology.nodes:
         if isinstance(node, Python):
             yield from _check_function(node, known)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamapp.errors import ManifestError, Problem
 from streamapp.manifest import Manifest
 from streamapp.manifest.model import DeadLetterSpec
+from streamapp.nodes import Topology
 from streamapp.plan import OnBadRecord
 
 
@@ -32,3 +34,20 @@ class Context:
     def topic(self, name: str, role: str) -> str:
         """The name of an internal topic."""
         return f"{self.application_id}-{name}-{role}"
+
+
+def free(name: str, what: str, topology: Topology) -> str:
+    """The name of a node that a pass makes. Positions and topics are known by it, so it cannot give way.
+
+    Args:
+        name: of the node.
+        what: what it is for.
+        topology: the user's.
+
+    Raises:
+        ManifestError: when the user has a node of that name.
+    """
+    if any(node.name == name for node in topology.nodes):
+        problem = Problem(name, "name", name, f"'{name}' is also the name of a node of ours, for {what}", "rename it")
+        raise ManifestError([problem])
+    return name

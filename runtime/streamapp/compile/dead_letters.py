@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from streamapp.compile.context import Context
+from streamapp.compile.context import Context, free
 from streamapp.nodes import DeadLetter, Node, Stream, Topology
 
 
@@ -20,7 +20,8 @@ def add_dead_letters(topology: Topology, context: Context) -> Topology:
     for node in topology.nodes:
         nodes.append(node)
         if isinstance(node, Stream) and _can_fail(node):
-            nodes.append(DeadLetter(dead_letter_name(node), node.name, topic))
+            name = free(dead_letter_name(node), f"bad records of '{node.name}'", topology)
+            nodes.append(DeadLetter(name, node.name, topic))
     return Topology(tuple(nodes))
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamapp.compile.context import Context
+from streamapp.compile.context import Context, free
 from streamapp.expressions import read_expression
 from streamapp.nodes import (
     Aggregate,
@@ -59,6 +59,8 @@ def cut_by_internal_topics(topology: Topology, context: Context) -> Topology:
         renamed: dict[str, str] = {}
         for upstream in cut:
             name = _hop_name(node, upstream)
+            for end in ("source", "sink"):
+                free(f"{name}-repartition-{end}", f"an internal topic before '{node.name}'", topology)
             topic = context.topic(name, "repartition")
             source = RepartitionSource(
                 f"{name}-repartition-source", topic, upstream, topology.columns(upstream)

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pass that changes nothing: the names that the cut made must not meet those that the user chose."""
+"""The pass that changes nothing: what the cut made must not meet what the user chose."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from streamapp.check.names import topic_fault
 from streamapp.compile.context import Context
 from streamapp.errors import ManifestError, Problem
-from streamapp.nodes import Aggregate, DeadLetter, Join, RepartitionSink, Sink, Stream, Topology
+from streamapp.nodes import Aggregate, DeadLetter, Join, RepartitionSink, RepartitionSource, Sink, Stream, Topology
 
 
 def verify_cut(topology: Topology, context: Context) -> Topology:
     """The same topology.
 
     Raises:
-        ManifestError: when an internal topic is also a user's topic, or two internal topics are one.
+        ManifestError: when an internal topic is also a user's topic, two internal topics are one, an internal topic's
+            name is too long, or bad records would be read again.
     """
-    problems = list(_clashes(topology, context))
+    problems = [*_clashes(topology, context), *_too_long(topology), *_loops(topology)]
     if problems:
         raise ManifestError(problems)
     return topology
@@ -60,3 +62,21 @@ def _clashes(topology: Topology, context: Context) -> Iterator[Problem]:
                     f"topic '{topic}' is internal to this app (of {owners[topic]})",
                     "use another topic",
                 )
+
+
+def _too_long(topology: Topology) -> Iterator[Problem]:
+    for node in topology.nodes:
+        if isinstance(node, RepartitionSink) and (fault := topic_fault(node.topic)):
+            reader = next(n for n in topology.nodes if isinstance(n, RepartitionSource) and n.topic == node.topic)
+            (owner,) = topology.consumers(reader.name)
+            said = f"its internal topic '{node.topic}' {fault}"
+            yield Problem(owner.name, "name", None, said, f"shorten applicationId, '{owner.name}' or '{node.input}'")
+
+
+def _loops(topology: Topology) -> Iterator[Problem]:
+    """A bad record that is written to a topic where it is a bad record again is written there for ever."""
+    for node in topology.nodes:
+        source = topology.node(node.input) if isinstance(node, DeadLetter) else None
+        if isinstance(node, DeadLetter) and isinstance(source, Stream) and source.reads(node.topic):
+            said = f"topic '{node.topic}' is also read, by node '{source.name}': bad records would come again for ever"
+            yield Problem(None, "onBadRecord.deadLetter", node.topic, said, "send bad records to another topic")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from streamapp.errors import near_miss
+from streamapp.errors import Invalid, near_miss
 
 _SIMPLE = (
     "string",
@@ -56,20 +56,20 @@ def fields_of(ddl: str) -> tuple[tuple[str, str], ...]:
     """The top-level fields: (name, type), in order; types in lower case, one spelling for each.
 
     Raises:
-        ValueError: when the text is no schema; the message says where.
+        Invalid: when the text is no schema; the message says where.
 
     >>> fields_of("user STRING, `the amount` DECIMAL(10, 2) NOT NULL, tags ARRAY<LONG>")
     (('user', 'string'), ('the amount', 'decimal(10,2)'), ('tags', 'array<bigint>'))
     >>> fields_of("user STRNG")
     Traceback (most recent call last):
-    ValueError: unknown type `STRNG` of field `user`; did you mean `STRING`?
+    streamapp.errors.Invalid: unknown type `STRNG` of field `user`; did you mean `STRING`?
     """
     reader = _Reader(_tokens(ddl))
     fields = reader.fields(end="", depth=0)
     seen: dict[str, str] = {}
     for name, _ in fields:
         if name.lower() in seen:
-            raise ValueError(f"field `{name}` is there twice; the engine does not tell upper from lower case")
+            raise Invalid(f"field `{name}` is there twice", "the engine does not tell upper from lower case")
         seen[name.lower()] = name
     return fields
 
@@ -93,7 +93,7 @@ def _tokens(ddl: str) -> list[str]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ValueError(f"cannot be read from `{text[position:].strip()[:40]}` on; write e.g. {EXAMPLE}")
+            raise Invalid(f"cannot be read from `{text[position:].strip()[:40]}` on", f"write e.g. {EXAMPLE}")
         tokens.append(match[0].strip())
         position = match.end()
     return tokens
@@ -122,9 +122,9 @@ class _Reader:
         elif token[0].isalpha() or token[0] == "_":
             name = token
         else:
-            raise ValueError(f"expected a field's name and not `{token}`; write e.g. {EXAMPLE}")
+            raise Invalid(f"expected a field's name and not `{token}`", f"write e.g. {EXAMPLE}")
         if name.startswith("__"):
-            raise ValueError(f"field `{name}`: names that start with two underscores are the engine's own")
+            raise Invalid(f"field `{name}`: names that start with two underscores are the engine's own")
         if self._peek() == ":":
             self._at += 1
         kind = self._type(name, depth)
@@ -137,7 +137,7 @@ class _Reader:
 
     def _type(self, field: str, depth: int) -> str:
         if depth > _DEEPEST:
-            raise ValueError(f"field `{field}`: types are nested more than {_DEEPEST} deep")
+            raise Invalid(f"field `{field}`: types are nested more than {_DEEPEST} deep")
         word = self._next(f"the type of field `{field}`")
         kind = word.lower()
         if kind == "array":
@@ -160,7 +160,7 @@ class _Reader:
         if kind not in _SIMPLE:
             known = [name.upper() for name in (*_SIMPLE, "array", "map", "struct")]
             hint = near_miss(word, known) or "e.g. STRING, DOUBLE"
-            raise ValueError(f"unknown type `{word}` of field `{field}`; {hint}")
+            raise Invalid(f"unknown type `{word}` of field `{field}`", f"{hint}")
         kind = _SAME.get(kind, kind)
         return kind + self._size() if kind == "decimal" else kind
 
@@ -179,7 +179,7 @@ class _Reader:
             and int(scale) <= int(precision) <= 38
             and int(precision) > 0
         ):
-            raise ValueError(
+            raise Invalid(
                 f"decimal({precision},{scale}) is no type: at most 38 digits, e.g. decimal(10,2)"
             )
         return f"({int(precision)},{int(scale)})"
@@ -190,7 +190,7 @@ class _Reader:
     def _next(self, expected: str) -> str:
         token = self._peek()
         if not token:
-            raise ValueError(f"ends where {expected} is expected; write e.g. {EXAMPLE}")
+            raise Invalid(f"ends where {expected} is expected", f"write e.g. {EXAMPLE}")
         self._at += 1
         return token
 
@@ -198,7 +198,7 @@ class _Reader:
         token = self._peek()
         if token.lower() != wanted:
             seen = f"`{token}`" if token else "the end"
-            raise ValueError(
-                f"expected {f'`{wanted}`' if wanted else 'a comma'} and not {seen}; write e.g. {EXAMPLE}"
+            raise Invalid(
+                f"expected {f'`{wanted}`' if wanted else 'a comma'} and not {seen}", f"write e.g. {EXAMPLE}"
             )
         self._at += 1

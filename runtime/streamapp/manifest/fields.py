@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from streamapp import formats
 from streamapp.addresses import address_fault
 from streamapp.durations import parse_duration
-from streamapp.errors import near_miss
+from streamapp.errors import Invalid, near_miss
 from streamapp.formats import ddl
 
 
@@ -53,15 +53,15 @@ def _choice(allowed: tuple[str, ...]) -> str:
 def _duration(text: str) -> str:
     try:
         parse_duration(text)
-    except ValueError as error:
-        message, _, fix = str(error).partition("; ")
-        refuse(message, fix)
+    except Invalid as error:
+        refuse(error.message, error.fix)
     return text
 
 
 def _unit(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
-        refuse(f"`{value}` is no duration: it has no unit", f"write e.g. {value}s" if value else "write 0s")
+        fix = f"write {value}s for seconds, {value}ms for milliseconds" if value else "write 0s"
+        refuse(f"`{value}` is no duration: it has no unit", fix)
     return value
 
 
@@ -131,9 +131,8 @@ def _format(value: Any) -> Any:
                 refuse(f"format {value['format']} has no schema", "leave `schema` out")
             try:
                 ddl.fields_of(schema)
-            except ValueError as error:
-                message, _, fix = str(error).partition("; ")
-                refuse(f"schema '{schema}': {message}", fix or None)
+            except Invalid as error:
+                refuse(f"schema '{schema}': {error.message}", error.fix)
     elif not isinstance(value, dict):
         raise PydanticCustomError("string_type", "not a string")
     return value

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictB
 
 from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
+from streamapp.errors import Invalid
 from streamapp.manifest.dumping import to_yaml
 from streamapp.manifest.fields import Brokers, Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.node import NodeSpec
@@ -66,8 +67,8 @@ def start_from_ms(text: str) -> int:
 def _cron(line: str) -> str:
     try:
         parse_cron(line)
-    except ValueError as error:
-        refuse(*str(error).split("; ", 1))
+    except Invalid as error:
+        refuse(error.message, error.fix)
     return line
 
 

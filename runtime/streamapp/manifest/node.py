@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from streamapp.errors import Invalid
 from streamapp.formats.ddl import fields_of
 from streamapp.manifest.fields import (
     Duration,
@@ -70,16 +71,16 @@ MODES = ("row", "pandas", "arrow")
 def _function(text: str) -> str:
     try:
         split_function(text)
-    except ValueError as error:
-        refuse(*str(error).split("; ", 1))
+    except Invalid as error:
+        refuse(error.message, error.fix)
     return text
 
 
 def _schema(text: str) -> str:
     try:
         fields_of(text)
-    except ValueError as error:
-        refuse(*f"schema '{text}': {error}".split("; ", 1))
+    except Invalid as error:
+        refuse(f"schema '{text}': {error.message}", error.fix)
     return text
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from streamapp.formats import Format
 from streamapp.nodes.columns import Columns
+from streamapp.patterns import matches
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -56,6 +57,10 @@ class Stream(Node):
     value: Format
     timestamp: str | None
     """Event time: an expression, `processing` (when it is read), or None: the record's own."""
+
+    def reads(self, topic: str) -> bool:
+        """Whether it reads that topic."""
+        return topic in self.topics or (self.pattern is not None and matches(self.pattern, topic))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from streamapp.errors import InputError
 from streamapp.nodes import Node, Python, RepartitionSink, RepartitionSource, Stream, Topology
-from streamapp.patterns import matches
 from streamapp.plan import codec
 
 PLAN_VERSION = 3
@@ -45,7 +44,7 @@ class SubTopology:
     def reads(self, topic: str) -> bool:
         """Whether it reads that topic."""
         return any(
-            topic in node.topics or (node.pattern is not None and matches(node.pattern, topic))
+            node.reads(topic)
             if isinstance(node, Stream)
             else isinstance(node, RepartitionSource) and node.topic == topic
             for node in self.nodes

@@ -481,7 +481,7 @@ def test_settings_and_nodes_are_reported_together_in_the_order_of_the_text(text:
         ("replicas: two", "`replicas`: needs a whole number, and this is 'two'; write a number without quotes"),
         ("replicas: true", "`replicas`: needs a whole number, and this is true; write a number without quotes"),
         ("maxParallelism: 0", "`maxParallelism`: 0 is too small; at least 1"),
-        ("epochInterval: 5", "`epochInterval`: `5` is no duration: it has no unit; write e.g. 5s"),
+        ("epochInterval: 5", "`epochInterval`: `5` is no duration: it has no unit; write 5s for seconds, 5ms for milliseconds"),
         ("epochInterval: '100'", "`epochInterval`: '100' is not a duration: a whole number and a unit; "
                                  "write e.g. 100ms, 5s, 5 minutes, 7 days"),
         ("startFrom: yesterday", "`startFrom`: 'yesterday' is neither earliest nor latest nor a timestamp; "

@@ -10,24 +10,31 @@ from contextlib import suppress
 from typing import Any
 
 from streamapp.kafka.config import KafkaConfig
-from streamapp_operator.backoff import Silence
-from streamapp_operator.observe.lag import RETRY_SECONDS, Lags
+from streamapp_operator.backoff import Backoff
+from streamapp_operator.observe.lag import LONGEST_RETRY_SECONDS, RETRY_SECONDS, Lags
 from streamapp_operator.reconcile import Memory
 
 
 def test_one_that_was_silent_may_be_asked_again_after_the_time() -> None:
     now = [0.0]
-    silence: Silence[str] = Silence(30, lambda: now[0])
-    assert silence.reason("a") is None
-    assert silence.note("a", "no answer") == "no answer"
+    backoff: Backoff[str] = Backoff(30, 100, lambda: now[0])
+    assert backoff.reason("a") is None
+    assert backoff.failed("a", "no answer") == "no answer"
     now[0] = 29.9
-    assert silence.reason("a") == "no answer"
-    assert silence.reason("b") is None
+    assert backoff.reason("a") == "no answer"
+    assert backoff.reason("b") is None
     now[0] = 30
-    assert silence.reason("a") is None
-    silence.note("a", "again none")
-    silence.forget("a")
-    assert silence.reason("a") is None
+    assert backoff.reason("a") is None
+    for failure, pause in enumerate((60, 100, 100)):
+        backoff.failed("a", f"none, {failure}")
+        now[0] += pause - 0.1
+        assert backoff.reason("a") == f"none, {failure}"
+        now[0] += 0.1
+        assert backoff.reason("a") is None
+    backoff.answered("a")
+    backoff.failed("a", "a first failure")
+    now[0] += 30
+    assert backoff.reason("a") is None
 
 
 def an_app(name: str, address: str = "127.0.0.1:1") -> dict[str, Any]:
@@ -60,7 +67,7 @@ def test_a_connection_goes_with_the_last_app_that_used_it() -> None:
 def test_a_kafka_that_lets_nobody_in_is_not_asked_by_connections_that_are_left_behind() -> None:
     """It hangs up on whoever comes, as one does whose login is refused. A client that stays comes again at once."""
     now = [0.0]
-    lags = Lags(Silence(RETRY_SECONDS, lambda: now[0]))
+    lags = Lags(Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS, lambda: now[0]))
     with socket.create_server(("127.0.0.1", 0)) as server:
         came: list[float] = []
 
@@ -103,8 +110,8 @@ def until_more(came: list[float], before: int, seconds: float) -> bool:
 
 def test_what_was_noted_is_forgotten_when_it_is_over() -> None:
     now = [0.0]
-    silence: Silence[int] = Silence(10, lambda: now[0])
+    backoff: Backoff[int] = Backoff(10, 20, lambda: now[0])
     for who in range(100):
-        silence.note(who, "why")
+        backoff.failed(who, "why")
         now[0] += 1
-    assert len(silence._since) == 10
+    assert len(backoff._failures) == 30
