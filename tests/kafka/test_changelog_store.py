@@ -264,7 +264,7 @@ def test_when_a_base_is_due(spark: SparkSession) -> None:
     for rows, changes in rows_and_changes:
         assert probe.baseDue(changes, rows, 1_000_000, 1), "a tenth of the store"
         assert not probe.baseDue(changes - 1, rows, 1_000_000, 1)
-    assert probe.baseDue(0, 100, 1_000_000, 12), "or half of the age at which it is useless"
+    assert probe.baseDue(0, 100, 1_000_000, 3), "or half of the age at which it is useless"
 
 
 def test_bases_of_partitions_that_have_gone_free_the_disk(

@@ -314,6 +314,7 @@ def compact(kafka: KafkaConfig, topic: str, partitions: int, seconds: float = 60
 
     The last segment is never compacted, and a new one only begins with a record: an aborted transaction's,
     which no reader of committed records ever sees. The broker's `log.cleaner.backoff.ms` should be small.
+    The topics' own settings bound their size; to leave one record of each key, short segments are needed.
 
     Returns:
         How many committed records there were before, and are now.

@@ -190,9 +190,10 @@ def _probe(path: str, every: int, failures: int) -> Object:
 
 
 def _fingerprint(app: App, settings: Settings, credentials: Credentials, template: Object) -> str:
-    """Of everything that a running driver cannot take up. The number of replicas is not among it."""
+    """Changes with everything that a running driver cannot take up. The number of replicas is not among it, nor are the
+    internal topics: they follow from the rest, and another setting of theirs can wait for the next start."""
     parts = [
-        replace(app.plan, replicas=0).to_json(),
+        replace(app.plan, replicas=0, topics=()).to_json(),
         json.dumps(template, sort_keys=True),
         json.dumps(plain_template(app, settings), sort_keys=True),
         hashlib.sha256(credentials.rpc_secret.encode()).hexdigest(),

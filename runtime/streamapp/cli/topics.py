@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
     rows = [("TOPIC", "NODE", "KIND", "PARTITIONS", "SETTINGS", "KAFKA")]
     for spec in specs:
-        settings = ",".join(f"{name}={value}" for name, value in sorted(spec.config.items())) or "-"
+        settings = ",".join(f"{name}={value}" for name, value in sorted({**spec.config, **spec.wishes}.items())) or "-"
         partitions = "default" if spec.partitions < 0 else str(spec.partitions)
         kind = "internal" if spec.internal else "user's"
         rows.append((spec.name, spec.node, kind, partitions, settings, states[spec.name]))

@@ -11,19 +11,30 @@ from streamapp.manifest.model import KafkaSpec
 from streamapp.nodes import Aggregate, DeadLetter, Join, RepartitionSink, Sink, Stream, Topology
 from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
 
-COMPACTED = (
+_SMALL = (
     ("cleanup.policy", "compact"),
-    # A copy of a store that was away for less than this has not missed a deletion.
-    ("delete.retention.ms", "604800000"),
+    # The marker of each commit stays as long as a deletion. Whoever reads these topics reads them to the end at once.
+    ("delete.retention.ms", "3600000"),
+    # The least that Kafka takes: a few thousand commits. The segment that is written to is never compacted.
+    ("segment.bytes", "1048576"),
+    ("min.cleanable.dirty.ratio", "0.1"),
 )
-KEPT = (
+"""Settings of topics that hold a few keys, written again with each epoch: position and metadata."""
+_CHANGELOG = (
+    ("cleanup.policy", "compact"),
+    # A local base is used for up to six hours (LocalBase.scala), and must not have missed a deletion.
+    ("delete.retention.ms", "43200000"),
+    ("segment.bytes", "52428800"),
+)
+_HOP = (
     ("cleanup.policy", "delete"),
     # Nothing goes by age or size: records are deleted behind the position of those who read them.
     ("retention.ms", "-1"),
     ("retention.bytes", "-1"),
     ("message.timestamp.type", "CreateTime"),
+    # What has been purged frees the disk segment by segment, and never the last one.
+    ("segment.bytes", "52428800"),
 )
-
 
 def assemble_plan(
     manifest: Manifest, context: Context, logical: Topology, parts: tuple[SubTopology, ...]
@@ -83,19 +94,19 @@ def _store(logical: Topology, part: SubTopology, context: Context) -> Store:
 def _internal_topics(
     parts: tuple[SubTopology, ...], stores: tuple[Store, ...], context: Context
 ) -> tuple[InternalTopic, ...]:
-    topics = [InternalTopic(f"{context.application_id}-metadata", "metadata", 1, COMPACTED)]
+    topics = [InternalTopic(f"{context.application_id}-metadata", "metadata", 1, _SMALL)]
     if any(part.stateful is None for part in parts):
         # Where stateless sub-topologies stand; a stateful one's position is in its changelog.
         topics.append(
             InternalTopic(
-                f"{context.application_id}-position", "position", context.max_parallelism, COMPACTED
+                f"{context.application_id}-position", "position", context.max_parallelism, _SMALL
             )
         )
     topics += [
-        InternalTopic(store.changelog_topic, "changelog", store.partitions, COMPACTED) for store in stores
+        InternalTopic(store.changelog_topic, "changelog", store.partitions, _CHANGELOG) for store in stores
     ]
     hops = [node.topic for part in parts for node in part.nodes if isinstance(node, RepartitionSink)]
-    topics += [InternalTopic(topic, "repartition", context.max_parallelism, KEPT) for topic in hops]
+    topics += [InternalTopic(topic, "repartition", context.max_parallelism, _HOP) for topic in hops]
     return tuple(topics)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import (
@@ -15,7 +15,15 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from streamapp.errors import RunError
 from streamapp.kafka.client import ANSWER_SECONDS, Troubles, is_unreachable, make_client, unreachable
@@ -30,6 +38,7 @@ _LEADER_IS_MOVING = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,  # made a moment ago, and not known everywhere yet
 )
+_NOT_TAKEN = (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION)
 _FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
@@ -37,8 +46,8 @@ _FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZ
 class TopicSpec:
     """A topic that an app needs. `node` is the node of the manifest that needs it; errors name it.
 
-    An `internal` topic is the app's own: it is made when missing, and must be exactly as wanted. Of any other
-    topic only the existence matters.
+    An `internal` topic is the app's own: it is made when missing, and must have its partitions and `config`. Of any
+    other topic only the existence matters.
     """
 
     name: str
@@ -46,6 +55,8 @@ class TopicSpec:
     partitions: int = BROKER_DEFAULT
     config: Mapping[str, str] = field(default_factory=dict)
     internal: bool = False
+    wishes: Mapping[str, str] = field(default_factory=dict)
+    """Settings that keep the topic small. The app is right without them, and some services do not take them."""
 
 
 @dataclass(frozen=True)
@@ -174,27 +185,20 @@ class Admin:
         wanted = list(specs)
         if not wanted:
             return
-        new = [
-            NewTopic(
-                spec.name,
-                num_partitions=spec.partitions,
-                replication_factor=BROKER_DEFAULT,
-                config=dict(spec.config),
-            )
-            for spec in wanted
-        ]
-        futures = self._client.create_topics(
-            new, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS
-        )
-        for spec in wanted:
-            try:
-                self._answer(f"create topic {spec.name!r} for node {spec.node!r}", futures[spec.name])
-            except _Refused as refused:
-                if refused.code in _FORBIDDEN:
-                    raise RunError(f"{refused}; it needs Create on topic '{spec.name}'") from None
-                if refused.code != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+        # A service that does not take what we wish for takes what the app needs.
+        if plain := [replace(spec, wishes={}) for spec in self._try_to_create(wanted)]:
+            self._try_to_create(plain)
         self._await_visible({spec.name for spec in wanted})
+
+    def alter(self, name: str, settings: Mapping[str, str]) -> None:
+        """Set these settings of a topic, and leave its others as they are."""
+        entries = [
+            ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+            for setting, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        futures = self._client.incremental_alter_configs([resource], request_timeout=ANSWER_SECONDS)
+        self._answer(f"alter the settings of topic {name!r}", futures[resource])
 
     def purge(self, before: Mapping[tuple[str, int], int]) -> None:
         """Delete the records of each (topic, partition) that lie before its offset."""
@@ -243,6 +247,35 @@ class Admin:
                 raise
 
     # --- below ----------------------------------------------------------------------------------------------
+
+    def _try_to_create(self, specs: Iterable[TopicSpec]) -> list[TopicSpec]:
+        """Returns those whose wishes are not taken. None of these has been made."""
+        wanted = list(specs)
+        new = [
+            NewTopic(
+                spec.name,
+                num_partitions=spec.partitions,
+                replication_factor=BROKER_DEFAULT,
+                config={**spec.config, **spec.wishes},
+            )
+            for spec in wanted
+        ]
+        futures = self._client.create_topics(
+            new, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS
+        )
+        left = []
+        for spec in wanted:
+            try:
+                self._answer(f"create topic {spec.name!r} for node {spec.node!r}", futures[spec.name])
+            except _Refused as refused:
+                if refused.code in _NOT_TAKEN and spec.wishes:
+                    left.append(spec)
+                    continue
+                if refused.code in _FORBIDDEN:
+                    raise RunError(f"{refused}; it needs Create on topic '{spec.name}'") from None
+                if refused.code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+        return left
 
     def _offsets(self, name: str, spec: OffsetSpec, committed_only: bool) -> dict[int, int]:
         state = self.topics().get(name)

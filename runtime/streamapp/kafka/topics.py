@@ -7,15 +7,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from streamapp.errors import StreamAppError
+from streamapp.errors import RunError, StreamAppError
 from streamapp.kafka.admin import BROKER_DEFAULT, Admin, TopicSpec, TopicState
 from streamapp.nodes import DeadLetter, RepartitionSink, Sink, Stream
 from streamapp.plan import Plan
 
-CHECKED_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms")
-"""Settings of an internal topic that must be as wanted: records must not vanish, nor pile up for ever."""
+_REFUSED = ("cleanup.policy", "retention.ms", "retention.bytes")
+"""Settings of an internal topic that must be as wanted: another value loses records, or keeps all of them for ever."""
+_DELETIONS = "delete.retention.ms"
+"""How long deletions stay. Shorter than wanted, a reader misses them; longer, transaction markers pile up."""
+_WISHES = ("segment.bytes", "min.cleanable.dirty.ratio")
+"""Settings that only bound a topic's size: altered where we may, and borne where we may not."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Comparison:
 
     missing: tuple[TopicSpec, ...]
     wrong: tuple[str, ...]
+    untuned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By topic, the settings to alter so that it does not grow beyond what is needed."""
 
 
 class TopicError(StreamAppError):
@@ -73,13 +79,30 @@ def compare(
 ) -> Comparison:
     missing: dict[str, TopicSpec] = {}
     wrong: list[str] = []
+    untuned: dict[str, dict[str, str]] = {}
     for spec in wanted:
         state = there.get(spec.name)
         if state is None:
             missing.setdefault(spec.name, spec)
         elif spec.internal:
-            wrong += _differences(spec, state, configs.get(spec.name, {}))
-    return Comparison(tuple(missing.values()), tuple(wrong))
+            config = configs.get(spec.name, {})
+            wrong += _differences(spec, state, config)
+            if changes := _tuning(spec, config):
+                untuned[spec.name] = changes
+    return Comparison(tuple(missing.values()), tuple(wrong), untuned)
+
+
+def tune(admin: Admin, specs: Iterable[TopicSpec]) -> list[str]:
+    """Alter settings of internal topics, proven to be ours, that let them grow: those of an earlier version, or of
+    somebody who made them by hand. Returns a line for each topic that we may not alter."""
+    left = []
+    for name, settings in compare_with(admin, specs).untuned.items():
+        try:
+            admin.alter(name, settings)
+        except RunError as error:
+            fix = f"set it: {_command(name, settings)}"
+            left.append(f"internal topic {name!r} grows more than it has to: {error}; {fix}")
+    return left
 
 
 def missing_line(spec: TopicSpec, file: str) -> str:
@@ -97,17 +120,30 @@ def _differences(spec: TopicSpec, state: TopicState, config: Mapping[str, str]) 
             f"{who} has {state.partitions} partitions and needs {spec.partitions}; the number is fixed for "
             "the life of its data: set the old maxParallelism again, or delete the topic and what is in it"
         )
-    for setting in CHECKED_SETTINGS:
+    for setting in (*_REFUSED, _DELETIONS):
         want = spec.config.get(setting)
         seen = config.get(setting)
-        if want is None or seen is None or _same(want, seen):
+        if want is None or seen is None or _same(want, seen) or (setting == _DELETIONS and int(seen) > int(want)):
             continue
         found.append(
-            f"{who} has {setting}={seen} and needs {setting}={want}; "
-            f"set it: kafka-configs --alter --entity-type topics --entity-name {spec.name} "
-            f"--add-config {_argument(setting, want)}"
+            f"{who} has {setting}={seen} and needs {setting}={want}; set it: {_command(spec.name, {setting: want})}"
         )
     return found
+
+
+def _tuning(spec: TopicSpec, config: Mapping[str, str]) -> dict[str, str]:
+    """What is to be altered. What is shorter than `_DELETIONS` asks for is refused before anybody gets here."""
+    wanted = dict(spec.wishes) | ({_DELETIONS: spec.config[_DELETIONS]} if _DELETIONS in spec.config else {})
+    return {
+        setting: want
+        for setting, want in wanted.items()
+        if (seen := config.get(setting)) is not None and float(seen) != float(want)
+    }
+
+
+def _command(topic: str, settings: Mapping[str, str]) -> str:
+    changes = ",".join(_argument(setting, value) for setting, value in settings.items())
+    return f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {changes}"
 
 
 def _same(want: str, seen: str) -> bool:
@@ -141,5 +177,7 @@ def topics_of(plan: Plan) -> list[TopicSpec]:
     }
     for topic in plan.topics:
         owner = owners.get(topic.name, topic.role)
-        found[topic.name] = TopicSpec(topic.name, owner, topic.partitions, dict(topic.configs), internal=True)
+        config = {setting: value for setting, value in topic.configs if setting not in _WISHES}
+        wishes = {setting: value for setting, value in topic.configs if setting in _WISHES}
+        found[topic.name] = TopicSpec(topic.name, owner, topic.partitions, config, internal=True, wishes=wishes)
     return list(found.values())

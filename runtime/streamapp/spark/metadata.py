@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
@@ -16,6 +17,8 @@ from streamapp.kafka.access import require_access
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.claims import Claimed, claim
 from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.topics import topics_of, tune
+from streamapp.plain import plain
 from streamapp.plan import Plan
 from streamapp.spark.failure import diagnose
 from streamapp.spark.predecessors import (
@@ -66,6 +69,8 @@ class Metadata:
         self.claimed = claim(self._kafka, admin, plan, book, written_before(plan, known), ran)
         if self.claimed.made:
             require_access(self._kafka, admin, plan, patterns=False)
+        for line in tune(admin, [spec for spec in topics_of(plan) if spec.internal]):
+            print(f"note: {plain(line)}", file=sys.stderr, flush=True)
         for name, hops in hops_to_note(plan, known):
             self._bridge.note(plan.application_id, name, "hops", hops.to_json())
         new, self._unproven = shapes_to_note(plan, known, words)

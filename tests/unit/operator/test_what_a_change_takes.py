@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,14 @@ def test_a_version_is_what_is_not_taken_up_live(fields: set[str]) -> None:
     again = read_app({**_resource(other), "spec": {**other.version_spec, **other.live_spec}})
     assert again.plan == other.plan
     assert again.version_name == other.version_name
+
+
+def test_other_settings_of_internal_topics_restart_nothing() -> None:
+    """An operator of a later version may want other ones: they are taken up at the next start."""
+    now = app()
+    topics = tuple(replace(topic, configs=(("segment.bytes", "1"),)) for topic in now.plan.topics)
+    found = changes_between(now, replace(now, plan=replace(now.plan, topics=topics)), Settings())
+    assert (found.kind, found.restarts) == (LIVE, NOTHING)
 
 
 RUN, NIGHTLY = {"run": "untilCaughtUp"}, {"run": "untilCaughtUp", "schedule": "0 3 * * *"}

@@ -109,6 +109,7 @@ def test_state_after_state_goes_through_a_topic(plan: Compile) -> None:
         "retention.ms": "-1",
         "retention.bytes": "-1",
         "message.timestamp.type": "CreateTime",
+        "segment.bytes": str(50 << 20),
     }
 
 

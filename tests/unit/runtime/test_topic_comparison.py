@@ -53,3 +53,20 @@ def test_a_setting_that_the_broker_does_not_tell_is_taken_as_it_is() -> None:
 def test_the_order_of_a_list_setting_does_not_matter() -> None:
     spec = TopicSpec("t", "n", 1, {"cleanup.policy": "compact,delete"}, internal=True)
     assert compare([spec], there("t", 1), {"t": {"cleanup.policy": "delete, compact"}}).wrong == ()
+
+
+def test_deletions_that_go_too_early_are_refused_and_such_as_stay_too_long_are_altered() -> None:
+    spec = TopicSpec("t", "n", 1, {"delete.retention.ms": "100"}, internal=True)
+    short = compare([spec], there("t", 1), {"t": {"delete.retention.ms": "99"}})
+    assert "has delete.retention.ms=99 and needs delete.retention.ms=100" in short.wrong[0]
+    long = compare([spec], there("t", 1), {"t": {"delete.retention.ms": "101"}})
+    assert (long.wrong, long.untuned) == ((), {"t": {"delete.retention.ms": "100"}})
+
+
+def test_settings_that_only_bound_a_size_are_no_reason_to_refuse() -> None:
+    wishes = {"segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.5"}
+    spec = TopicSpec("t", "n", 1, {"cleanup.policy": "compact"}, internal=True, wishes=wishes)
+    config = {"cleanup.policy": "compact", "segment.bytes": "1073741824", "min.cleanable.dirty.ratio": "0.50"}
+    found = compare([spec], there("t", 1), {"t": config})
+    assert (found.wrong, found.untuned) == ((), {"t": {"segment.bytes": "1048576"}})
+    assert compare([spec], there("t", 1), {"t": {}}).untuned == {}

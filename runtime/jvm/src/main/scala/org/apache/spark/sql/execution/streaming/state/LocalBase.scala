@@ -166,8 +166,8 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
 private[state] object LocalBase {
   private val BatchRecords = 2000
   private val WriteBufferBytes = 64L << 20
-  // Well below the changelog topics' delete.retention.ms of seven days.
-  private val MaxAgeMs = 24L * 60 * 60 * 1000
+  // Well below the changelog topics' delete.retention.ms of twelve hours.
+  private val MaxAgeMs = 6L * 60 * 60 * 1000
   private val RefreshAgeMs = MaxAgeMs / 2
   private val LeastRecords = 1000L
   private val Share = 50
