@@ -112,7 +112,7 @@ def _login(kafka: KafkaSettings, tls: tuple[str, ...], sasl: tuple[str, ...], ma
     files += [Mounted(kafka.sasl_secret, key) for key in sasl if kafka.sasl_secret]
     folder = f"{DIRECTORY}/{_SECRETS}"
     properties = kafka_login.properties_of(kafka, {file.key: reference(folder, file.key) for file in files})
-    return Login(to_text(properties), tuple(files), mark)
+    return Login(to_text(properties, folder), tuple(files), mark)
 
 
 def _tls(kafka: KafkaSettings, secrets: Secrets, namespace: str) -> dict[str, str]:

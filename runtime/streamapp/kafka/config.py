@@ -14,8 +14,9 @@ A settings file holds Kafka's own client properties, the ones `kafka-console-con
 key store may also be PKCS12. Only settings about connecting and being let in are taken, so that a stray
 consumer or producer setting cannot change what exactly-once means.
 
-A value may be the content of a file, as Kafka's DirectoryConfigProvider writes it: `${directory:/etc/kafka:password}`.
-So a settings file without a secret in it can say where the secrets are mounted.
+A password, certificate or key may be the content of a file, as Kafka's DirectoryConfigProvider writes it:
+`${directory:/etc/kafka:password}`. So a settings file without a secret in it can say where the secrets are mounted. In a
+file that we write, `streamapp.secrets.folder` names the only folder that counts; empty: every value stands for itself.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import javaproperties
 
 from streamapp.addresses import EXAMPLE, address_fault
 from streamapp.errors import InputError
@@ -63,8 +66,21 @@ KNOWN = (
     "ssl.key.password",
 )
 SECRET = re.compile(r"password|jaas|keystore\.key$|secret|token")
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
-_REFERENCE = re.compile(r"\$\{directory:([^:}]+):([^:}]+)\}")
+SECRETS_FOLDER = "streamapp.secrets.folder"
+REFERABLE = (
+    "sasl.username",
+    "sasl.password",
+    "sasl.jaas.config",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "ssl.truststore.certificates",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.password",
+    "ssl.key.password",
+)
+"""Settings that may be the content of a file. ClientProperties.scala has the same list."""
+_REFERENCE = re.compile(r"\$\{directory:([^:}]+):([^:}/]+)\}")
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 """Where systems have the authorities that all know."""
 _OAUTH = "sasl.oauthbearer."
@@ -94,7 +110,7 @@ class KafkaConfig:
         properties: dict[str, str] = {}
         if file is not None:
             try:
-                properties = {name: _resolved(value) for name, value in parse_properties(file.read_text()).items()}
+                properties = resolved(parse_properties(file.read_text(encoding="utf-8")))
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
                 raise InputError(f"Kafka settings {file}: cannot be read: {reason}") from None
@@ -183,42 +199,48 @@ def reference(folder: str, file: str) -> str:
     return f"${{directory:{folder}:{file}}}"
 
 
-def _resolved(value: str) -> str:
-    """What the value refers to, without the end of its last line."""
+def resolved(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a settings file, with the content of files in the place of references to them, without the end
+    of its last line.
+
+    Raises:
+        InputError: when a setting refers to a file that must not.
+        OSError, UnicodeDecodeError: when a file cannot be read.
+    """
+    folder = properties.get(SECRETS_FOLDER)
+    return {name: _value(name, value, folder) for name, value in properties.items() if name != SECRETS_FOLDER}
+
+
+def _value(name: str, value: str, only: str | None) -> str:
     found = _REFERENCE.fullmatch(value)
-    if found is None:
+    if found is None or (only is not None and (only != found[1] or name not in REFERABLE)):
         return value
+    if name not in REFERABLE:
+        raise InputError(f"{name} cannot be the content of a file; only {', '.join(REFERABLE)} can")
     return (Path(found[1]) / found[2]).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
 
 
-def to_text(properties: Mapping[str, str]) -> str:
-    """A settings file, as Java and `parse_properties` read it.
+def to_text(properties: Mapping[str, str], secrets_folder: str = "") -> str:
+    """A settings file, in which values that refer to files of that folder are their contents.
 
-    >>> to_text({"sasl.password": "back\\\\slash"})
-    'sasl.password=back\\\\\\\\slash\\n'
+    >>> print(to_text({"sasl.password": "back\\\\slash, zoë"}))
+    streamapp.secrets.folder=
+    sasl.password=back\\\\slash, zo\\u00eb
+    <BLANKLINE>
     """
-    escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in properties.items()}
-    return "".join(f"{name}={value}\n" for name, value in escaped.items())
+    return javaproperties.dumps({SECRETS_FOLDER: secrets_folder, **properties}, timestamp=None)
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties format: `key=value` or `key: value`, `#` and `!` comments, trailing backslashes."""
-    found: dict[str, str] = {}
-    logical = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
-    for line in logical.splitlines():
-        line = line.strip()
-        if not line or line[0] in "#!":
-            continue
-        key, _, value = _split_property(line)
-        found[key] = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), value)
-    return found
+    """Java's properties format, as `java.util.Properties` reads it.
 
-
-def _split_property(line: str) -> tuple[str, str, str]:
-    match = re.match(r"([^\s=:]+)\s*([=:\s])\s*(.*)", line)
-    if match is None:
-        raise InputError(f"{line.split()[0]!r} has no value; write key=value")
-    return match[1], match[2], match[3]
+    Raises:
+        InputError: when there is an escape that is none.
+    """
+    try:
+        return javaproperties.loads(text)
+    except javaproperties.InvalidUEscapeError as error:
+        raise InputError(f"{error}; write a backslash as \\\\") from None
 
 
 def _check(properties: Mapping[str, str]) -> None:

@@ -12,12 +12,18 @@ import scala.util.Using
 /**
  * How to be let in by Kafka: a file of client properties, read anew for each client.
  *
- * A value `${directory:FOLDER:FILE}` is the content of that file, as Kafka's own DirectoryConfigProvider writes it; so
- * the file itself has no secret where these are mounted from a Secret. `sasl.username` and `sasl.password`, which
+ * A password, certificate or key `${directory:FOLDER:FILE}` is the content of that file, as Kafka's own DirectoryConfigProvider
+ * writes it; so the file itself has no secret where these are mounted from a Secret. In a file of ours,
+ * `streamapp.secrets.folder` names the only folder that counts (the Python side's config.py has the same rules). `sasl.username` and `sasl.password`, which
  * Kafka's Java clients do not know, and what OAUTHBEARER needs, become a login.
  */
 private[streamapp] object ClientProperties {
-  private val Reference = """\$\{directory:([^:}]+):([^:}]+)\}""".r
+  private val Reference = """\$\{directory:([^:}]+):([^:}/]+)\}""".r
+  private val SecretsFolder = "streamapp.secrets.folder"
+  private val Referable = Set(
+    "sasl.username", "sasl.password", "sasl.jaas.config", "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret", "ssl.truststore.certificates",
+    "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.password", "ssl.key.password")
   private val (user, password) = ("sasl.username", "sasl.password")
   private val TokenEndpoint = "sasl.oauthbearer.token.endpoint.url"
   private val AllowedEndpoints = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
@@ -26,13 +32,14 @@ private[streamapp] object ClientProperties {
   def load(path: String): Properties = {
     val properties = new Properties()
     Using.resource(Files.newBufferedReader(Path.of(path), UTF_8))(properties.load(_))
-    properties.replaceAll((_, value) => resolved(value.toString))
+    val folder = Option(properties.remove(SecretsFolder)).map(_.toString)
+    properties.replaceAll((name, value) => if (Referable(name.toString)) resolved(value.toString, folder) else value)
     addLogin(properties)
     properties
   }
 
-  private def resolved(value: String): String = value match {
-    case Reference(folder, file) => Files.readString(Path.of(folder, file), UTF_8).stripLineEnd
+  private def resolved(value: String, only: Option[String]): String = value match {
+    case Reference(folder, file) if only.forall(_ == folder) => Files.readString(Path.of(folder, file), UTF_8).stripLineEnd
     case plain => plain
   }
 
