@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import re
 
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/\[\]]+):([0-9]{1,5})")
+HOST = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)"
+"""A host's name or address. Whatever else a text may hold means something to some reader of settings."""
+_ADDRESS = re.compile(rf"{HOST}:([0-9]{{1,5}})", re.ASCII)
 EXAMPLE = "localhost:9092"
 
 
@@ -18,7 +20,7 @@ def address_fault(servers: str) -> str | None:
     "'localhost' is not HOST:PORT"
     """
     for address in servers.split(","):
-        match = _ADDRESS.fullmatch(address.strip())
+        match = _ADDRESS.fullmatch(address.strip(" "))
         if match is None or not 0 < int(match[2]) < 65536:
             return f"{address.strip()!r} is not HOST:PORT"
     return None

@@ -236,6 +236,24 @@ WRONG = {
         ),
         "'login' is not the address of a page; write https://HOST/PATH, or https://HOST:PORT/PATH",
     ),
+    "a reference as a scope": (
+        manifest(
+            kafka={
+                **KAFKA,
+                "sasl": {
+                    "mechanism": "OAUTHBEARER",
+                    "secretRef": {"name": "s"},
+                    "tokenEndpoint": "https://h/t",
+                    "scope": "${directory:/var/run/secrets/kubernetes.io/serviceaccount:token}",
+                },
+            }
+        ),
+        "is no scope; write words of letters, digits and signs, without quotes, backslashes and braces",
+    ),
+    "a command as a broker": (
+        manifest(kafka={"bootstrapServers": "$(id):9092"}),
+        "'$(id):9092' is not HOST:PORT; write e.g. kafka:9092",
+    ),
     "a name of the engine's": (
         manifest(**nodes({"name": "__a", "from": "lines", "filter": "true"})),
         "'__a' starts with two underscores, as the engine's own names do; rename it",

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from streamapp.addresses import HOST
 from streamapp.check.operations import QUOTE_IT, READ_AS_BOOLEAN, TRUE_AND_FALSE
 from streamapp.durations import EXAMPLES, LONGEST_MS, UNITS
-from streamapp.manifest.model import LONGEST_OBJECT_NAME, OBJECT_NAME
+from streamapp.manifest.model import LONGEST_OBJECT_NAME, OBJECT_NAME, PAGE, SCOPE
 from streamapp.manifest.node import OPERATIONS
 from streamapp_operator.manifest.kafka_login import LAPTOP_FILES, NO_SECRET
 
@@ -26,8 +27,7 @@ _LEGAL_WORDS = "letters, digits, `.`, `_` and `-`"
 _LEGAL = f"(self.matches('{_LEGAL_NAME}') && self != '.' && self != '..')"
 _QUOTED = "'\\'' + self + '\\'"
 """The value at a text's place, before more of the message."""
-_ADDRESS = r"(\[[0-9a-fA-F:.]+\]|[^\s:,/\[\]]+):[0-9]{1,5}"
-_PAGE = r"^https?://[^\s/:@]+(:[0-9]{1,5})?(/\S*)?$"
+_ADDRESS = rf"{HOST}:[0-9]{{1,5}}"
 _FUNCTION = r"^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*:[\pL_][\pL\pN_]*$"
 _OBJECT_NAME = f"^{OBJECT_NAME}$"
 
@@ -165,15 +165,20 @@ def _object_name(place: tuple[str, ...]) -> Rule:
 def _of_kafka(kafka: tuple[str, ...]) -> Iterator[Rule]:
     yield Rule(
         (*kafka, "bootstrapServers"),
-        rf"self.matches(r'^\s*{_ADDRESS}\s*(,\s*{_ADDRESS}\s*)*$')",
+        rf"self.matches(r'^ *{_ADDRESS} *(, *{_ADDRESS} *)*$')",
         f"{_QUOTED} is not HOST:PORT; write e.g. kafka:9092'",
         computed=True,
     )
     yield Rule(
         (*kafka, "sasl", "tokenEndpoint"),
-        f"self.matches(r'{_PAGE}')",
+        f'self.matches(r"^{PAGE}$")',
         f"{_QUOTED} is not the address of a page; write https://HOST/PATH, or https://HOST:PORT/PATH'",
         computed=True,
+    )
+    yield Rule(
+        (*kafka, "sasl", "scope"),
+        f"self.matches(r'^{SCOPE}$')",
+        "is no scope; write words of letters, digits and signs, without quotes, backslashes and braces",
     )
     tls, sasl = (*kafka, "tls"), (*kafka, "sasl")
     yield _object_name((*tls, "secretRef", "name"))

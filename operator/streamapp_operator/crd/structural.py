@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from streamapp.manifest.model import LONGEST_PATH, LONGEST_SCOPE
+
 Schema = dict[str, Any]
 
 _KEPT = ("type", "description", "default", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems")
@@ -20,6 +22,8 @@ _KEPT_OF_MAPS = ("minProperties", "maxProperties")
 _LONGEST = {
     **dict.fromkeys(("name", "from", "with", "topic", "store"), 249),
     **dict.fromkeys(("pattern", "bootstrapServers", "tokenEndpoint", "path"), 1000),
+    **dict.fromkeys(("caFile", "certificateFile", "keyFile", "credentialsFile"), LONGEST_PATH),
+    "scope": LONGEST_SCOPE,
     "function": 500,
     "applicationId": 200,
     "startFrom": 60,

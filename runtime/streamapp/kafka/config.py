@@ -15,8 +15,8 @@ key store may also be PKCS12. Only settings about connecting and being let in ar
 consumer or producer setting cannot change what exactly-once means.
 
 A password, certificate or key may be the content of a file, as Kafka's DirectoryConfigProvider writes it:
-`${directory:/etc/kafka:password}`. So a settings file without a secret in it can say where the secrets are mounted. In a
-file that we write, `streamapp.secrets.folder` names the only folder that counts; empty: every value stands for itself.
+`${directory:/etc/kafka:password}`. So a settings file without a secret in it can say where the secrets are mounted. In
+a file that we write, `streamapp.secrets.folder` names the only folder that counts; empty: each value stands for itself.
 """
 
 from __future__ import annotations

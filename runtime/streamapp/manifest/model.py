@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
+from streamapp.addresses import HOST
 from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
-from streamapp.errors import Invalid
+from streamapp.errors import Invalid, shorten
 from streamapp.manifest.dumping import to_yaml
 from streamapp.manifest.fields import Brokers, Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.node import NodeSpec
@@ -87,9 +88,32 @@ def _transaction_timeout(text: str) -> str:
     return text
 
 
+PAGE = rf"https?://{HOST}(:[0-9]{{1,5}})?(/[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]*)?"
+"""A URL without a user: RFC 3986's characters."""
+SCOPE = r"[!#-\[\]-z|~]+( [!#-\[\]-z|~]+)*"
+"""RFC 6749's scopes, without braces: `${` begins a reference in Kafka's settings."""
+LONGEST_SCOPE = 1000
+LONGEST_PATH = 4096
+
+
 def _http_url(text: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/:@]+(:\d{1,5})?(/\S*)?", text):
+    if not re.fullmatch(PAGE, text):
         refuse(f"'{text}' is not the address of a page", "write https://HOST/PATH, or https://HOST:PORT/PATH")
+    return text
+
+
+def _scope(text: str) -> str:
+    if len(text) > LONGEST_SCOPE or not re.fullmatch(SCOPE, text):
+        refuse(
+            f"'{shorten(text)}' is no scope",
+            "write words of letters, digits and signs, without quotes, backslashes and braces",
+        )
+    return text
+
+
+def _path(text: str) -> str:
+    if len(text) > LONGEST_PATH or not text.isprintable():
+        refuse(f"'{shorten(text)}' is no path of a file", "write one without line ends and other control characters")
     return text
 
 
@@ -150,16 +174,19 @@ class CodeSpec(Model):
         return self
 
 
+File = Annotated[str, AfterValidator(_path)]
+
+
 class TlsSpec(Model):
     """Encryption; certificates are PEM."""
 
     ca_file: Annotated[
-        str | None, Field(description="On a laptop: file with the authority's certificates.")
+        File | None, Field(description="On a laptop: file with the authority's certificates.")
     ] = None
     certificate_file: Annotated[
-        str | None, Field(description="On a laptop: file with our own certificate chain.")
+        File | None, Field(description="On a laptop: file with our own certificate chain.")
     ] = None
-    key_file: Annotated[str | None, Field(description="On a laptop: file with our own private key.")] = None
+    key_file: Annotated[File | None, Field(description="On a laptop: file with our own private key.")] = None
     secret_ref: Annotated[
         SecretRef | None, Field(description="On a cluster: Secret with ca.crt, and tls.crt and tls.key.")
     ] = None
@@ -174,7 +201,7 @@ class SaslSpec(Model):
         Field(description="How Kafka is told who we are."),
     ]
     credentials_file: Annotated[
-        str | None,
+        File | None,
         Field(
             description="On a laptop: file with the lines username=… and password=…; with OAUTHBEARER, clientId=… and "
             "clientSecret=…."
@@ -190,7 +217,9 @@ class SaslSpec(Model):
     token_endpoint: Annotated[
         str | None, AfterValidator(_http_url), Field(description="OAUTHBEARER: URL where tokens are asked for.")
     ] = None
-    scope: Annotated[str | None, Field(description="OAUTHBEARER: scope to ask for.")] = None
+    scope: Annotated[
+        str | None, AfterValidator(_scope), Field(description="OAUTHBEARER: scope to ask for.")
+    ] = None
 
     @model_validator(mode="after")
     def _token(self) -> SaslSpec:

@@ -15,7 +15,7 @@ import pytest
 
 from streamapp.errors import ManifestError
 from streamapp.kafka import config
-from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.config import KafkaConfig, parse_properties
 from streamapp.plan import KafkaSettings
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.manifest.kafka_login import (
@@ -206,7 +206,12 @@ def test_without_a_look_into_secrets_all_keys_are_assumed() -> None:
     app = read_app(resource(**SECURED))
     (config,) = [item for item in render(app, Settings(), Credentials("t", "r")) if item["kind"] == "ConfigMap"]
     assert config["data"]["kafka-client.properties"] == assumed_login(app.plan.kafka).properties
-    assert "${directory:/etc/streamapp/kafka/secrets:tls.key}" in config["data"]["kafka-client.properties"]
+    written = parse_properties(config["data"]["kafka-client.properties"])
+    assert written["ssl.keystore.key"] == "${directory:/etc/streamapp/kafka/secrets:tls.key}"
+    assert written["streamapp.secrets.folder"] == "/etc/streamapp/kafka/secrets"
+
+
+OAUTH = {"mechanism": "OAUTHBEARER", "secretRef": {"name": "s"}, "tokenEndpoint": "https://h/t"}
 
 
 @pytest.mark.parametrize(
@@ -223,6 +228,15 @@ def test_without_a_look_into_secrets_all_keys_are_assumed() -> None:
             {"sasl": {"mechanism": "OAUTHBEARER", "secretRef": {"name": "s"}, "tokenEndpoint": "login"}},
             "'login' is not the address of a page",
         ),
+        *(
+            ({"sasl": {**OAUTH, "scope": scope}}, "is no scope; write words of letters")
+            for scope in ("${directory:/var/run/secrets:token}", "a\rb=c", "a\u2028b", "a" * 1001)
+        ),
+        ({"sasl": {**OAUTH, "tokenEndpoint": "https://h/${env:HOME}"}}, "is not the address of a page"),
+        ({"sasl": {**OAUTH, "tokenEndpoint": "https://h/\u0085x=y"}}, "is not the address of a page"),
+        ({"bootstrapServers": "$(id):9092"}, "is not HOST:PORT"),
+        ({"bootstrapServers": "a:1,\nb:2"}, "is not HOST:PORT"),
+        ({"tls": {"caFile": "ca\npem", "secretRef": {"name": "s"}}}, "is no path of a file"),
     ],
 )
 def test_a_manifest_that_no_pod_could_use(kafka: dict[str, Any], said: str) -> None:

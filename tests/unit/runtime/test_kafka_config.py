@@ -92,7 +92,7 @@ def test_properties_format() -> None:
         "a": "1",
         "b": "2",
         "c": "3",
-        "d": "four = 4",
+        "d": "four = 4  ",
         "e": "long line",
         "f": "",
     }
