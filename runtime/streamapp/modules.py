@@ -1,15 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python modules of the user's, as text: their names, and what stands in them. Nothing of them is run here."""
+"""Python modules of the user's, as text: their names, and what stands in them. Nothing of them is run here,
+and nothing is read in this process (module_names.py)."""
 
 from __future__ import annotations
 
-import ast
+import json
 import keyword
 import re
+import signal
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable
+from functools import lru_cache
 
+from streamapp import module_names
 from streamapp.errors import Invalid, near_miss
+
+LONGEST_BYTES = 256 * 1024
+"""Of a module as text."""
+_PACK = "put it into the image, as a package, and call it from there"
+_SECONDS = 15.0
+"""For a module to be read; its process ends itself after less, unless the machine is very busy."""
+_MOST_BYTES_OF_NAMES = 32 * 1024
+"""They are kept, and shown where a function is missing."""
 
 _FUNCTION = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
 _TAKEN = sys.stdlib_module_names | {
@@ -53,10 +67,10 @@ def require_file_name(file: str) -> None:
 
 def names_of(text: str, file: str) -> tuple[str, ...] | None:
     """What a module defines or imports, in order; None when it cannot be told, because it imports `*` or has a
-    `__getattr__`.
+    `__getattr__`, or defines more than anybody would want to read. A text is read once, also one that cannot be.
 
     Raises:
-        Invalid: when the text is no Python; with the line.
+        Invalid: when the text is no Python; with the line. When it is too long, or reading it takes too much.
 
     >>> names_of("import json\\ndef score(row): ...\\nrate = abs", "scoring.py")
     ('json', 'score', 'rate')
@@ -64,52 +78,43 @@ def names_of(text: str, file: str) -> tuple[str, ...] | None:
     Traceback (most recent call last):
     streamapp.errors.Invalid: scoring.py, line 2: expected an indented block after function definition on line 1
     """
-    try:
-        found = list(_bound(ast.parse(text, file).body))
-    except SyntaxError as error:
-        raise Invalid(f"{file}, line {error.lineno}: {error.msg}") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise Invalid(f"{file} cannot be read as Python: {error}") from None
-    return None if {"*", "__getattr__"} & set(found) else tuple(dict.fromkeys(found))
+    size = len(text.encode(errors="surrogatepass"))
+    if size > LONGEST_BYTES:
+        raise Invalid(f"{file} has {size} bytes, and {LONGEST_BYTES} are the most", _PACK)
+    found = _names_of(text)
+    if isinstance(found, str):
+        raise Invalid(f"{file}{found}", _PACK if found in (_TOO_SLOW, _TOO_LARGE) else None)
+    return found
+
+
+_TOO_SLOW, _TOO_LARGE = " takes too long to read", " takes too much memory to read"
+_one_at_a_time = threading.Lock()
+
+
+@lru_cache(maxsize=500)
+def _names_of(text: str) -> tuple[str, ...] | str | None:
+    """As above; a text says why there are none, to be put behind the file's name."""
+    command = [sys.executable, "-I", "-S", module_names.__file__]
+    with _one_at_a_time:
+        try:
+            done = subprocess.run(command, input=text.encode(errors="replace"), capture_output=True, timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            return _TOO_SLOW
+    if done.returncode == -signal.SIGXCPU or done.returncode == -signal.SIGKILL:
+        return _TOO_SLOW
+    if done.returncode != 0 or not done.stdout:
+        return _TOO_LARGE
+    answer = json.loads(done.stdout)
+    if (problem := answer.get("problem")) is not None:
+        if problem == "memory":
+            return _TOO_LARGE
+        line = answer["line"]
+        return f", line {line}: {problem}" if line is not None else f" cannot be read as Python: {problem}"
+    names = tuple(answer["names"])
+    return None if {"*", "__getattr__"} & set(names) or len(done.stdout) > _MOST_BYTES_OF_NAMES else names
 
 
 def without_function(name: str, known: Iterable[str]) -> str:
     """What to write instead of a name that a module has not."""
     shown = [other for other in known if not other.startswith("_")]
     return near_miss(name, shown) or (f"there are: {', '.join(shown)}" if shown else f"write def {name}(…): …")
-
-
-def _bound(statements: Iterable[ast.stmt]) -> Iterator[str]:
-    """Names that a module has after these statements. What is in a branch of an `if` or `try` counts."""
-    for statement in statements:
-        match statement:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield statement.name
-            case ast.Import() | ast.ImportFrom():
-                yield from ((alias.asname or alias.name).split(".")[0] for alias in statement.names)
-            case ast.Assign():
-                yield from _targets(statement.targets)
-            case ast.AnnAssign() | ast.AugAssign():
-                yield from _targets([statement.target])
-            case ast.If() | ast.For() | ast.While():
-                yield from _bound([*statement.body, *statement.orelse])
-            case ast.With():
-                yield from _bound(statement.body)
-            case ast.Match():
-                for each in statement.cases:
-                    yield from _bound(each.body)
-            case ast.Try() | ast.TryStar():
-                yield from _bound([*statement.body, *statement.orelse, *statement.finalbody])
-                for handler in statement.handlers:
-                    yield from _bound(handler.body)
-            case ast.Expr():
-                yield from _targets([statement.value])
-            case _:
-                continue
-
-
-def _targets(targets: Iterable[ast.expr]) -> Iterator[str]:
-    for target in targets:
-        for part in ast.walk(target):
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                yield part.id

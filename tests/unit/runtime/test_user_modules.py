@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import random
 
+import psutil
 import pytest
 
+from streamapp import modules
 from streamapp.cli.main import main
 from streamapp.compile import compile_manifest
-from streamapp.errors import InputError, ManifestError
+from streamapp.errors import InputError, Invalid, ManifestError
 from streamapp.local import load_manifest
 from streamapp.manifest import parse_manifest
+from streamapp.modules import LONGEST_BYTES, _names_of, names_of
 
 APP = """
 apiVersion: streamapp.dev/v1alpha1
@@ -96,3 +100,39 @@ def test_what_a_function_returns_is_written_down_before_state() -> None:
     files = "{files: {scoring.py: " + json.dumps(SCORE) + "}}"
     plan = compile_manifest(parse_manifest(APP.format(code=files, function="scoring:score", schema=SCHEMA)))
     assert [topic.name for topic in plan.topics if topic.role == "repartition"] == ["app-sums-repartition"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\n" * 50_000, "m.py has 300000 bytes, and 262144 are the most; put it into the image"),
+        ("-" * 200_000 + "1", "m.py takes too much memory to read; put it into the image"),
+        ("x=" + "a." * 120_000 + "b", "m.py cannot be read as Python: maximum recursion depth exceeded"),
+        ("x=" + "[" * 100_000, "m.py, line 1: too many nested parentheses"),
+        ("a\0b", "m.py cannot be read as Python: source code string cannot contain null bytes"),
+    ],
+    ids=["long", "minuses", "dots", "brackets", "null"],
+)
+def test_a_module_costs_only_a_process_of_its_own_and_only_once(text: str, said: str) -> None:
+    memory = psutil.Process().memory_info().rss
+    for _ in range(2):
+        with pytest.raises(Invalid) as caught:
+            names_of(text, "m.py")
+        assert said in str(caught.value)
+    assert psutil.Process().memory_info().rss - memory < 32 * 2**20
+    if len(text) <= LONGEST_BYTES:
+        before = _names_of.cache_info()
+        with pytest.raises(Invalid):
+            names_of(text, "other.py")
+        after = _names_of.cache_info()
+        assert (after.misses, after.hits) == (before.misses, before.hits + 1)
+
+
+def test_a_module_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "_SECONDS", 0.001)
+    with pytest.raises(Invalid, match=r"m\.py takes too long to read; put it into the image"):
+        names_of(f"x = {random()}", "m.py")
+
+
+def test_a_module_with_more_names_than_anybody_would_read_is_not_held_against_functions() -> None:
+    assert names_of("\n".join(f"a{i} = 1" for i in range(20_000)), "m.py") is None
