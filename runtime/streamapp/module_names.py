@@ -2,7 +2,8 @@
 """A program: what a Python module defines or imports. It reads the module's text, and writes JSON.
 
 Python's parser takes what time and memory a hostile text asks for. So it runs here, in a process of its own with
-bounds, and never in one that others depend on. This file imports nothing but Python's own modules, and starts in some 20 ms.
+bounds, and never in one that others depend on. This file imports nothing but Python's own modules, and starts in some
+20 ms.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-MEMORY_BYTES = 256 * 1024 * 1024
-"""Of address space. A module of 250 KB as people write them takes about 60 MiB."""
+MEMORY_BYTES = 128 * 1024 * 1024
+"""Of address space. The operator's container has room for it."""
 CPU_SECONDS = 5
 
 
