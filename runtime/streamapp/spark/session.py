@@ -22,6 +22,8 @@ PREFIX = "spark.streamapp."
 PROCESSORS = PREFIX + "processors"
 """Tasks of large epochs that compute at a time in one process; absent: as many as it has processors."""
 _EXECUTOR_MIB = 1024
+_EXECUTOR_STORES_MIB = 256
+_MOST_STORES_MIB = 1024
 _TASKS_PER_PROCESSOR = 4
 _EXECUTOR_SLOTS = 4
 # What an epoch makes dies within seconds: survivor spaces that keep their size hold it until then, where adaptive ones
@@ -34,6 +36,8 @@ FIXED_SETTINGS: dict[str, str] = {
     # State and metadata live on Kafka topics.
     _STATE + "providerClass": "org.apache.spark.sql.execution.streaming.state.ChangelogStateStoreProvider",
     _STATE + "rocksdb.changelogCheckpointing.enabled": "true",
+    # Each store would have memory of its own, up to 128 MiB of changes that are not on disk yet, and together no bound.
+    _STATE + "rocksdb.boundedMemoryUsage": "true",
     _STATE + "checkpointFormatVersion": "1",
     _STATE + "autoSnapshotRepair.enabled": "false",
     _STATE + "rowChecksum.enabled": "false",
@@ -79,6 +83,8 @@ class Place:
     work_dir: Path = Path(".")
     memory: str = "2g"
     executor_memory: str = "1g"
+    stores_mib: int = 512
+    """Native memory that the stores of one process share: memtables, cached blocks, indexes and filters."""
     first_memory: str | None = "384m"
     """Of each JVM's heap at its start; None: all that it may have. Its generations keep their size, and what Java would
     choose, a share of what the machine has, may be a few megabytes: it would do nothing but collect."""
@@ -112,10 +118,21 @@ def task_slots(partitions: int, processors: int) -> int:
     return max(processors, min(partitions, _TASKS_PER_PROCESSOR * processors))
 
 
+def stores_mib_of(machine_mib: int) -> int:
+    """Native memory for the stores of a process on a machine of one's own: an eighth of the machine's, within bounds.
+
+    >>> [stores_mib_of(mib) for mib in (512, 4096, 65536)]
+    [128, 512, 1024]
+    """
+    return max(128, min(_MOST_STORES_MIB, machine_mib // 8))
+
+
 def this_process(partitions: int, work_dir: Path) -> Place:
     """A place in this process alone."""
     # Plain local[N] gives a task one attempt, and a fenced task would end the app.
-    return Place(f"local[{task_slots(partitions, os.cpu_count() or 1)},4]", work_dir)
+    machine_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    slots = task_slots(partitions, os.cpu_count() or 1)
+    return Place(f"local[{slots},4]", work_dir, stores_mib=stores_mib_of(machine_mib))
 
 
 def executor_processes(count: int, work_dir: Path) -> Place:
@@ -131,7 +148,8 @@ def executor_processes(count: int, work_dir: Path) -> Place:
             (home / name).symlink_to(installed / name)
     os.environ["SPARK_HOME"] = str(home)
     master = f"local-cluster[{count},{_EXECUTOR_SLOTS},{_EXECUTOR_MIB}]"
-    return Place(master, work_dir, executor_memory=f"{_EXECUTOR_MIB}m", executors=count)
+    memory = f"{_EXECUTOR_MIB}m"
+    return Place(master, work_dir, executor_memory=memory, stores_mib=_EXECUTOR_STORES_MIB, executors=count)
 
 
 def runtime_class_path() -> str:
@@ -182,6 +200,7 @@ def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
     jars = class_path or runtime_class_path()
     return {
         **FIXED_SETTINGS,
+        _STATE + "rocksdb.maxMemoryUsageMB": str(place.stores_mib),
         "spark.master": place.master,
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,

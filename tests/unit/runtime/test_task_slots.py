@@ -29,3 +29,8 @@ def test_slots_are_more_than_processors_and_cpu_is_what_was_asked_for(
     assert settings["spark.executor.cores"] == slots
     assert settings["spark.kubernetes.executor.request.cores"] == "100m"
     assert settings["spark.streamapp.processors"] == str(processors)
+
+
+def test_the_stores_of_an_executor_fit_beside_its_heap() -> None:
+    executors = Executors(Path("t"), "image", "Always", "app-exec", 1, "500m", None, 844, 692)
+    assert pods_of(DRIVER, executors, replicas=1, partitions=8).stores_mib == 250

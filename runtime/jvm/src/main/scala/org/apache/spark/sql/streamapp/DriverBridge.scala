@@ -88,6 +88,7 @@ object DriverBridge {
   /** The run has ended; a later one in this process opens everything anew. */
   def end(applicationId: String): Unit = {
     TaskTransaction.closeAll(applicationId)
+    SourcePosition.closeAll(applicationId)
     LocalBases.closeAll(applicationId)
     MetadataTopic.close(applicationId)
   }

@@ -4,6 +4,7 @@ package org.apache.spark.sql.streamapp
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
 
@@ -19,7 +20,7 @@ import org.apache.kafka.common.utils.Utils.{murmur2, toPositive}
  * An epoch's range `[from, until)` comes from Spark's offset log and is the same in every replay, so the position
  * says all: at `from` the range is still to be done, at `until` it is done with all its effects.
  */
-final class SourcePosition private (conf: RuntimeConf, val source: TopicPartition, partitions: Int)
+final class SourcePosition private (private val conf: RuntimeConf, val source: TopicPartition, partitions: Int)
     extends TransactionParticipant {
   import SourcePosition.Nothing
 
@@ -66,12 +67,15 @@ final class SourcePosition private (conf: RuntimeConf, val source: TopicPartitio
     transaction.mark(this, until,
       new ProducerRecord(home.topic, home.partition, key, ByteBuffer.allocate(8).putLong(until).array))
 
+  override def staysUntilClosed: Boolean = false
   override def confirmed(version: Long, nextOffset: Long): Unit = known = Some(version)
 }
 
 object SourcePosition {
   /** Nothing was ever committed. */
   private val Nothing = -1L
+  private val TidyMs = 60L * 1000
+  private val tidiedAtMs = new AtomicLong(System.currentTimeMillis())
 
   /**
    * Ends what a former run has left open under these ids, before any task reads its position. A task could wait for
@@ -90,6 +94,25 @@ object SourcePosition {
   private val positions = new ConcurrentHashMap[String, SourcePosition]()
 
   def of(conf: RuntimeConf, source: TopicPartition, partitions: Int): SourcePosition =
-    positions.computeIfAbsent(s"${conf.applicationId}/${conf.subTopology}/$source",
+    positions.computeIfAbsent(s"${conf.applicationId}/${transactionId(conf, source)}",
       _ => new SourcePosition(conf, source, partitions))
+
+  /** Forgets the positions, and closes the producers, of partitions that have gone elsewhere; at most once a minute. */
+  def tidy(): Unit = {
+    val now = System.currentTimeMillis()
+    val before = tidiedAtMs.get
+    if (now - before > TidyMs && tidiedAtMs.compareAndSet(before, now)) tidyAt(now)
+  }
+
+  // A position that a task still holds while it is forgotten here is read again by the next one.
+  def tidyAt(nowMs: Long): Unit = {
+    TaskTransaction.tidy(nowMs)
+    positions.values.removeIf(position => TaskTransaction.find(position.conf, position.transactionId).isEmpty)
+  }
+
+  /** In this process none of the application is at work any more. */
+  def closeAll(applicationId: String): Unit = positions.values.removeIf(_.conf.applicationId == applicationId)
+
+  /** For tests: how many there are. */
+  def count: Int = positions.size
 }

@@ -20,6 +20,8 @@ trait TransactionParticipant {
 
   /** The changes up to and including `version` are committed in Kafka; `nextOffset` follows their marker. */
   def confirmed(version: Long, nextOffset: Long): Unit
+  /** Whether the transaction's producer must live as long as this does, which says itself when it leaves. */
+  def staysUntilClosed: Boolean = true
   /** The changes that were marked do not become real, or it is not known whether they have. */
   def lost(): Unit = ()
 }
@@ -55,6 +57,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private var done = false
   private var sent = 0L
   private var sentBytes = 0L
+  @volatile private var usedAtMs = System.currentTimeMillis()
 
   /** The current attempt takes the transaction for `epoch`; the same attempt may call again (Spark loads twice). */
   def begin(epoch: Long, participant: TransactionParticipant): Unit = synchronized {
@@ -151,6 +154,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     }
     lose()
     owner = NoAttempt
+    usedAtMs = System.currentTimeMillis()
   }
 
   /** The attempt failed: what it sent must never become visible. */
@@ -167,6 +171,13 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
    * query are closed late, when those of the next have long taken the transaction: that must not be theirs.
    */
   def close(participant: TransactionParticipant): Unit = synchronized(if (lastTakenBy eq participant) close())
+
+  /** Closes it when nobody has used it since, as when its partition has moved away; false where it stays. */
+  private def closeUnused(sinceMs: Long): Boolean = synchronized {
+    val unused = owner == NoAttempt && usedAtMs < sinceMs && (lastTakenBy == null || !lastTakenBy.staysUntilClosed)
+    if (unused) close()
+    unused
+  }
 
   private def close(): Unit = synchronized {
     discard()
@@ -271,7 +282,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       ProducerConfig.ACKS_CONFIG -> "all",
       ProducerConfig.LINGER_MS_CONFIG -> "20",
       ProducerConfig.BATCH_SIZE_CONFIG -> (256 << 10).toString,
-      ProducerConfig.BUFFER_MEMORY_CONFIG -> MaxRequestBytes.toString,
+      ProducerConfig.BUFFER_MEMORY_CONFIG -> BufferBytes.toString,
       ProducerConfig.MAX_REQUEST_SIZE_CONFIG -> MaxRequestBytes.toString,
       ProducerConfig.COMPRESSION_TYPE_CONFIG -> "lz4",
       ProducerConfig.CLIENT_ID_CONFIG -> s"${conf.applicationId}/$id")
@@ -288,15 +299,33 @@ object TaskTransaction {
   private val NoAttempt = -1L
   // Longer than a producer tries to deliver a record: by then each has arrived or has failed (delivery.timeout.ms).
   private val ArrivalTimeoutNs = 150L * 1000 * 1000 * 1000
-  // One producer per partition and sub-topology: small, so that many fit; also the largest record we can send.
+  /** The largest record that can be sent. */
   private[streamapp] val MaxRequestBytes = 8 << 20
+  // One producer per partition and sub-topology: as small as the largest record lets it be, so that many fit.
+  private val BufferBytes = MaxRequestBytes
+  private val KeepMs = 10L * 60 * 1000
 
   private val transactions = new ConcurrentHashMap[String, TaskTransaction]()
 
   /** The transaction of one partition of a sub-topology in this process. */
   def of(conf: RuntimeConf, subTopologyPartition: String): TaskTransaction =
-    transactions.computeIfAbsent(s"${conf.applicationId}/$subTopologyPartition",
-      _ => new TaskTransaction(conf, subTopologyPartition))
+    transactions.compute(s"${conf.applicationId}/$subTopologyPartition", (_, found) => {
+      val transaction = if (found == null) new TaskTransaction(conf, subTopologyPartition) else found
+      transaction.usedAtMs = System.currentTimeMillis() // so that it is not closed before the caller has begun
+      transaction
+    })
+
+  /**
+   * Closes and forgets those of source partitions that no task of this process has had for ten minutes: they have moved, or are
+   * silent. A task that comes reads its position from Kafka. To be called now and then.
+   */
+  private[streamapp] def tidy(nowMs: Long): Unit =
+    transactions.keySet.forEach { key =>
+      transactions.computeIfPresent(key, (_, found) => if (found.closeUnused(nowMs - KeepMs)) null else found)
+    }
+
+  /** For tests: how many transactions hold a producer. */
+  def producers: Int = transactions.values.stream.filter(_.live).count.toInt
 
   /** In this process none of the application is at work any more. */
   def closeAll(applicationId: String): Unit =

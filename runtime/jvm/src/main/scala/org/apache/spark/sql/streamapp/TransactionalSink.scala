@@ -77,6 +77,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     }
     run(rows) { (context, records) =>
       val range = ranges(context.partitionId())
+      SourcePosition.tidy()
       val position = SourcePosition.of(conf, range.source, partitions)
       val transaction = TaskTransaction.of(conf, position.transactionId)
       position.begin(transaction, epoch, range.from, range.until, queryRun)

@@ -82,7 +82,7 @@ class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, loca
       fileMapping.clear()
       // First the fence: it settles what a former holder left open, so that the committed end is final.
       transaction.fence()
-      base.restore(runtime, progress) { content =>
+      base.restore(runtime, db.getWriteBufferManagerAndCache(), progress) { content =>
         progress.finish()
         use(content, version, localDir)
       }

@@ -8,7 +8,8 @@ import java.util.concurrent.locks.ReentrantLock
 import scala.util.control.NonFatal
 
 import org.apache.kafka.common.TopicPartition
-import org.rocksdb.{Checkpoint, FlushOptions, Options, RocksDB => NativeRocksDB, RocksDBException, WriteBatch, WriteOptions}
+import org.rocksdb.{BlockBasedTableConfig, Cache, Checkpoint, FlushOptions, Options, RocksDB => NativeRocksDB}
+import org.rocksdb.{RocksDBException, WriteBatch, WriteBufferManager, WriteOptions}
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.internal.Logging
@@ -42,40 +43,44 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
 
   /**
    * Brings the base to the committed end of the changelog.
+   * @param memory that the process's stores share
    * @param use gets the base while nobody changes it
    */
-  def restore[Result](conf: RuntimeConf, progress: RestoreProgress)(use: Content => Result): Result = {
+  def restore[Result](conf: RuntimeConf, memory: Memory, progress: RestoreProgress)(use: Content => Result): Result = {
     lock.lockInterruptibly()
-    try use(catchUp(conf, progress)) finally lock.unlock()
+    try use(catchUp(conf, memory, progress)) finally lock.unlock()
   }
 
-  private def catchUp(conf: RuntimeConf, progress: RestoreProgress): Content = {
+  private def catchUp(conf: RuntimeConf, memory: Memory, progress: RestoreProgress): Content = {
     val start = content.filter { base =>
       System.currentTimeMillis() - base.takenAtMs < MaxAgeMs && TopicReader.logStart(conf, changelog) <= base.offset
     }
     if (start.isEmpty) clear()
-    try readOn(conf, start, progress)
+    try readOn(conf, memory, start, progress)
     catch { case error: RocksDBException if start.isDefined => // damaged since it was made
       logWarning(s"the local base of $changelog is damaged; it is read from the topic", error)
       clear()
-      readOn(conf, None, progress)
+      readOn(conf, memory, None, progress)
     }
   }
 
-  private def readOn(conf: RuntimeConf, start: Option[Content], progress: RestoreProgress): Content = {
+  private def readOn(conf: RuntimeConf, memory: Memory, start: Option[Content], progress: RestoreProgress): Content = {
     content = None // what is left by a failure on the way is not known
     val folder = start.map(_.folder).getOrElse(newFolder())
     try {
-      val next = read(conf, start.getOrElse(Content(folder, 0L, 0L, None, Sound)), start.isEmpty, progress)
+      val next = read(conf, memory, start.getOrElse(Content(folder, 0L, 0L, None, Sound)), start.isEmpty, progress)
       content = Some(next)
       next
     } finally if (content.isEmpty) delete(folder)
   }
 
-  private def read(conf: RuntimeConf, base: Content, create: Boolean, progress: RestoreProgress): Content = {
+  private def read(conf: RuntimeConf, memory: Memory, base: Content, create: Boolean, progress: RestoreProgress): Content = {
     Utils.createDirectory(base.folder.getParentFile)
     var marker = base.marker
+    val (writeBuffers, cache) = memory
     val options = new Options().setCreateIfMissing(create).setWriteBufferSize(WriteBufferBytes)
+      .setTableFormatConfig(new BlockBasedTableConfig().setBlockCache(cache).setCacheIndexAndFilterBlocks(true))
+    if (writeBuffers != null) options.setWriteBufferManager(writeBuffers)
     val batch = new WriteBatch()
     val flush = new FlushOptions().setWaitForFlush(true)
     // A database that is expected and not there must not be taken for an empty one.
@@ -164,6 +169,9 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
 }
 
 private[state] object LocalBase {
+  /** What bounds the native memory of the process's stores together; null for the first where nothing does. */
+  type Memory = (WriteBufferManager, Cache)
+
   private val BatchRecords = 2000
   private val WriteBufferBytes = 64L << 20
   // Well below the changelog topics' delete.retention.ms of twelve hours.
