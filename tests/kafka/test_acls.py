@@ -23,10 +23,13 @@ from lib.secured import CERTIFIED, SecuredBroker, bindings_of, secured_broker
 from lib.verify import committed
 from lib.wait import until
 from streamapp.cli.main import main
+from streamapp.compile import compile_manifest
 from streamapp.kafka.acls import TOPIC, TRANSACTIONAL_ID
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.group import GroupPosition
-from streamapp.kafka.topics import ensure_topics, topics_of
+from streamapp.kafka.secured import config_of
+from streamapp.kafka.topics import ensure_topics, topics_of, tune
+from streamapp.manifest import parse_manifest
 from streamapp.plan import Plan
 from streamapp_operator.deletion.kafka import Cleaner
 from streamapp_operator.observe.remains import Remains
@@ -191,3 +194,18 @@ def test_every_kind_of_right_is_tried() -> None:
     assert {kind for kind, _, _ in ASKED_FOR} == {TOPIC, "group"}
     assert {operation for _, _, operation in ASKED_FOR} == {"Read", "Write", "Delete", "DescribeConfigs"}
     assert len(NEEDED) - len(ASKED_FOR) == 1 + len(plan_of("x").topics)
+
+
+@pytest.mark.timeout(60)
+def test_topics_that_may_not_be_altered_are_told_and_borne(
+    guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prefix = unique_name("unaltered")
+    manifest = write(guarded, tmp_path, prefix)
+    (spec,) = [spec for spec in topics_of(plan_of(prefix)) if spec.name.endswith("-position")]
+    Admin(guarded.open).create([replace(spec, wishes={})])
+    guarded.allow(printed(manifest, capfd))
+    plan = compile_manifest(parse_manifest(manifest.read_text()))
+    (line,) = tune(Admin(config_of(plan.kafka, tmp_path)), [spec])
+    assert line.startswith(f"internal topic '{spec.name}' grows more than it has to: ")
+    assert "--add-config segment.bytes=1048576,min.cleanable.dirty.ratio=0.1" in line
