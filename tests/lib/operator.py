@@ -255,6 +255,13 @@ class Apps:
         assert found is not None
         return found
 
+    def newest_driver(self, name: str) -> Object:
+        """Name and uid of the driver's pod, whoever has made it."""
+        labels = f"app.kubernetes.io/instance={name},app.kubernetes.io/component=driver"
+        pods = until(lambda: self.kube.list("Pod", self.namespace, labels), 30, "the driver's pod is made", every=0.1)
+        newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        return {key: newest["metadata"][key] for key in ("name", "uid")}
+
     # --- the kubelet's part ---------------------------------------------------------------------------------
 
     def set_pod_status(self, pod: Object, **status: Any) -> None:
@@ -297,10 +304,16 @@ class Apps:
         self.set_pod_status(driver, phase="Running", containerStatuses=[container])
 
     def add_executor(self, number: int = 1, name: str = "word-count") -> Object:
-        """A pod as Spark makes one from the template."""
+        """A pod as Spark makes one from the template: the driver's pod owns it."""
+        driver = self.newest_driver(name)
         template = yaml.safe_load(self.get("ConfigMap", f"{name}-config")["data"]["executor.yaml"])
         pod = copy.deepcopy(template)
-        pod["metadata"] |= {"name": f"{name}-abc-exec-{number}", "namespace": self.namespace}
+        owner = {"apiVersion": "v1", "kind": "Pod", "controller": True, **driver}
+        pod["metadata"] |= {
+            "name": f"{name}-abc-exec-{number}",
+            "namespace": self.namespace,
+            "ownerReferences": [owner],
+        }
         pod["spec"]["containers"][0]["image"] = "x"
         made = self.kube.create(pod)
         self.set_running(made, "127.0.0.1")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,7 +18,7 @@ from streamapp_operator.observe.remains import is_deleted
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.executors import EXECUTOR
-from streamapp_operator.render.meta import Object, component_of, is_owned_by, selector_text
+from streamapp_operator.render.meta import Object, component_of, controller_of, is_owned_by, selector_text
 from streamapp_operator.versions.rollout import acted_upon
 
 
@@ -56,17 +57,17 @@ def observe(
         found.append(secret)
     children = {(item["kind"], item["metadata"]["name"]): item for item in found if is_owned_by(item, uid)}
     pods = objects.list("Pod", namespace, selector_text(base))
-    drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER)
+    drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER and _was_made_by(pod, base, *_STARTERS))
     owners = [uid, *(item["metadata"]["uid"] for item in children.values() if item["kind"] == "CronJob")]
     jobs = [item for item in found if item["kind"] == "Job" and any(is_owned_by(item, owner) for owner in owners)]
     known = credentials_of(children.get(("Secret", secret_name(base)), {}))
     seen = Observation(
         body=body,
         children=children,
-        driver=newest(drivers),
+        driver=newest([pod for pod in drivers if _is_run_by(pod, (*children.values(), *jobs))]) or newest(drivers),
         drivers=drivers,
         jobs=tuple(jobs),
-        executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR),
+        executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR and _was_made_by(pod, base, "Pod")),
         silence="there is no driver",
         secrets={name: objects.get("Secret", namespace, name) for name in named_secrets(body)},
         code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,
@@ -80,7 +81,10 @@ def _asked(seen: Observation, lags: Lags, earlier: Observation | None) -> Observ
     if earlier is not None and (_version(earlier.driver), earlier.token) == (_version(seen.driver), seen.token):
         status, silence = earlier.status, earlier.silence
     elif seen.driver is not None and not has_ended(seen.driver):
-        status, silence = live.ask(seen.driver, seen.token)
+        if _is_run_by(seen.driver, (*seen.children.values(), *seen.jobs)):
+            status, silence = live.ask(seen.driver, seen.token)
+        else:  # it would get the token
+            status, silence = None, "its pod is not of this app's StatefulSet or Job"
     else:
         status, silence = None, seen.silence
     if is_deleted(seen.body):
@@ -90,6 +94,23 @@ def _asked(seen: Observation, lags: Lags, earlier: Observation | None) -> Observ
     else:
         position, unknown = lags.of(acted_upon(seen.body, seen.children), seen.secrets)
     return replace(seen, status=status, silence=silence, position=position, unknown=unknown)
+
+
+_STARTERS = ("StatefulSet", "Job")
+"""Kinds that make a driver's pod."""
+
+
+def _was_made_by(pod: Object, base: str, *kinds: str) -> bool:
+    """Whether something of these kinds that an app of ours has, or had, made the pod. Whoever makes a pod writes its
+    labels."""
+    owner = controller_of(pod)
+    return owner.get("kind") in kinds and str(owner.get("name")).startswith(f"{base}-")
+
+
+def _is_run_by(pod: Object, objects: Iterable[Object]) -> bool:
+    """Whether one of these that make drivers' pods has made it, and is still there."""
+    uids = {item["metadata"]["uid"] for item in objects if item["kind"] in _STARTERS}
+    return controller_of(pod).get("uid") in uids
 
 
 def _version(pod: Object | None) -> str:

@@ -66,6 +66,12 @@ def is_owned_by(item: Object, uid: str) -> bool:
     return any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
 
 
+def controller_of(item: Object) -> Object:
+    """The reference to what has made the object and looks after it; empty when nobody does."""
+    owners: list[Object] = item["metadata"].get("ownerReferences", [])
+    return next((owner for owner in owners if owner.get("controller")), {})
+
+
 def is_orphan_of(item: Object, app: str) -> bool:
     """Whether we have made it for an app of that name, and nothing owns it any more: somebody has deleted the app with
     `--cascade=orphan`, or taken the reference away."""

@@ -18,6 +18,7 @@ from streamapp.expressions import functions as fn
 from streamapp.expressions.calls import call_faults, calls_of
 from streamapp.expressions.characters import agree, character_faults
 from streamapp.expressions.fault import Fault
+from streamapp.expressions.sizes import size_faults
 from streamapp.expressions.unparsable import parse_faults
 from streamapp.expressions.words import word_faults
 
@@ -127,7 +128,8 @@ def read_expression(text: str) -> Expression:
             text, faults=(Fault(f"cannot be read as an expression ({type(error).__name__})", None),)
         )
     columns, bare = _columns(tree)
-    faults = [*call_faults(calls), *word_faults(tokens), *_tree_faults(tree, {call.name for call in calls})]
+    names = {call.name for call in calls}
+    faults = [*call_faults(calls), *size_faults(tokens), *word_faults(tokens), *_tree_faults(tree, names)]
     return Expression(
         text,
         columns=columns,

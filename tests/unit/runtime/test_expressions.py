@@ -202,3 +202,34 @@ def test_names_are_quoted_where_they_must_be() -> None:
         "`1a`",
         "`größe`",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("repeat(x, 2147483647)", "2,147,483,647"),
+        ("length(repeat('a', 1000001))", "1,000,001"),
+        ("space(2000000)", "2,000,000"),
+        ("lpad(x, 10000000, '-')", "10,000,000"),
+        ("`repeat`(x, 2000000L)", "2,000,000"),
+        ("array_repeat(x, 1e9)", "1,000,000,000"),
+        ("array_repeat(x, 1e999)", "1,000,000,000,000,000,000"),
+        ("sequence(1, 5000000)", "5,000,000"),
+        ("sequence(-1, -9000000, -2)", "4,500,000"),
+        ("transform(sequence(0, 1000000), i -> i)", "1,000,001"),
+        ("format_string('%02147483647d', 1)", "2,147,483,647"),
+    ],
+)
+def test_a_constant_that_asks_for_gigabytes_is_refused(text: str, size: str) -> None:
+    (fault,) = read_expression(text).faults
+    assert f" asks for {size} elements or characters of each record" in fault.message
+    assert fault.fix == "1,000,000 are the most"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["repeat(x, 1000000)", "repeat(x, n)", "sequence(0, n)",
+     "sequence(1, 5000000, 9)", "lpad(x, 20)", "rpad(x, n + 1)"],
+)
+def test_a_size_that_is_moderate_or_of_the_record_is_none_of_the_checks(text: str) -> None:
+    assert read_expression(text).faults == ()
