@@ -97,6 +97,7 @@ object PartitionProbe {
     @volatile private var database = new Database(0, told)
     @volatile private var closing, ended = false
     private val kafka = new AtomicLong
+    private val readHere = new AtomicInteger
 
     private def start(name: String, salt: Int)(work: Random => Unit): Thread = {
       val thread = new Thread(() =>
@@ -111,6 +112,7 @@ object PartitionProbe {
       val task = start("task", 1) { random => try while (epoch(random)) () finally ended = true }
       val closer = start("closer", 2) { random =>
         for (_ <- 0 until 10) pause(random)
+        while (readHere.get < 2 && !ended) Thread.`yield`() // a busy machine may not have let readers begin yet
         stamp.lock()
         try closing = true finally stamp.unlock()
         if (partition.close()) database.close() else late.incrementAndGet()
@@ -168,6 +170,7 @@ object PartitionProbe {
           val seen = BigInt(held.get(Array.emptyByteArray))
           if (seen != held.version || seen > kafka.get) told(s"read $seen as version ${held.version}, committed ${kafka.get}")
           reads.incrementAndGet()
+          readHere.incrementAndGet()
           pause(random)
         }
       } catch { case _: IllegalStateException => } // it leaves
