@@ -166,7 +166,8 @@ def test_an_update_that_needs_a_migration_is_not_made(apps: Apps, proven: str) -
     apps.settle()
     valid = apps.condition("TopologyValid")
     assert (valid["status"], valid["reason"], valid["observedGeneration"]) == ("False", "NeedsStateMigration", 2)
-    assert "node 'words' changes: store 'word-counts' (node 'counts') holds state" in valid["message"]
+    said = "node 'words' changes: store 'word-counts' (node 'counts', changelog word-count-word-counts-changelog) holds"
+    assert said in valid["message"]
     assert apps.status()["plan"]["outcome"] == "Refused"
     assert apps.await_driver()["metadata"]["uid"] == driver
     assert set(versions(apps)) == {proven}

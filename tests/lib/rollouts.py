@@ -27,7 +27,7 @@ def versions(apps: Apps) -> dict[str, Object]:
 def prove(apps: Apps, folder: Path, says: Object = WELL) -> str:
     """Lets the version that runs prove itself; returns its name."""
     with apps.driver_says(says, folder):
-        if not [pod for pod in apps.kube.list("Pod", apps.namespace) if "-exec-" in pod["metadata"]["name"]]:
+        if not executors(apps):
             apps.add_executor()
         apps.pass_time(20)
     name: str = apps.status()["version"]
@@ -36,7 +36,14 @@ def prove(apps: Apps, folder: Path, says: Object = WELL) -> str:
 
 
 def renew(apps: Apps, driver: Object) -> Object:
-    """The driver's pod ends, and the next one is there."""
+    """The driver's pod ends, and its executors with it; the next one is there, and has one."""
     found = apps.await_driver(other_than=driver["metadata"]["uid"])
+    for pod in executors(apps):  # Kubernetes does it some time later, if it has not yet
+        apps.kube.delete("Pod", apps.namespace, pod["metadata"]["name"], pod["metadata"]["uid"], 0)
+    apps.add_executor()
     apps.settle()
     return found
+
+
+def executors(apps: Apps) -> list[Object]:
+    return [pod for pod in apps.kube.list("Pod", apps.namespace) if "-exec-" in pod["metadata"]["name"]]
