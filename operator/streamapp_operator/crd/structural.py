@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from streamapp.manifest.model import LONGEST_PATH, LONGEST_SCOPE
+from streamapp.manifest.node import MOST_BRANCHES, MOST_TOPICS
+from streamapp.manifest.reading import MOST_NODES
 
 Schema = dict[str, Any]
 
@@ -29,7 +31,7 @@ _LONGEST = {
     "startFrom": 60,
 }
 _LONGEST_DURATION = 40
-_MOST = {"topology": 300, "branch": 50, "schedule": 50, "topics": 500}
+_MOST = {"topology": MOST_NODES, "branch": MOST_BRANCHES, "schedule": 50, "topics": MOST_TOPICS}
 
 
 def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:

@@ -93,7 +93,9 @@ PositiveDuration = Annotated[
 Brokers = Annotated[str, AfterValidator(_brokers)]
 Count = Annotated[StrictInt, Field(ge=0, le=1_000_000)]
 PositiveCount = Annotated[StrictInt, Field(ge=1, le=1_000_000)]
-Expressions = Annotated[dict[str, str], Field(min_length=1)]
+MOST_COLUMNS = 1000
+"""Columns that one node may make."""
+Expressions = Annotated[dict[str, str], Field(min_length=1, max_length=MOST_COLUMNS)]
 """Column to Spark SQL expression."""
 
 

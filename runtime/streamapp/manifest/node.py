@@ -64,6 +64,10 @@ NOT_YET: dict[str, tuple[str, ...]] = {
 NOT_YET_OPERATIONS = tuple(name for name in NOT_YET["node"] if name not in ("reduce", "late"))
 
 
+MOST_TOPICS = 500
+"""Topics that one node may name."""
+MOST_BRANCHES = 50
+"""Branches of one node."""
 MODES = ("row", "pandas", "arrow")
 """What a function of the user's may be given."""
 
@@ -89,7 +93,8 @@ class StreamSpec(Model):
 
     topic: Annotated[str | None, Field(description="The topic to read.")] = None
     topics: Annotated[
-        list[str] | None, Field(min_length=1, description="Several topics to read as one stream.")
+        list[str] | None,
+        Field(min_length=1, max_length=MOST_TOPICS, description="Several topics to read as one stream.")
     ] = None
     pattern: Annotated[
         str | None, Field(description="A regular expression; every topic it matches as a whole is read.")
@@ -254,9 +259,10 @@ class NodeSpec(Model):
     merge: Annotated[
         list[str] | None, Field(min_length=2, description="Streams with the same columns, as one.")
     ] = None
-    branch: Annotated[list[ArmSpec] | None, Field(min_length=1, description="Splits by the first match.")] = (
-        None
-    )
+    branch: Annotated[
+        list[ArmSpec] | None,
+        Field(min_length=1, max_length=MOST_BRANCHES, description="Splits by the first match."),
+    ] = None
     group_by: Annotated[
         list[GroupItem] | None,
         Field(min_length=1, description="Group columns in the key's order: a column, or {name: expression}."),

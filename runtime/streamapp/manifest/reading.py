@@ -20,6 +20,10 @@ from streamapp.manifest.salvage import Salvaged, salvage
 from streamapp.manifest.text import Document, Path, read_text
 
 
+MOST_NODES = 300
+"""Of one manifest, here as on a cluster, whose API server bounds the cost of its rules by it."""
+
+
 def parse_manifest(text: str, path: str = "<manifest>") -> Manifest:
     """The manifest of a YAML text.
 
@@ -64,6 +68,10 @@ def _parse(document: Document) -> Manifest:
                 ),
             ]
         )
+    if (count := _count_of_nodes(data)) > MOST_NODES:
+        # Each of them is looked at together with all others: no more is said of so many.
+        said, fix = f"has {count} entries", f"at most {MOST_NODES}; make several apps of it"
+        raise ManifestError([*problems, Problem(None, "topology", None, said, fix, document.line(("spec", "topology")))])
     shaped, bad_nodes = shape.check(data, document)
     problems += shaped
     bad_nodes |= {int(path[2]) for path in document.cut if path[:2] == ("spec", "topology") and len(path) > 3}
@@ -112,6 +120,12 @@ def _meaning(
     told = [p for p in problems if p.node not in in_part or not in_part[p.node].is_about_left_out(p.field)]
     places = {shape.label(node, i): i for i, node in reversed(list(enumerate(nodes)))}
     return told, tuple(sorted(topology.half_checked, key=lambda name: places.get(name, len(places))))
+
+
+def _count_of_nodes(data: dict[str, Any]) -> int:
+    spec = data.get("spec")
+    nodes = spec.get("topology") if isinstance(spec, dict) else None
+    return len(nodes) if isinstance(nodes, list) else 0
 
 
 def _arm_names(node: Any) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from streamapp.manifest.scalars import plain_value
 
 Path = tuple[str | int, ...]
 
+MOST_BYTES = 1_048_576
+"""Of a manifest as text: no object of a cluster is larger."""
 _LARGEST = 100_000
 """Values in one manifest; aliases of aliases can make a short text very large."""
 _DEEPEST = 100
@@ -68,6 +70,10 @@ def read_text(text: str) -> Document:
     """Reads one YAML document. What is wrong with the YAML itself is in the result's `problems`; never
     raises."""
     document = Document()
+    if (size := len(text.encode(errors="surrogatepass"))) > MOST_BYTES:
+        said = f"the text has {size:,} bytes, and {MOST_BYTES:,} are the most"
+        document.problems.append(Problem(None, None, None, said, "make several apps of it"))
+        return document
     try:
         roots = list(yaml.compose_all(text, Loader=_Loader))
     except yaml.YAMLError as error:
