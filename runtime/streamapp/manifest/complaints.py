@@ -187,7 +187,9 @@ def _plain(
         least = context.get("min_length")
         return f"has {context.get('actual_length')} entries", f"at least {least}"
     if kind == "too_long":
-        return f"has {context.get('actual_length')} entries", f"at most {context.get('max_length')}"
+        # Of a map pydantic does not count what is too much.
+        count = len(value) if isinstance(value, list | dict) else context.get("actual_length")
+        return f"has {count} entries", f"at most {context.get('max_length')}"
     if kind == "string_too_short":
         return "is empty", "write a value"
     if kind == "literal_error":

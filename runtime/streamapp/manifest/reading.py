@@ -19,7 +19,6 @@ from streamapp.manifest.node import NodeSpec
 from streamapp.manifest.salvage import Salvaged, salvage
 from streamapp.manifest.text import Document, Path, read_text
 
-
 MOST_NODES = 300
 """Of one manifest, here as on a cluster, whose API server bounds the cost of its rules by it."""
 
@@ -71,7 +70,8 @@ def _parse(document: Document) -> Manifest:
     if (count := _count_of_nodes(data)) > MOST_NODES:
         # Each of them is looked at together with all others: no more is said of so many.
         said, fix = f"has {count} entries", f"at most {MOST_NODES}; make several apps of it"
-        raise ManifestError([*problems, Problem(None, "topology", None, said, fix, document.line(("spec", "topology")))])
+        line = document.line(("spec", "topology"))
+        raise ManifestError([*problems, Problem(None, "topology", None, said, fix, line)])
     shaped, bad_nodes = shape.check(data, document)
     problems += shaped
     bad_nodes |= {int(path[2]) for path in document.cut if path[:2] == ("spec", "topology") and len(path) > 3}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A manifest has its limits, the same here as on a cluster: `validate` ends soon whatever it is given."""
+"""A manifest has its limits, the same on a laptop as on a cluster."""
 
 from __future__ import annotations
 
