@@ -70,8 +70,8 @@ def _parse(document: Document) -> Manifest:
     if (count := _count_of_nodes(data)) > MOST_NODES:
         # Each of them is looked at together with all others: no more is said of so many.
         said, fix = f"has {count} entries", f"at most {MOST_NODES}; make several apps of it"
-        line = document.line(("spec", "topology"))
-        raise ManifestError([*problems, Problem(None, "topology", None, said, fix, line)])
+        problem = Problem(None, "topology", None, said, fix, document.line(("spec", "topology")))
+        raise ManifestError([*problems, problem])
     shaped, bad_nodes = shape.check(data, document)
     problems += shaped
     bad_nodes |= {int(path[2]) for path in document.cut if path[:2] == ("spec", "topology") and len(path) > 3}
