@@ -55,13 +55,15 @@ class Target:
         Raises:
             InputError: when the app has none at the moment, or there is no such app.
         """
-        from streamapp_operator.driver.pods import newest
+        from streamapp_operator.driver.pods import MAKERS, newest
         from streamapp_operator.names import base_name
         from streamapp_operator.render.driver import DRIVER
-        from streamapp_operator.render.meta import selector_text
+        from streamapp_operator.render.meta import selector_text, was_made_by
 
         self.app(name)
-        pod = newest(self.kube.list("Pod", self.namespace, selector_text(base_name(name), DRIVER)))
+        base = base_name(name)
+        pods = self.kube.list("Pod", self.namespace, selector_text(base, DRIVER))
+        pod = newest([pod for pod in pods if was_made_by(pod, base, *MAKERS)])
         if pod is None:
             raise InputError(f"{name} has no driver now; `streamapp status {name}` says why")
         return pod

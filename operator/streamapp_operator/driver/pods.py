@@ -22,6 +22,8 @@ ABSENT, PENDING, STARTING, RUNNING, FAILED, STOPPING, ENDED = (
     "Ended",
 )
 
+MAKERS = ("StatefulSet", "Job")
+"""Kinds that make a driver's pod."""
 _HOPELESS = (
     "CrashLoopBackOff",
     "CreateContainerConfigError",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from streamapp_operator.driver import client as live
-from streamapp_operator.driver.pods import has_ended, newest
+from streamapp_operator.driver.pods import MAKERS, has_ended, newest
 from streamapp_operator.manifest.kafka_login import named_secrets
 from streamapp_operator.manifest.modules import CODE_KIND, named_config_map
 from streamapp_operator.names import base_name, secret_name
@@ -18,7 +18,7 @@ from streamapp_operator.observe.remains import is_deleted
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.executors import EXECUTOR
-from streamapp_operator.render.meta import Object, component_of, controller_of, is_owned_by, selector_text
+from streamapp_operator.render.meta import Object, component_of, controller_of, is_owned_by, selector_text, was_made_by
 from streamapp_operator.versions.rollout import acted_upon
 
 
@@ -57,7 +57,7 @@ def observe(
         found.append(secret)
     children = {(item["kind"], item["metadata"]["name"]): item for item in found if is_owned_by(item, uid)}
     pods = objects.list("Pod", namespace, selector_text(base))
-    drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER and _was_made_by(pod, base, *_STARTERS))
+    drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER and was_made_by(pod, base, *MAKERS))
     owners = [uid, *(item["metadata"]["uid"] for item in children.values() if item["kind"] == "CronJob")]
     jobs = [item for item in found if item["kind"] == "Job" and any(is_owned_by(item, owner) for owner in owners)]
     known = credentials_of(children.get(("Secret", secret_name(base)), {}))
@@ -67,7 +67,7 @@ def observe(
         driver=newest([pod for pod in drivers if _is_run_by(pod, (*children.values(), *jobs))]) or newest(drivers),
         drivers=drivers,
         jobs=tuple(jobs),
-        executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR and _was_made_by(pod, base, "Pod")),
+        executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR and was_made_by(pod, base, "Pod")),
         silence="there is no driver",
         secrets={name: objects.get("Secret", namespace, name) for name in named_secrets(body)},
         code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,
@@ -96,20 +96,9 @@ def _asked(seen: Observation, lags: Lags, earlier: Observation | None) -> Observ
     return replace(seen, status=status, silence=silence, position=position, unknown=unknown)
 
 
-_STARTERS = ("StatefulSet", "Job")
-"""Kinds that make a driver's pod."""
-
-
-def _was_made_by(pod: Object, base: str, *kinds: str) -> bool:
-    """Whether something of these kinds that an app of ours has, or had, made the pod. Whoever makes a pod writes its
-    labels."""
-    owner = controller_of(pod)
-    return owner.get("kind") in kinds and str(owner.get("name")).startswith(f"{base}-")
-
-
 def _is_run_by(pod: Object, objects: Iterable[Object]) -> bool:
     """Whether one of these that make drivers' pods has made it, and is still there."""
-    uids = {item["metadata"]["uid"] for item in objects if item["kind"] in _STARTERS}
+    uids = {item["metadata"]["uid"] for item in objects if item["kind"] in MAKERS}
     return controller_of(pod).get("uid") in uids
 
 

@@ -72,6 +72,17 @@ def controller_of(item: Object) -> Object:
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
+def was_made_by(item: Object, base: str, *kinds: str) -> bool:
+    """Whether something of these kinds that an app of ours has, or had, made the object. Labels are no proof: whoever
+    makes a pod writes them.
+
+    Args:
+        base: with which the names of the app's objects begin.
+    """
+    owner = controller_of(item)
+    return owner.get("kind") in kinds and str(owner.get("name")).startswith(f"{base}-")
+
+
 def is_orphan_of(item: Object, app: str) -> bool:
     """Whether we have made it for an app of that name, and nothing owns it any more: somebody has deleted the app with
     `--cascade=orphan`, or taken the reference away."""

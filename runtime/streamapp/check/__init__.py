@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, islice
 
 from streamapp.check.code import check_code
 from streamapp.check.names import check_names
@@ -12,20 +13,23 @@ from streamapp.errors import Problem
 from streamapp.nodes import Topology
 
 __all__ = ["check_topology"]
+_MOST = 1000
+"""Problems that are looked for: nobody reads more at a time."""
 
 
 def check_topology(
     topology: Topology, application_id: str, modules: Mapping[str, str] | None = None
 ) -> tuple[Problem, ...]:
-    """Everything that is wrong; empty when the topology can be run.
+    """Everything that is wrong, or the first thousand things; empty when the topology can be run.
 
     Args:
         topology: as the user wrote it.
         application_id: prefix of its topics.
         modules: the user's code, file name to text; None: it is not known here.
     """
-    return (
-        *check_names(topology, application_id),
-        *check_nodes(topology),
-        *(check_code(topology, modules) if modules is not None else ()),
+    found = chain(
+        check_names(topology, application_id),
+        check_nodes(topology),
+        check_code(topology, modules) if modules is not None else (),
     )
+    return tuple(islice(found, _MOST))

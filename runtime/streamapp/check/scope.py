@@ -11,6 +11,9 @@ from streamapp.expressions import Expression, read_expression
 from streamapp.expressions.functions import WITHOUT_PARENTHESES
 from streamapp.nodes import Columns
 
+_MOST_SHOWN = 200
+"""Columns that are compared with an unknown one, and listed."""
+
 
 def check_expression(
     node: str,
@@ -28,17 +31,16 @@ def check_expression(
         groups: with `aggregate`, the columns that may stand outside of aggregate functions.
     """
     expression = read_expression(text)
-    allowed = tuple(dict.fromkeys((*columns.names, *groups)))
     yield from faults(node, field, expression)
     if columns.known:
-        yield from _check_columns(node, field, expression, allowed)
+        yield from _check_columns(node, field, expression, columns, groups)
     if expression.faults:
         return
     yield from _check_aggregation(node, field, expression, aggregate)
     if aggregate and expression.aggregate:
         lowered = {name.lower() for name in groups}
         for parts in expression.bare_columns:
-            if parts[0].lower() not in lowered and (not columns.known or _known(parts[0], allowed)):
+            if parts[0].lower() not in lowered and (not columns.known or columns.find(parts[0])):
                 yield Problem(
                     node,
                     field,
@@ -123,10 +125,12 @@ def _check_aggregation(node: str, field: str, expression: Expression, aggregate:
 
 
 def _check_columns(
-    node: str, field: str, expression: Expression, names: tuple[str, ...]
+    node: str, field: str, expression: Expression, columns: Columns, groups: tuple[str, ...]
 ) -> Iterator[Problem]:
     for name in dict.fromkeys(parts[0] for parts in expression.columns):
-        if not _known(name, names) and not name.startswith("__") and name.lower() not in WITHOUT_PARENTHESES:
+        known = columns.find(name) or _find(name, groups)
+        if known is None and not name.startswith("__") and name.lower() not in WITHOUT_PARENTHESES:
+            names = tuple(dict.fromkeys((*columns.names, *groups)))
             problem = _unknown_column(node, field, expression.text, name, names, f"unknown column `{name}`")
             if name in expression.compared and near_miss(name, names) is None:
                 problem = replace(problem, fix=f"{problem.fix}; a text is written in single quotes, '{name}'")
@@ -137,11 +141,9 @@ def _unknown_column(
     node: str, field: str, text: str, name: str, names: tuple[str, ...], message: str
 ) -> Problem:
     shown = [known for known in names if not known.startswith("__")]
+    if len(shown) > _MOST_SHOWN:
+        return Problem(node, field, text, message, f"there are {len(shown):,} columns, and none of that name")
     return Problem(node, field, text, message, near_miss(name, shown) or f"there are: {', '.join(shown)}")
-
-
-def _known(name: str, names: tuple[str, ...]) -> bool:
-    return _find(name, names) is not None
 
 
 def _find(name: str, names: tuple[str, ...]) -> str | None:

@@ -49,6 +49,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<text>'(?:[^'\\]|\\.)*')|(?P<word>[^\W\d]\w*)|(?P<number>\d+)|(?P<mark>[<>(),:]))"
 )
 _DEEPEST = 50
+LONGEST = 32_768
 EXAMPLE = "user STRING, amount DOUBLE"
 
 
@@ -64,6 +65,8 @@ def fields_of(ddl: str) -> tuple[tuple[str, str], ...]:
     Traceback (most recent call last):
     streamapp.errors.Invalid: unknown type `STRNG` of field `user`; did you mean `STRING`?
     """
+    if len(ddl) > LONGEST:
+        raise Invalid(f"has {len(ddl):,} characters, and {LONGEST:,} are the most", "select fewer fields before")
     reader = _Reader(_tokens(ddl))
     fields = reader.fields(end="", depth=0)
     seen: dict[str, str] = {}

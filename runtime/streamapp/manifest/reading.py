@@ -21,6 +21,8 @@ from streamapp.manifest.text import Document, Path, read_text
 
 MOST_NODES = 300
 """Of one manifest, here as on a cluster, whose API server bounds the cost of its rules by it."""
+MOST_ENTRIES = 5_000
+"""Of all nodes: columns, fields, branches and topics together."""
 
 
 def parse_manifest(text: str, path: str = "<manifest>") -> Manifest:
@@ -67,10 +69,9 @@ def _parse(document: Document) -> Manifest:
                 ),
             ]
         )
-    if (count := _count_of_nodes(data)) > MOST_NODES:
+    if fault := _too_many(data):
         # Each of them is looked at together with all others: no more is said of so many.
-        said, fix = f"has {count} entries", f"at most {MOST_NODES}; make several apps of it"
-        problem = Problem(None, "topology", None, said, fix, document.line(("spec", "topology")))
+        problem = Problem(None, "topology", None, *fault, document.line(("spec", "topology")))
         raise ManifestError([*problems, problem])
     shaped, bad_nodes = shape.check(data, document)
     problems += shaped
@@ -122,10 +123,28 @@ def _meaning(
     return told, tuple(sorted(topology.half_checked, key=lambda name: places.get(name, len(places))))
 
 
-def _count_of_nodes(data: dict[str, Any]) -> int:
+def _too_many(data: dict[str, Any]) -> tuple[str, str] | None:
+    """What there is too much of, and what to do about it."""
     spec = data.get("spec")
     nodes = spec.get("topology") if isinstance(spec, dict) else None
-    return len(nodes) if isinstance(nodes, list) else 0
+    if not isinstance(nodes, list):
+        return None
+    if len(nodes) > MOST_NODES:
+        return f"has {len(nodes)} entries", f"at most {MOST_NODES}; make several apps of it"
+    if (count := sum(map(_entries, nodes))) > MOST_ENTRIES:
+        return f"has nodes with {count:,} entries", f"{MOST_ENTRIES:,} are the most; make several apps of it"
+    return None
+
+
+def _entries(node: Any) -> int:
+    """Of all maps and lists in it."""
+    count, open_ones = 0, [node]
+    while open_ones:
+        value = open_ones.pop()
+        if isinstance(value, dict | list):
+            count += len(value)
+            open_ones += value.values() if isinstance(value, dict) else value
+    return count
 
 
 def _arm_names(node: Any) -> tuple[str, ...]:

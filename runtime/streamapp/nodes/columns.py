@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 RECORD_COLUMNS = ("key", "timestamp", "topic", "partition", "offset", "headers")
 """What a record has beside its value; expressions can use these until a value column of the same name shadows
@@ -43,8 +45,12 @@ class Columns:
 
     def find(self, name: str) -> str | None:
         """The column of that name as it is spelt here, or None."""
-        lowered = name.lower()
-        return next((column for column in self.names if column.lower() == lowered), None)
+        return self._by_lowered.get(name.lower())
+
+    @cached_property
+    def _by_lowered(self) -> Mapping[str, str]:
+        """Each expression of a node asks: looking through all of them each time would be quadratic."""
+        return {column.lower(): column for column in reversed(self.names)}
 
     def with_values(self, value: tuple[str, ...]) -> Columns:
         """The same key and record, another value."""

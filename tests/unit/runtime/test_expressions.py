@@ -218,6 +218,10 @@ def test_names_are_quoted_where_they_must_be() -> None:
         ("sequence(-1, -9000000, -2)", "4,500,000"),
         ("transform(sequence(0, 1000000), i -> i)", "1,000,001"),
         ("format_string('%02147483647d', 1)", "2,147,483,647"),
+        ("repeat(repeat('x', 1000), 1001)", "1,001,000"),
+        ("repeat('x', (2000000000))", "2,000,000,000"),
+        ("sequence(1, ((5000000)))", "5,000,000"),
+        ("array_repeat(sequence(1, 10000), 101)", "1,010,000"),
     ],
 )
 def test_a_constant_that_asks_for_gigabytes_is_refused(text: str, size: str) -> None:
@@ -228,8 +232,25 @@ def test_a_constant_that_asks_for_gigabytes_is_refused(text: str, size: str) -> 
 
 @pytest.mark.parametrize(
     "text",
+    [
+        "repeat('x', 50000 * 50000)",
+        "space(int('2000000000'))",
+        "rpad(x, cast(2000000000 as int))",
+        "sequence(timestamp'1970-01-01', timestamp'2026-01-01', interval 1 second)",
+    ],
+)
+def test_a_size_that_is_computed_of_constants_is_refused(text: str) -> None:
+    (fault,) = read_expression(text).faults
+    assert "has a size that is computed of constants" in fault.message
+
+
+@pytest.mark.parametrize(
+    "text",
     ["repeat(x, 1000000)", "repeat(x, n)", "sequence(0, n)",
-     "sequence(1, 5000000, 9)", "lpad(x, 20)", "rpad(x, n + 1)"],
+     "sequence(1, 5000000, 9)", "lpad(x, 20)", "rpad(x, n + 1)",
+     "sequence(to_date('2020-01-01'), to_date('2020-12-31'), interval 1 day)", "repeat('=', length(x))",
+     "sequence(to_date('2020-01-01'), to_date('2020-12-31'))", "repeat(repeat('x', 1000), 1000)",
+     "transform(sequence(1, 3), i -> repeat('x', i))"],
 )
 def test_a_size_that_is_moderate_or_of_the_record_is_none_of_the_checks(text: str) -> None:
     assert read_expression(text).faults == ()

@@ -12,7 +12,7 @@ from streamapp.errors import ManifestError
 from streamapp.manifest import parse_manifest
 from streamapp.manifest.fields import MOST_COLUMNS
 from streamapp.manifest.node import MOST_BRANCHES, MOST_TOPICS
-from streamapp.manifest.reading import MOST_NODES
+from streamapp.manifest.reading import MOST_ENTRIES, MOST_NODES
 from streamapp.manifest.text import MOST_BYTES
 
 HEAD = "apiVersion: streamapp.dev/v1alpha1\nkind: StreamApp\nmetadata: {name: app}\nspec:\n  topology:\n"
@@ -52,6 +52,29 @@ def test_as_many_are_taken_and_no_more(make, most) -> None:  # type: ignore[no-u
     assert f"{most + 1:,} entries" in problem.message.replace(f"{most + 1} ", f"{most + 1:,} ")
     assert problem.fix is not None
     assert f"at most {most}" in problem.fix.replace(",", "")
+
+
+def test_columns_of_all_nodes_have_a_limit_together() -> None:
+    made = ", ".join(f"c{i}: value" for i in range(MOST_COLUMNS))
+    nodes = "".join(f"  - {{name: n{i}, select: {{{made}}}}}\n" for i in range(MOST_ENTRIES // MOST_COLUMNS))
+    with pytest.raises(ManifestError, match=r"has nodes with 5,017 entries; 5,000 are the most; make several apps"):
+        parse_manifest(HEAD + IN + nodes + OUT)
+
+
+def test_of_very_many_problems_the_first_are_told() -> None:
+    made = ", ".join(f"c{i}: none{i}" for i in range(MOST_COLUMNS))
+    nodes = "".join(f"  - {{name: n{i}, with: {{{made}}}}}\n" for i in range(4))
+    with pytest.raises(ManifestError) as refused:
+        parse_manifest(HEAD + IN + nodes + OUT)
+    assert len(refused.value.problems) == 1000
+    assert all("unknown column" in problem.message for problem in refused.value.problems)
+
+
+def test_a_schema_has_a_limit() -> None:
+    fields = ", ".join(f"column_{i} STRING" for i in range(2_000))
+    value = f"{{format: json, schema: '{fields}'}}"
+    with pytest.raises(ManifestError, match="characters, and 32,768 are the most"):
+        parse_manifest(f"{HEAD}  - {{name: in, stream: {{topic: i, value: {value}}}}}\n{OUT}")
 
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
