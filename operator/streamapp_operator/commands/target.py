@@ -61,9 +61,8 @@ class Target:
         from streamapp_operator.render.meta import selector_text, was_made_by
 
         self.app(name)
-        base = base_name(name)
-        pods = self.kube.list("Pod", self.namespace, selector_text(base, DRIVER))
-        pod = newest([pod for pod in pods if was_made_by(pod, base, *MAKERS)])
+        pods = self.kube.list("Pod", self.namespace, selector_text(base_name(name), DRIVER))
+        pod = newest([pod for pod in pods if was_made_by(pod, *MAKERS)])
         if pod is None:
             raise InputError(f"{name} has no driver now; `streamapp status {name}` says why")
         return pod

@@ -57,7 +57,7 @@ def observe(
         found.append(secret)
     children = {(item["kind"], item["metadata"]["name"]): item for item in found if is_owned_by(item, uid)}
     pods = objects.list("Pod", namespace, selector_text(base))
-    drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER and was_made_by(pod, base, *MAKERS))
+    drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER and was_made_by(pod, *MAKERS))
     owners = [uid, *(item["metadata"]["uid"] for item in children.values() if item["kind"] == "CronJob")]
     jobs = [item for item in found if item["kind"] == "Job" and any(is_owned_by(item, owner) for owner in owners)]
     known = credentials_of(children.get(("Secret", secret_name(base)), {}))
@@ -67,7 +67,7 @@ def observe(
         driver=newest([pod for pod in drivers if _is_run_by(pod, (*children.values(), *jobs))]) or newest(drivers),
         drivers=drivers,
         jobs=tuple(jobs),
-        executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR and was_made_by(pod, base, "Pod")),
+        executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR and was_made_by(pod, "Pod")),
         silence="there is no driver",
         secrets={name: objects.get("Secret", namespace, name) for name in named_secrets(body)},
         code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,

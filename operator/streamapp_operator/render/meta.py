@@ -72,15 +72,10 @@ def controller_of(item: Object) -> Object:
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
-def was_made_by(item: Object, base: str, *kinds: str) -> bool:
-    """Whether something of these kinds that an app of ours has, or had, made the object. Labels are no proof: whoever
-    makes a pod writes them.
-
-    Args:
-        base: with which the names of the app's objects begin.
-    """
-    owner = controller_of(item)
-    return owner.get("kind") in kinds and str(owner.get("name")).startswith(f"{base}-")
+def was_made_by(item: Object, *kinds: str) -> bool:
+    """Whether something of these kinds has made the object; it may be gone by now. Labels are no proof: whoever makes a
+    pod writes them. Names are none either: people make Jobs of a CronJob under names of their own."""
+    return controller_of(item).get("kind") in kinds
 
 
 def is_orphan_of(item: Object, app: str) -> bool:
