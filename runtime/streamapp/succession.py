@@ -65,7 +65,7 @@ def predecessors_in(plan: Plan, words: Mapping[str, str]) -> dict[str, Predecess
     }
 
 
-def refusals(plan: Plan, known: Mapping[str, Predecessor], words: Mapping[str, str] | None = None) -> Iterator[Refusal]:
+def refusals(plan: Plan, known: Mapping[str, Predecessor], words: Mapping[str, str]) -> Iterator[Refusal]:
     """What of the plan cannot go on from its predecessors.
 
     Args:
@@ -79,7 +79,7 @@ def refusals(plan: Plan, known: Mapping[str, Predecessor], words: Mapping[str, s
         if before is None:
             problem = _repeats(part, plan, known) if store is None else ""
         elif store is not None:
-            problem = _misread(store, before, (words or {}).get(store.name, "")) or _misplaced(part, plan, before)
+            problem = _misread(store, before, words[store.name]) or _misplaced(part, plan, before)
         else:
             problem = _misplaced(part, plan, before)
         if problem:
@@ -98,7 +98,7 @@ def _misread(store: Store, before: Predecessor, words: str) -> str:
         )
     if shape.fingerprint != store.fingerprint:
         change = ""
-        if shape.node and words:
+        if shape.node:
             same = shape.node == words
             change = ": what comes before the node has changed" if same else f": `{shape.node}` becomes `{words}`"
         return (

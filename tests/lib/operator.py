@@ -23,6 +23,7 @@ from streamapp_operator.__main__ import LEASE
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.controller import new_credentials
+from streamapp_operator.driver.pods import newest
 from streamapp_operator.manifest.versions import version_name, version_spec
 from streamapp_operator.names import driver_pod_name, secret_name
 from streamapp_operator.observe.observation import LISTED
@@ -30,6 +31,8 @@ from streamapp_operator.observe.observer import Objects
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import credentials_of
+from streamapp_operator.render.driver import DRIVER
+from streamapp_operator.render.meta import selector_text
 from streamapp_operator.render.pods import LIVE_PORT
 from streamapp_operator.settings import Settings
 
@@ -257,10 +260,11 @@ class Apps:
 
     def newest_driver(self, name: str) -> Object:
         """Name and uid of the driver's pod, whoever has made it."""
-        labels = f"app.kubernetes.io/instance={name},app.kubernetes.io/component=driver"
+        labels = selector_text(name, DRIVER)
         pods = until(lambda: self.kube.list("Pod", self.namespace, labels), 30, "the driver's pod is made", every=0.1)
-        newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
-        return {key: newest["metadata"][key] for key in ("name", "uid")}
+        found = newest(pods)
+        assert found is not None
+        return {key: found["metadata"][key] for key in ("name", "uid")}
 
     # --- the kubelet's part ---------------------------------------------------------------------------------
 

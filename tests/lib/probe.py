@@ -12,12 +12,16 @@ import pyspark
 from streamapp.spark.session import JARS, runtime_class_path
 
 
+def all_jars() -> str:
+    """The class path of a Java process that uses the JVM side without PySpark."""
+    spark = Path(pyspark.__file__).parent / "jars"
+    return os.pathsep.join([f"{spark}/*", f"{JARS}/spark/*", f"{JARS}/streamapp-runtime.jar"])
+
+
 def compile_probe(sources: Path, target: Path) -> Path:
     """The Scala sources below a folder as classes below `target`, by the compiler in PySpark's jars."""
-    spark = Path(pyspark.__file__).parent / "jars"
-    jars = os.pathsep.join([f"{spark}/*", f"{JARS}/spark/*", f"{JARS}/streamapp-runtime.jar"])
     files = sorted(str(path) for path in sources.glob("*.scala"))
-    command = ["java", "-Xss8m", "-cp", jars, "scala.tools.nsc.Main", "-usejavacp", "-d", str(target), *files]
+    command = ["java", "-Xss8m", "-cp", all_jars(), "scala.tools.nsc.Main", "-usejavacp", "-d", str(target), *files]
     subprocess.run(command, check=True, timeout=300)
     return target
 

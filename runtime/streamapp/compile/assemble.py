@@ -36,6 +36,7 @@ _HOP = (
     ("segment.bytes", "52428800"),
 )
 
+
 def assemble_plan(
     manifest: Manifest, context: Context, logical: Topology, parts: tuple[SubTopology, ...]
 ) -> Plan:

@@ -59,13 +59,11 @@ def cut_by_internal_topics(topology: Topology, context: Context) -> Topology:
         renamed: dict[str, str] = {}
         for upstream in cut:
             name = _hop_name(node, upstream)
-            for end in ("source", "sink"):
-                free(f"{name}-repartition-{end}", f"an internal topic before '{node.name}'", topology)
+            what = f"an internal topic before '{node.name}'"
+            far, near = (free(f"{name}-repartition-{end}", what, topology) for end in ("source", "sink"))
             topic = context.topic(name, "repartition")
-            source = RepartitionSource(
-                f"{name}-repartition-source", topic, upstream, topology.columns(upstream)
-            )
-            nodes += [RepartitionSink(f"{name}-repartition-sink", upstream, topic), source]
+            source = RepartitionSource(far, topic, upstream, topology.columns(upstream))
+            nodes += [RepartitionSink(near, upstream, topic), source]
             origins[source.name] = _Origin(None, True)
             renamed[upstream] = source.name
         made = with_inputs(node, renamed)

@@ -20,8 +20,9 @@ _SERIES = "sequence"
 _FORMATS = ("format_string", "printf")
 _WIDTH = re.compile(r"%[^%a-zA-Z]*?(\d{7,})")
 _NUMBER = re.compile(r"([+-]?\d{1,30}(?:\.\d{0,30})?(?:[eE]\+?\d{1,3})?)(?:::[a-zA-Z]+)?")
-_LONG_STEP = re.compile(r"interval.*(day|week|month|quarter|year)s?", re.IGNORECASE)
-_SHORT_UNITS = ("hour", "minute", "second", "millisecond", "microsecond")
+_LONG_UNITS = "day|week|month|quarter|year"
+_UNIT = re.compile(rf"({_LONG_UNITS}|hour|minute|second|millisecond|microsecond)s?", re.IGNORECASE)
+_LONG_STEP = re.compile(rf"interval.*({_LONG_UNITS})", re.IGNORECASE)
 _ENDLESS = 1e18
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET)
 _CLOSED = (TokenType.R_PAREN, TokenType.R_BRACKET)
@@ -91,8 +92,7 @@ def _size(argument: list[Token]) -> int | None:
 def _is_of_the_record(argument: list[Token]) -> bool:
     """Whether it names a column, or a variable of a lambda's: a name that is not called, and no unit of an interval."""
     if argument and argument[0].token_type == TokenType.INTERVAL:
-        argument = [token for token in argument if _LONG_STEP.fullmatch(f"interval {token.text}") is None]
-        argument = [token for token in argument if token.text.lower().rstrip("s") not in _SHORT_UNITS]
+        argument = [token for token in argument if _UNIT.fullmatch(token.text) is None]
     names = (TokenType.VAR, TokenType.IDENTIFIER)
     followers = [*(token.token_type for token in argument[1:]), None]
     return any(

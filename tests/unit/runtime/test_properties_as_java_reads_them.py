@@ -4,17 +4,15 @@ from. All three see the same."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyspark
 import pytest
 
+from lib.probe import all_jars
 from streamapp.errors import InputError
 from streamapp.kafka.config import SECRETS_FOLDER, parse_properties, reference, resolved, to_text
-from streamapp.spark.session import JARS
 
 READER = """
 import java.io.*; import java.nio.charset.StandardCharsets; import java.nio.file.*; import java.util.*;
@@ -47,9 +45,7 @@ def as_java_reads(folder: Path, *files: Path) -> dict[tuple[str, str], dict[str,
     """What Java makes of settings files, by (file's name, reader): `java` is its Properties, `ours` our part."""
     source = folder / "Reader.java"
     source.write_text(READER)
-    spark = Path(pyspark.__file__).parent / "jars"
-    jars = os.pathsep.join([f"{spark}/*", f"{JARS}/spark/*", f"{JARS}/streamapp-runtime.jar"])
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(source), *map(str, files)]
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", all_jars(), str(source), *map(str, files)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     found: dict[tuple[str, str], dict[str, str]] = {}
     for line in done.stdout.splitlines():
