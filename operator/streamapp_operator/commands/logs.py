@@ -45,13 +45,15 @@ def _pod(target: Target, app: str, executor: str | None) -> tuple[str, str]:
     from streamapp_operator.names import base_name
     from streamapp_operator.render.driver import DRIVER
     from streamapp_operator.render.executors import EXECUTOR
-    from streamapp_operator.render.meta import selector_text
+    from streamapp_operator.render.meta import selector_text, was_made_by
 
     if executor is None:
         return target.driver_pod(app)["metadata"]["name"], DRIVER
     target.app(app)
     pods = target.kube.list("Pod", target.namespace, selector_text(base_name(app), EXECUTOR))
-    names = {pod["metadata"]["name"].rpartition("-")[2]: pod["metadata"]["name"] for pod in pods}
+    names = {
+        pod["metadata"]["name"].rpartition("-")[2]: pod["metadata"]["name"] for pod in pods if was_made_by(pod, "Pod")
+    }
     if executor not in names:
         there = f"there are: {', '.join(sorted(names))}" if names else "it has none"
         raise InputError(f"{app} has no executor {executor!r}; {there}")
