@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from streamapp.errors import Invalid, Problem, near_miss
 from streamapp.modules import names_of, require_file_name, split_function, without_function
-from streamapp.nodes import Python, Topology
+from streamapp.nodes import Node, Topology
 
 _FIELD = "code.files"
 
@@ -28,18 +28,18 @@ def check_code(topology: Topology, modules: Mapping[str, str]) -> Iterator[Probl
         except Invalid as error:
             yield Problem(None, _FIELD, None, error.message, error.fix)
     for node in topology.nodes:
-        if isinstance(node, Python):
-            yield from _check_function(node, known)
+        for function in node.functions:
+            yield from _check_function(node, function, known)
 
 
-def _check_function(node: Python, known: Mapping[str, tuple[str, ...] | None]) -> Iterator[Problem]:
-    module, name = split_function(node.function)
-    field = "python.function"
+def _check_function(node: Node, function: str, known: Mapping[str, tuple[str, ...] | None]) -> Iterator[Problem]:
+    module, name = split_function(function)
+    field = f"{node.operation}.function"
     if module not in known:
         fix = near_miss(module, known) or f"there are: {', '.join(known)}"
-        yield Problem(node.name, field, node.function, f"there is no module '{module}' in spec.code", fix)
+        yield Problem(node.name, field, function, f"there is no module '{module}' in spec.code", fix)
         return
     names = known[module]
     if names is not None and name not in names:
         fix = without_function(name, names)
-        yield Problem(node.name, field, node.function, f"module '{module}' has no '{name}'", fix)
+        yield Problem(node.name, field, function, f"module '{module}' has no '{name}'", fix)

@@ -24,6 +24,7 @@ from streamapp.nodes import (
     Merge,
     Node,
     Python,
+    Role,
     Select,
     Sink,
     Stream,
@@ -48,26 +49,21 @@ def check_nodes(topology: Topology) -> Iterator[Problem]:
 
 
 def _check_stream(node: Stream, topology: Topology) -> Iterator[Problem]:
-    if node.timestamp is not None and node.timestamp != "processing":
-        yield from check_expression(
-            node.name, "stream.timestamp", node.timestamp, topology.columns(node.name)
-        )
+    for used in node.expressions():
+        yield from check_expression(node.name, used.field, used.text, topology.columns(node.name))
         yield from require_deterministic(
             node.name,
-            "stream.timestamp",
-            node.timestamp,
+            used.field,
+            used.text,
             "a record's event time must not change",
             "use columns of the record, or timestamp: processing",
         )
 
 
-def _check_filter(node: Filter, topology: Topology) -> Iterator[Problem]:
-    yield from check_expression(node.name, "filter", node.condition, topology.columns(node.input))
-
-
-def _check_arm(node: Arm, topology: Topology) -> Iterator[Problem]:
-    if node.condition is not None:
-        yield from check_expression(node.name, "when", node.condition, topology.columns(node.input))
+def _check_condition(node: Filter | Arm, topology: Topology) -> Iterator[Problem]:
+    for used in node.expressions():
+        if used.role is Role.CONDITION:
+            yield from check_expression(node.name, used.field, used.text, topology.columns(node.input))
 
 
 def _check_branch(node: Branch, topology: Topology) -> Iterator[Problem]:
@@ -75,12 +71,11 @@ def _check_branch(node: Branch, topology: Topology) -> Iterator[Problem]:
 
 
 def _check_mapping(node: Select | With, topology: Topology) -> Iterator[Problem]:
-    operation = "select" if isinstance(node, Select) else "with"
     columns = topology.columns(node.input)
-    yield from _check_names(node.name, operation, node.columns)
+    yield from _check_names(node.name, node.operation, node.columns)
     for name, text in node.columns:
-        yield from check_expression(node.name, f"{operation}.{name}", text, columns)
-        yield from _check_key_kept(node.name, f"{operation}.{name}", name, text, columns)
+        yield from check_expression(node.name, f"{node.operation}.{name}", text, columns)
+        yield from _check_key_kept(node.name, f"{node.operation}.{name}", name, text, columns)
 
 
 def _check_flat_map(node: FlatMap, topology: Topology) -> Iterator[Problem]:
@@ -376,8 +371,8 @@ def _listed(names: tuple[str, ...]) -> str:
 
 _CHECKERS: dict[type[Node], Callable[[Any, Topology], Iterator[Problem]]] = {
     Stream: _check_stream,
-    Filter: _check_filter,
-    Arm: _check_arm,
+    Filter: _check_condition,
+    Arm: _check_condition,
     Branch: _check_branch,
     Select: _check_mapping,
     With: _check_mapping,

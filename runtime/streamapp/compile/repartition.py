@@ -22,22 +22,7 @@ from dataclasses import dataclass
 
 from streamapp.compile.context import Context, free
 from streamapp.expressions import read_expression
-from streamapp.nodes import (
-    Aggregate,
-    Arm,
-    Filter,
-    FlatMap,
-    Join,
-    Merge,
-    Node,
-    Python,
-    RepartitionSink,
-    RepartitionSource,
-    Select,
-    Topology,
-    With,
-    with_inputs,
-)
+from streamapp.nodes import Node, RepartitionSink, RepartitionSource, Role, Topology
 
 
 @dataclass(frozen=True)
@@ -58,7 +43,7 @@ def cut_by_internal_topics(topology: Topology, context: Context) -> Topology:
         cut = _edges_to_cut(node, origins)
         renamed: dict[str, str] = {}
         for upstream in cut:
-            name = _hop_name(node, upstream)
+            name = node.hop_name(upstream)
             what = f"an internal topic before '{node.name}'"
             far, near = (free(f"{name}-repartition-{end}", what, topology) for end in ("source", "sink"))
             topic = context.topic(name, "repartition")
@@ -66,7 +51,7 @@ def cut_by_internal_topics(topology: Topology, context: Context) -> Topology:
             nodes += [RepartitionSink(near, upstream, topic), source]
             origins[source.name] = _Origin(None, True)
             renamed[upstream] = source.name
-        made = with_inputs(node, renamed)
+        made = node.with_inputs(renamed)
         nodes.append(made)
         origins[node.name] = _origin(made, origins)
     return Topology(tuple(nodes))
@@ -92,27 +77,5 @@ def _origin(node: Node, origins: dict[str, _Origin]) -> _Origin:
 
 
 def _repeatable(node: Node) -> bool:
-    return not isinstance(node, Python) and all(read_expression(text).deterministic for text in expressions_of(node))
-
-
-def expressions_of(node: Node) -> tuple[str, ...]:
-    """Every expression of a stateless node."""
-    if isinstance(node, Filter):
-        return (node.condition,)
-    if isinstance(node, Arm):
-        return tuple(text for text in (node.condition, *node.earlier) if text is not None)
-    if isinstance(node, Select | With):
-        return tuple(text for _, text in node.columns)
-    if isinstance(node, FlatMap):
-        return (node.array,)
-    return ()
-
-
-def _hop_name(reader: Node, upstream: str) -> str:
-    """`counts` for an aggregate's store; `joined-left`, `joined-right` for a join's; `merged-counts` for a merge."""
-    if isinstance(reader, Join):
-        return f"{reader.store}-{'left' if upstream == reader.left else 'right'}"
-    if isinstance(reader, Merge):
-        return f"{reader.name}-{upstream}"
-    assert isinstance(reader, Aggregate)
-    return reader.store
+    computed = (expression.text for expression in node.expressions() if expression.role is not Role.KEY)
+    return not node.functions and all(read_expression(text).deterministic for text in computed)

@@ -47,7 +47,7 @@ def _part(part: SubTopology, depth: int) -> dict[str, Any]:
         columns = topology.columns(node.name)
         entry: dict[str, Any] = {
             "name": node.name,
-            "operation": words.operation(node),
+            "operation": node.operation,
             "details": words.details(node, topology),
             "inputs": list(node.inputs),
             "kind": topology.kind(node.name).lower(),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from streamapp.describe import words
 from streamapp.nodes import DeadLetter, Node, RepartitionSink, RepartitionSource, Sink, Stream
 from streamapp.plan import Plan, SubTopology
 
@@ -17,7 +16,7 @@ def explain_mermaid(plan: Plan) -> str:
         lines.append(f"  subgraph s{number}[{_text(part.name)}]")
         ids = {node.name: f"s{number}n{i}" for i, node in enumerate(part.nodes)}
         for node in part.nodes:
-            lines.append(f"    {ids[node.name]}[{_text(node.name, words.operation(node))}]")
+            lines.append(f"    {ids[node.name]}[{_text(node.name, node.operation)}]")
         for store in part.stores:
             lines.append(f"    s{number}store[({_text(store)})]")
             edges.append(f"  {ids[part.stateful or '']} <--> s{number}store")

@@ -44,7 +44,7 @@ def _node(part: SubTopology, place: int) -> Row:
     node, topology = part.nodes[place], part.topology
     readers = ", ".join(consumer.name for consumer in topology.consumers(node.name))
     mark = "■" if node.name == part.stateful else " "
-    return (f" {mark} {node.name}", words.operation(node), f"→ {readers}" if readers else "",
+    return (f" {mark} {node.name}", node.operation, f"→ {readers}" if readers else "",
             shorten(words.details(node, topology)))  # fmt: skip
 
 

@@ -30,7 +30,6 @@ from streamapp.nodes import (
     Window,
     With,
     sort_nodes,
-    with_inputs,
 )
 
 MOST_WINDOWS = 1_000
@@ -70,7 +69,7 @@ def build_partial(
         way = _way_around(nodes, in_cycle)
         builder.problems.append(_cycle(way))
         cut = builder.stand_in(way[0], "from")
-        nodes = [cut, *(with_inputs(n, {way[-2]: cut.name}) if n.name == way[0] else n for n in nodes)]
+        nodes = [cut, *(n.with_inputs({way[-2]: cut.name}) if n.name == way[0] else n for n in nodes)]
         ordered, in_cycle = sort_nodes(nodes)
     return Topology(ordered, unsure), builder.problems
 

@@ -4,30 +4,25 @@
 from __future__ import annotations
 
 from streamapp.nodes.columns import RECORD_COLUMNS, Columns
+from streamapp.nodes.internal import DeadLetter, RepartitionSink, RepartitionSource
+from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, Role
 from streamapp.nodes.operations import (
-    Aggregate,
     Arm,
     Branch,
     Broken,
-    DeadLetter,
     Filter,
     FlatMap,
-    Join,
     KeyBy,
     Merge,
-    Node,
     Python,
-    RepartitionSink,
-    RepartitionSource,
     Select,
     Sink,
     Stream,
-    Window,
     With,
     is_given,
-    with_inputs,
 )
-from streamapp.nodes.topology import STREAM, TABLE, Topology, sort_nodes
+from streamapp.nodes.stateful import Aggregate, Join, Window
+from streamapp.nodes.topology import Topology, sort_nodes
 
 __all__ = [
     "RECORD_COLUMNS",
@@ -45,9 +40,11 @@ __all__ = [
     "KeyBy",
     "Merge",
     "Node",
+    "NodeExpression",
     "Python",
     "RepartitionSink",
     "RepartitionSource",
+    "Role",
     "Select",
     "Sink",
     "Stream",
@@ -56,5 +53,4 @@ __all__ = [
     "With",
     "is_given",
     "sort_nodes",
-    "with_inputs",
 ]

@@ -43,6 +43,13 @@ class Columns:
         """The columns that came from values: without the record's own key, and without the rest of it."""
         return (*(name for name in self.key if name not in ("key", HIDDEN_KEY)), *self.value)
 
+    @property
+    def key_in_words(self) -> str:
+        """The key's columns, for people."""
+        if len(self.key) > 1:
+            return "(" + ", ".join(self.key) + ")"
+        return "key" if self.key == (HIDDEN_KEY,) else "".join(self.key)
+
     def find(self, name: str) -> str | None:
         """The column of that name as it is spelt here, or None."""
         return self._by_lowered.get(name.lower())

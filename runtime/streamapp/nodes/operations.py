@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One frozen class per operation. Building them does nothing.
+"""Operations without state, one frozen class each. Building them does nothing.
 
 Pairs of (column, expression) that come from a map of the manifest are sorted by column, because Kubernetes
 sorts the keys of maps and a manifest must mean the same before and after. Pairs that come from a list keep
@@ -8,43 +8,18 @@ its order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
+from streamapp.errors import shorten
 from streamapp.formats import Format
-from streamapp.nodes.columns import Columns
+from streamapp.formats.ddl import fields_of
+from streamapp.nodes.columns import Columns, of_source
+from streamapp.nodes.node import Node, NodeExpression, OneInput, Role
 from streamapp.patterns import matches
 
 Pairs = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Node:
-    """A step of the topology; `name` is unique in it."""
-
-    name: str
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the nodes whose output this one reads, in order."""
-        one = getattr(self, "input", None)
-        return () if one is None else (one,)
-
-    @property
-    def stateful(self) -> bool:
-        """True when the node keeps state, and so needs its input grouped by key."""
-        return isinstance(self, Aggregate | Join)
-
-    @property
-    def source(self) -> bool:
-        """True when the node reads a topic."""
-        return isinstance(self, Stream | RepartitionSource)
-
-    @property
-    def sink(self) -> bool:
-        """True when the node writes a topic."""
-        return isinstance(self, Sink | RepartitionSink | DeadLetter)
 
 
 @dataclass(frozen=True)
@@ -58,53 +33,110 @@ class Stream(Node):
     timestamp: str | None
     """Event time: an expression, `processing` (when it is read), or None: the record's own."""
 
+    operation: ClassVar[str] = "stream"
+    source: ClassVar[bool] = True
+
     def reads(self, topic: str) -> bool:
         """Whether it reads that topic."""
         return topic in self.topics or (self.pattern is not None and matches(self.pattern, topic))
 
+    def expressions(self) -> tuple[NodeExpression, ...]:
+        if self.timestamp is None or self.timestamp == "processing":
+            return ()
+        return (NodeExpression(Role.TIMESTAMP, "stream.timestamp", self.timestamp),)
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        if self.value.single_value:
+            return of_source(("value",))
+        return of_source(tuple(name for name, _ in fields_of(self.value.schema or "")))
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        if self.pattern is not None:
+            where = f"topics matching /{self.pattern}/"
+        else:
+            where = ("topic " if len(self.topics) == 1 else "topics ") + ", ".join(self.topics)
+        time = f", event time {self.timestamp}" if self.timestamp is not None else ""
+        return f"{where}, key {_format(self.key)}, value {_format(self.value)}{time}"
+
 
 @dataclass(frozen=True)
-class Filter(Node):
+class Filter(OneInput):
     """Keeps what the condition is true for (null is not true); on a table, what stops matching is deleted."""
 
-    input: str
     condition: str
 
+    operation: ClassVar[str] = "filter"
+
+    def expressions(self) -> tuple[NodeExpression, ...]:
+        return (NodeExpression(Role.CONDITION, "filter", self.condition),)
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return self.condition
+
 
 @dataclass(frozen=True)
-class Select(Node):
+class Select(OneInput):
     """Replaces the value's columns; the key and the record's own columns stay."""
 
-    input: str
     columns: Pairs
+
+    operation: ClassVar[str] = "select"
+
+    def expressions(self) -> tuple[NodeExpression, ...]:
+        return placed(Role.COLUMN, "select", self.columns)
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        return inputs[0].with_values(tuple(name for name, _ in self.columns))
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return described(self.columns)
 
 
 @dataclass(frozen=True)
-class With(Node):
+class With(OneInput):
     """Adds columns to the value, or replaces those of the same name. All see the input's columns, not each
     other."""
 
-    input: str
     columns: Pairs
+
+    operation: ClassVar[str] = "with"
+
+    def expressions(self) -> tuple[NodeExpression, ...]:
+        return placed(Role.COLUMN, "with", self.columns)
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        return inputs[0].with_added(tuple(name for name, _ in self.columns))
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return described(self.columns)
 
 
 @dataclass(frozen=True)
-class FlatMap(Node):
+class FlatMap(OneInput):
     """One record per element of an array, which becomes `column`; the other columns are repeated."""
 
-    input: str
     column: str
     array: str
 
+    operation: ClassVar[str] = "flatMap"
+
+    def expressions(self) -> tuple[NodeExpression, ...]:
+        return placed(Role.ARRAY, "flatMap", ((self.column, self.array),))
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        return inputs[0].with_added((self.column,))
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return f"{self.column} = each of {self.array}"
+
 
 @dataclass(frozen=True)
-class Python(Node):
+class Python(OneInput):
     """What a function of the user's makes of each record, or of each batch of them: it replaces the value's columns.
 
     On a stream a record may become none or several; on a table one that becomes none is deleted.
     """
 
-    input: str
     function: str
     """`module:name`."""
     mode: str
@@ -112,13 +144,35 @@ class Python(Node):
     schema: str
     """The columns that it returns, as Spark's DDL."""
 
+    operation: ClassVar[str] = "python"
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        return (self.function,)
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        return inputs[0].with_values(tuple(name for name, _ in fields_of(self.schema)))
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return f"{', '.join(name for name, _ in fields_of(self.schema))} = {self.function}, by {self.mode}"
+
 
 @dataclass(frozen=True)
-class KeyBy(Node):
+class KeyBy(OneInput):
     """Makes columns of the value, or the record's own, the key."""
 
-    input: str
     columns: tuple[str, ...]
+
+    operation: ClassVar[str] = "keyBy"
+
+    def expressions(self) -> tuple[NodeExpression, ...]:
+        return tuple(NodeExpression(Role.KEY, "keyBy", name) for name in self.columns)
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        return inputs[0].keyed_by(self.columns)
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return ", ".join(self.columns)
 
 
 @dataclass(frozen=True)
@@ -127,120 +181,73 @@ class Merge(Node):
 
     sources: tuple[str, ...]
 
+    operation: ClassVar[str] = "merge"
+
     @property
     def inputs(self) -> tuple[str, ...]:
         return self.sources
 
+    def with_inputs(self, renamed: Mapping[str, str]) -> Self:
+        return replace(self, sources=tuple(renamed.get(name, name) for name in self.sources))
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        first = inputs[0]
+        meta = tuple(name for name in first.meta if all(name in other.meta for other in inputs))
+        return Columns(first.key, first.value, meta, all(other.known for other in inputs))
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return " + ".join(self.sources)
+
 
 @dataclass(frozen=True)
-class Branch(Node):
+class Branch(OneInput):
     """Where a stream is split; what goes where is said by its arms."""
 
-    input: str
     arms: tuple[str, ...]
+
+    operation: ClassVar[str] = "branch"
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return "first match of " + ", ".join(self.arms)
 
 
 @dataclass(frozen=True)
-class Arm(Node):
-    """One branch: what its condition is true for (None: everything), and none of the `earlier` arms'
-    conditions."""
+class Arm(OneInput):
+    """One arm of its input, a Branch: what its condition is true for (None: everything), and none of the
+    `earlier` arms' conditions."""
 
-    input: str
-    """The Branch."""
     condition: str | None
     earlier: tuple[str, ...]
 
+    operation: ClassVar[str] = "when"
 
-@dataclass(frozen=True)
-class Window:
-    """Windows of `size_ms`, a new one every `advance_ms`, aligned to the epoch."""
+    def expressions(self) -> tuple[NodeExpression, ...]:
+        own = () if self.condition is None else (NodeExpression(Role.CONDITION, "when", self.condition),)
+        return (*own, *(NodeExpression(Role.EARLIER, "when", text) for text in self.earlier))
 
-    kind: str
-    """`tumbling` or `hopping`."""
-    size_ms: int
-    advance_ms: int
-
-
-@dataclass(frozen=True)
-class Aggregate(Node):
-    """A table: one row per group (and window) with the aggregates of the group's records."""
-
-    input: str
-    by: Pairs
-    """Group columns (name, expression), in the key's order."""
-    columns: Pairs
-    """Aggregates (name, expression), sorted by name."""
-    window: Window | None
-    grace_ms: int
-    emit: str
-    """`updates`, or `final`: once per window, when it closes."""
-    store: str
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return self.condition or ("the rest" if self.earlier else "everything")
 
 
 @dataclass(frozen=True)
-class Join(Node):
-    """Pairs of a left and a right record with equal keys and event times at most `within_ms` apart."""
-
-    left: str
-    right: str
-    by: tuple[str, ...]
-    """Columns of the left side, matched in order to the key of the right side."""
-    type: str
-    within_ms: int
-    grace_ms: int
-    select: Pairs | None
-    """The result's columns; in the expressions a column is `NODE.column`. None: both sides' columns."""
-    store: str
-    left_as: str = ""
-    """How `select` calls the left side, when a cut has put another node in its place."""
-    right_as: str = ""
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return (self.left, self.right)
-
-    @property
-    def aliases(self) -> tuple[str, str]:
-        """The names that `select` has for the two sides: those of the user's own nodes."""
-        return (self.left_as or self.left, self.right_as or self.right)
-
-
-@dataclass(frozen=True)
-class Sink(Node):
+class Sink(OneInput):
     """Writes a topic. Without formats: the key as text (JSON when of several columns), the value as JSON."""
 
-    input: str
     topic: str
     key: Format | None
     value: Format | None
     partitions: int | None
 
+    operation: ClassVar[str] = "to"
+    sink: ClassVar[bool] = True
 
-@dataclass(frozen=True)
-class RepartitionSource(Node):
-    """Reads an internal topic, and so goes on with the output of `upstream`, another sub-topology's node."""
-
-    topic: str
-    upstream: str
-    columns: Columns = field(default_factory=Columns)
-    """What `upstream` gives, so that a sub-topology is understood by itself."""
-
-
-@dataclass(frozen=True)
-class RepartitionSink(Node):
-    """Writes its input to an internal topic, for another sub-topology to go on with."""
-
-    input: str
-    topic: str
-
-
-@dataclass(frozen=True)
-class DeadLetter(Node):
-    """Writes a source's unreadable records, as they came, to a topic."""
-
-    input: str
-    """The Stream."""
-    topic: str
+    def description(self, inputs: Sequence[Columns]) -> str:
+        (columns,) = inputs
+        key = self.key.name if self.key else ("json" if len(columns.key) > 1 else "text")
+        value = self.value or Format("json")
+        single = value.single_value and len(columns.value) == 1
+        shown = columns.value[0] if single else "{" + ", ".join(columns.value) + "}"
+        return f"topic {self.topic}, key {columns.key_in_words} as {key}, value {shown} as {value.name}"
 
 
 @dataclass(frozen=True)
@@ -251,32 +258,26 @@ class Broken(Node):
     given: bool = True
     """False when there is no such node: it stands for an input that is missing."""
 
+    operation: ClassVar[str] = "?"
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        return Columns(known=False)
+
 
 def is_given(node: Node) -> bool:
     """False for what only stands for an input that is missing."""
     return not isinstance(node, Broken) or node.given
 
 
-AnyNode = TypeVar("AnyNode", bound=Node)
+def placed(role: Role, operation: str, pairs: Pairs) -> tuple[NodeExpression, ...]:
+    """The expressions of a map, each in its place under the operation."""
+    return tuple(NodeExpression(role, f"{operation}.{name}", text) for name, text in pairs)
 
 
-def with_inputs(node: AnyNode, renamed: Mapping[str, str]) -> AnyNode:
-    """The node reading other nodes, by old name to new name. A join keeps its sides' names for its `select`.
+def described(pairs: Pairs) -> str:
+    """Columns with their expressions, on one line, shortened."""
+    return shorten(", ".join(f"{name} = {text}" for name, text in pairs))
 
-    >>> with_inputs(Filter("f", "a", "x > 1"), {"a": "b"})
-    Filter(name='f', input='b', condition='x > 1')
-    """
-    if not any(name in renamed for name in node.inputs):
-        return node
-    if isinstance(node, Join):
-        left, right = node.aliases
-        return replace(
-            node,
-            left=renamed.get(node.left, node.left),
-            right=renamed.get(node.right, node.right),
-            left_as=left,
-            right_as=right,
-        )
-    if isinstance(node, Merge):
-        return replace(node, sources=tuple(renamed.get(name, name) for name in node.sources))
-    return replace(node, input=renamed[node.inputs[0]])  # type: ignore[call-arg]
+
+def _format(form: Format) -> str:
+    return form.name if form.schema is None else f"{form.name}({' '.join(form.schema.split())})"

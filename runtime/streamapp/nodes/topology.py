@@ -7,27 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from streamapp.formats import Format
-from streamapp.formats.ddl import fields_of
-from streamapp.nodes.columns import Columns, of_source
-from streamapp.nodes.operations import (
-    Aggregate,
-    Broken,
-    FlatMap,
-    Join,
-    KeyBy,
-    Merge,
-    Node,
-    Python,
-    RepartitionSource,
-    Select,
-    Stream,
-    With,
-    is_given,
-)
-
-STREAM = "STREAM"
-TABLE = "TABLE"
+from streamapp.nodes.columns import Columns
+from streamapp.nodes.node import Node
+from streamapp.nodes.operations import is_given
 
 
 @dataclass(frozen=True)
@@ -113,19 +95,14 @@ class Topology:
     def _kinds(self) -> dict[str, str]:
         kinds: dict[str, str] = {}
         for node in self.nodes:
-            if isinstance(node, Aggregate):
-                kinds[node.name] = TABLE
-            elif isinstance(node, Join) or not node.inputs:
-                kinds[node.name] = STREAM
-            else:
-                kinds[node.name] = kinds[node.inputs[0]]
+            kinds[node.name] = node.output_kind([kinds[name] for name in node.inputs])
         return kinds
 
     @cached_property
     def _columns(self) -> dict[str, Columns]:
         found: dict[str, Columns] = {}
         for node in self.nodes:
-            columns = _columns_of(node, [found[name] for name in node.inputs])
+            columns = node.output_columns([found[name] for name in node.inputs])
             found[node.name] = replace(columns, known=False) if node.name in self.unsure else columns
         return found
 
@@ -168,60 +145,3 @@ def sort_nodes(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], tuple[str, ...]
         ready.extend(sorted(freed, key=lambda n: -place[n]))
     done = {node.name for node in ordered}
     return tuple(ordered), tuple(node.name for node in given if node.name not in done)
-
-
-def fields_of_format(form: Format) -> tuple[str, ...]:
-    """The column names that a value of this format becomes."""
-    return ("value",) if form.single_value else tuple(name for name, _ in fields_of(form.schema or ""))
-
-
-def _columns_of(node: Node, inputs: list[Columns]) -> Columns:
-    if isinstance(node, Stream):
-        return of_source(fields_of_format(node.value))
-    if isinstance(node, RepartitionSource):
-        return node.columns
-    if isinstance(node, Broken):
-        return Columns(known=False)
-    if isinstance(node, Select):
-        return inputs[0].with_values(tuple(name for name, _ in node.columns))
-    if isinstance(node, Python):
-        return inputs[0].with_values(tuple(name for name, _ in fields_of(node.schema)))
-    if isinstance(node, With):
-        return inputs[0].with_added(tuple(name for name, _ in node.columns))
-    if isinstance(node, FlatMap):
-        return inputs[0].with_added((node.column,))
-    if isinstance(node, KeyBy):
-        return inputs[0].keyed_by(node.columns)
-    if isinstance(node, Aggregate):
-        return _aggregate_columns(node)
-    if isinstance(node, Join):
-        return _join_columns(node, *inputs)
-    if isinstance(node, Merge):
-        return _merge_columns(inputs)
-    return inputs[0]
-
-
-def _aggregate_columns(node: Aggregate) -> Columns:
-    window = ("window_start", "window_end") if node.window else ()
-    key = (*(name for name, _ in node.by), *window)
-    value = tuple(name for name, _ in node.columns)
-    meta = () if "timestamp" in {name.lower() for name in (*key, *value)} else ("timestamp",)
-    return Columns(key, value, meta)
-
-
-def _join_columns(node: Join, left: Columns, right: Columns) -> Columns:
-    key = node.by or left.key
-    if node.select is not None:
-        names = tuple(name for name, _ in node.select)
-    else:
-        names = tuple(dict.fromkeys((*left.fields, *right.fields)))
-    keys = {name.lower() for name in key}
-    value = tuple(name for name in names if name.lower() not in keys)
-    meta = () if "timestamp" in {name.lower() for name in (*key, *value)} else ("timestamp",)
-    return Columns(key, value, meta, left.known and right.known)
-
-
-def _merge_columns(inputs: list[Columns]) -> Columns:
-    first = inputs[0]
-    meta = tuple(name for name in first.meta if all(name in other.meta for other in inputs))
-    return Columns(first.key, first.value, meta, all(other.known for other in inputs))

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 
 from streamapp.errors import InputError
-from streamapp.nodes import Node, Python, RepartitionSink, RepartitionSource, Stream, Topology
+from streamapp.nodes import Node, RepartitionSink, RepartitionSource, Stream, Topology
 from streamapp.plan import codec
 
 PLAN_VERSION = 3
@@ -136,7 +136,7 @@ class Plan:
     @property
     def calls_functions(self) -> bool:
         """Whether Python functions of the user's take part."""
-        return any(isinstance(node, Python) for part in self.subtopologies for node in part.nodes)
+        return any(node.functions for part in self.subtopologies for node in part.nodes)
 
     def to_json(self) -> str:
         """The plan as text, equal for equal plans; `from_json` reads it back."""

@@ -8,7 +8,6 @@ wrote it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -36,22 +35,24 @@ def problems_of(node: n.Node, inputs: Sequence[Flow], error: PySparkException) -
 
 
 def _wrong_expressions(node: n.Node, rows: DataFrame) -> Iterator[Problem]:
-    match node:
-        case n.Filter():
-            yield from _condition(node.name, "filter", node.condition, rows)
-        case n.Arm(condition=str(condition)):
-            yield from _condition(node.name, "when", condition, rows)
-        case n.Select() | n.With():
-            operation = type(node).__name__.lower()
-            yield from chain.from_iterable(_value(node.name, f"{operation}.{c}", sql, rows) for c, sql in node.columns)
-        case n.FlatMap():
-            yield from _array(node.name, f"flatMap.{node.column}", node.array, rows)
-        case n.Aggregate():
-            groups = list(chain.from_iterable(_value(node.name, f"groupBy.{c}", sql, rows) for c, sql in node.by))
-            yield from groups
-            by = [] if groups else [expression(sql) for _, sql in node.by]
-            for name, sql in node.columns:
-                yield from _value(node.name, f"aggregate.{name}", sql, rows, aggregated_by=by)
+    by: list[str] = []
+    wrong_groups = False
+    for field, sql, role in ((used.field, used.text, used.role) for used in node.expressions()):
+        match role:
+            case n.Role.CONDITION:
+                yield from _condition(node.name, field, sql, rows)
+            case n.Role.COLUMN:
+                yield from _value(node.name, field, sql, rows)
+            case n.Role.ARRAY:
+                yield from _array(node.name, field, sql, rows)
+            case n.Role.GROUP:
+                problems = tuple(_value(node.name, field, sql, rows))
+                yield from problems
+                by.append(sql)
+                wrong_groups = wrong_groups or bool(problems)
+            case n.Role.AGGREGATE:
+                groups = [] if wrong_groups else [expression(group) for group in by]
+                yield from _value(node.name, field, sql, rows, aggregated_by=groups)
 
 
 def _value(

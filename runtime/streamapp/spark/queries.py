@@ -7,7 +7,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp import nodes as n
-from streamapp.compile.repartition import expressions_of
 from streamapp.errors import ManifestError
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan, SubTopology
@@ -118,16 +117,4 @@ class Queries:
 
 def _mentions_headers(part: SubTopology) -> bool:
     """Whether any expression may look at record headers; making them columns costs time for every record."""
-    return any("headers" in text.lower() for node in part.nodes for text in _expressions(node))
-
-
-def _expressions(node: n.Node) -> tuple[str, ...]:
-    if isinstance(node, n.Stream):
-        return (node.timestamp or "",)
-    if isinstance(node, n.KeyBy):
-        return node.columns
-    if isinstance(node, n.Aggregate):
-        return tuple(text for _, text in (*node.by, *node.columns))
-    if isinstance(node, n.Join):
-        return (*node.by, *(text for _, text in node.select or ()))
-    return expressions_of(node)
+    return any("headers" in used.text.lower() for node in part.nodes for used in node.expressions())

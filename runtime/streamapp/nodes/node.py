@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every node can be asked, so that nobody else keeps a table of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import ClassVar, Self
+
+from streamapp.nodes.columns import Columns
+
+STREAM = "STREAM"
+TABLE = "TABLE"
+
+
+class Role(StrEnum):
+    """What an expression is for, and so what its value must be."""
+
+    CONDITION = "condition"
+    """Whether a record is kept: true or false."""
+    EARLIER = "earlier"
+    """The condition of an arm before this one. It is a mistake of that arm's when it is wrong."""
+    COLUMN = "column"
+    """A column's value, of one record."""
+    ARRAY = "array"
+    """Something with one record per element."""
+    KEY = "key"
+    """No expression: the name of a column."""
+    GROUP = "group"
+    """A column of the key, of one record."""
+    AGGREGATE = "aggregate"
+    """A column's value, of all records of a group."""
+    JOINED = "joined"
+    """A column's value, of two records: its columns are written NODE.column."""
+    TIMESTAMP = "timestamp"
+    """A record's event time."""
+
+
+@dataclass(frozen=True)
+class NodeExpression:
+    """An expression of a node."""
+
+    role: Role
+    field: str
+    """Where it stands in the manifest, e.g. `select.total`."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A step of the topology; `name` is unique in it."""
+
+    name: str
+
+    operation: ClassVar[str]
+    """What the manifest calls it; of a node that a pass makes: what `explain` calls it."""
+    source: ClassVar[bool] = False
+    """True when it reads a topic."""
+    sink: ClassVar[bool] = False
+    """True when it writes a topic."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the nodes whose output this one reads, in order."""
+        return ()
+
+    def with_inputs(self, renamed: Mapping[str, str]) -> Self:
+        """The node reading other nodes, by old name to new name."""
+        return self
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Names of the stores that it keeps its state in."""
+        return ()
+
+    @property
+    def stateful(self) -> bool:
+        """True when the node keeps state, and so needs its input grouped by key."""
+        return bool(self.stores)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions of the user's that it calls, as `module:name`. Nobody knows whether they are deterministic."""
+        return ()
+
+    def expressions(self) -> tuple[NodeExpression, ...]:
+        """Everything that it asks Spark to compute, and the columns that it names; in the manifest's order."""
+        return ()
+
+    def output_kind(self, inputs: Sequence[str]) -> str:
+        """STREAM (independent events) or TABLE (the latest value of each key), by the kinds of its inputs."""
+        return inputs[0] if inputs else STREAM
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        """The columns of its output, by those of its inputs; of a sink: those it is given."""
+        return inputs[0]
+
+    def hop_name(self, upstream: str) -> str:
+        """What the internal topic between that input and this node is called: by the store where there is one, so that
+        nodes put in before it later do not lose what is in the topic."""
+        return f"{self.name}-{upstream}"
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        """What it does, on one line, in the manifest's terms.
+
+        Args:
+            inputs: the columns of each of its inputs.
+        """
+        return ""
+
+
+@dataclass(frozen=True)
+class OneInput(Node):
+    """A node that reads one other."""
+
+    input: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.input,)
+
+    def with_inputs(self, renamed: Mapping[str, str]) -> Self:
+        return replace(self, input=renamed.get(self.input, self.input))

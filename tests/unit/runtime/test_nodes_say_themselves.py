@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operation is stands in its class alone: one that no other file knows passes through all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from streamapp import nodes as n
+from streamapp.check.operations import check_nodes
+from streamapp.compile.context import Context
+from streamapp.compile.repartition import cut_by_internal_topics
+from streamapp.describe import words
+from streamapp.formats import Format
+from streamapp.nodes.node import OneInput
+from streamapp.plan import OnBadRecord
+
+CLASSES = {
+    cls for cls in vars(n).values() if isinstance(cls, type) and issubclass(cls, n.Node) and cls is not n.Node
+}
+CONTEXT = Context("app", 4, OnBadRecord("Fail"))
+LINES = n.Stream("lines", ("text",), None, Format("text"), Format("text"), None)
+
+
+@dataclass(frozen=True)
+class Tag(OneInput):
+    """An operation of this test's: adds the column `tag`, on a table as on a stream."""
+
+    text: str
+    operation: ClassVar[str] = "tag"
+
+    def expressions(self) -> tuple[n.NodeExpression, ...]:
+        return (n.NodeExpression(n.Role.COLUMN, "tag", self.text),)
+
+    def output_columns(self, inputs: Sequence[n.Columns]) -> n.Columns:
+        return inputs[0].with_added(("tag",))
+
+    def description(self, inputs: Sequence[n.Columns]) -> str:
+        return f"{inputs[0].value[0]} with {self.text}"
+
+
+def counts(of: str) -> n.Aggregate:
+    return n.Aggregate("counts", of, (("tag", "tag"),), (("n", "count(*)"),), None, 0, "updates", "counts")
+
+
+def test_a_new_operation_has_columns_a_kind_and_words() -> None:
+    tag = Tag("tagged", "lines", "upper(value)")
+    topology = n.Topology((LINES, tag, counts("tagged")))
+    assert topology.columns("tagged").value == ("value", "tag")
+    assert (topology.kind("tagged"), topology.kind("counts")) == (n.STREAM, n.TABLE)
+    assert (tag.operation, words.details(tag, topology)) == ("tag", "value with upper(value)")
+    assert list(check_nodes(topology)) == []
+
+
+@pytest.mark.parametrize(("text", "cut"), [("upper(value)", False), ("rand()", True)])
+def test_what_a_new_operation_computes_decides_the_cut(text: str, cut: bool) -> None:
+    topology = n.Topology((LINES, Tag("tagged", "lines", text), counts("tagged")))
+    made = cut_by_internal_topics(topology, CONTEXT)
+    (reader,) = made.node("counts").inputs
+    assert reader == ("counts-repartition-source" if cut else "tagged")
+
+
+def test_a_name_of_a_column_is_no_expression() -> None:
+    """A column may be called as a function that is not deterministic."""
+    now = n.With("now", "lines", (("current_date", "1"), ("tag", "value")))
+    key = n.KeyBy("keyed", "now", ("current_date",))
+    made = cut_by_internal_topics(n.Topology((LINES, now, key, counts("keyed"))), CONTEXT)
+    assert made.node("counts").inputs == ("keyed",)
+
+
+def test_each_operation_is_called_by_a_name_of_its_own() -> None:
+    names = [cls.operation for cls in CLASSES]
+    assert len(CLASSES) == 17
+    assert len(set(names)) == len(names), sorted(names)
+
+
+def test_every_expression_stands_in_a_field_of_its_operation() -> None:
+    pairs = (("a", "x"), ("b", "y"))
+    field = {
+        "stream.timestamp": n.Stream("s", ("t",), None, Format("text"), Format("text"), "x"),
+        "filter": n.Filter("f", "s", "x"),
+        "select.a select.b": n.Select("c", "s", pairs),
+        "with.a with.b": n.With("c", "s", pairs),
+        "flatMap.a": n.FlatMap("m", "s", "a", "x"),
+        "keyBy keyBy": n.KeyBy("k", "s", ("a", "b")),
+        "when when": n.Arm("a", "b", "x", ("y",)),
+        "groupBy.a groupBy.b aggregate.a aggregate.b": n.Aggregate("g", "s", pairs, pairs, None, 0, "updates", "g"),
+        "join.by join.select.a join.select.b": n.Join("j", "s", "r", ("a",), "inner", 1, 0, pairs, "j"),
+        "": n.Python("p", "s", "m:f", "row", "a INT"),
+    }
+    assert [" ".join(used.field for used in node.expressions()) for node in field.values()] == list(field)
+
+
+def test_an_input_has_another_name() -> None:
+    renamed = {"a": "x"}
+    join = n.Join("j", "a", "b", (), "inner", 1, 0, None, "j").with_inputs(renamed)
+    assert (join.inputs, join.aliases) == (("x", "b"), ("a", "b"))
+    assert n.Merge("m", ("a", "b")).with_inputs(renamed).inputs == ("x", "b")
+    assert n.Filter("f", "a", "x > 1").with_inputs(renamed) == n.Filter("f", "x", "x > 1")
+    unmoved = n.Join("j", "b", "c", (), "inner", 1, 0, None, "j")
+    assert unmoved.with_inputs(renamed) is unmoved
