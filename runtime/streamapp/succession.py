@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from streamapp.internal_topics import is_repartition_topic
 from streamapp.nodes import DeadLetter, RepartitionSource, Stream
 from streamapp.plan import Plan, Store, SubTopology
 
@@ -112,7 +113,7 @@ def _misplaced(part: SubTopology, plan: Plan, before: Predecessor) -> str:
     """Why the part's positions would be good for nothing; empty when they are not. When records come by an internal
     topic that came directly before, or the other way round, they would be processed again, or never."""
     if before.topics:
-        was = frozenset(topic for topic in before.topics if _is_internal(plan, topic))
+        was = frozenset(topic for topic in before.topics if is_repartition_topic(plan.application_id, topic))
         will = part.reads_internally
         if was != will:
             return (
@@ -153,10 +154,6 @@ def shapes_of(plan: Plan, words: Mapping[str, str]) -> dict[str, Shape]:
         store.subtopology: Shape(store.fingerprint, store.partitions, words.get(store.name, ""))
         for store in plan.stores
     }
-
-
-def _is_internal(plan: Plan, topic: str) -> bool:
-    return topic.startswith(f"{plan.application_id}-") and topic.endswith("-repartition")
 
 
 def _way(topics: frozenset[str]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamapp.errors import ManifestError, RunError, StreamAppError
+from streamapp.internal_topics import REPARTITION
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
@@ -128,7 +129,7 @@ def position_of(admin: Admin, group: GroupPosition, plan: Plan) -> Position:
         RunError: when Kafka does not answer, or a topic is missing.
     """
     there = admin.topics().keys()
-    hops = [topic.name for topic in plan.topics if topic.role == "repartition" and topic.name in there]
+    hops = [topic.name for topic in plan.topics if topic.role == REPARTITION and topic.name in there]
     found = [name for name in there if any(matches(pattern, name) for pattern in plan.source_patterns)]
     topics = sorted({*plan.source_topics, *found, *hops})
     if missing := [topic for topic in topics if topic not in there]:

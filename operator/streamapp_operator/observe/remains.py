@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from streamapp.errors import InputError, ManifestError
+from streamapp.internal_topics import METADATA
 from streamapp.plan import KafkaSettings, Plan
 from streamapp_operator.driver.pods import has_ended
 from streamapp_operator.manifest.app import read_app
@@ -94,8 +95,8 @@ def remains_of(seen: Observation) -> Remains | None:
         application_id=plans[0].application_id,
         owner=f"{metadata['namespace']}/{metadata['name']}/{metadata['uid']}",
         kafka=plans[0].kafka,
-        metadata_topic=next(name for name, role in by_role.items() if role == "metadata"),
-        other_topics=tuple(sorted(name for name, role in by_role.items() if role != "metadata")),
+        metadata_topic=next(name for name, role in by_role.items() if role == METADATA),
+        other_topics=tuple(sorted(name for name, role in by_role.items() if role != METADATA)),
         secrets=seen.secrets,
     )
 

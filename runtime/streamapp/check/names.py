@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from streamapp.errors import Problem
+from streamapp.internal_topics import changelog_topic, longest_topic, metadata_topic, position_topic
 from streamapp.nodes import Aggregate, Join, Sink, Stream, Topology, is_given
 from streamapp.patterns import PatternError, matches, require_pattern
 
 _TOPIC_PART = re.compile(r"[a-zA-Z0-9._-]+")
 LONGEST_TOPIC = 249
 """Kafka's limit."""
-_LONGEST_SUFFIX = len("-right-repartition")
 LEGAL = "letters, digits, `.`, `_` and `-`"
 
 
@@ -85,7 +85,7 @@ def _check_stores(topology: Topology, application_id: str) -> Iterator[Problem]:
             )
         owners.setdefault(node.store, node.name)
         # The changelog's name is made of the store's, a repartition topic's of the node's.
-        longest = len(application_id) + 1 + max(len(node.store), len(node.name)) + _LONGEST_SUFFIX
+        longest = max(longest_topic(application_id, name) for name in (node.store, node.name))
         if longest > LONGEST_TOPIC:
             yield Problem(
                 node.name,
@@ -99,10 +99,8 @@ def _check_stores(topology: Topology, application_id: str) -> Iterator[Problem]:
 def _check_topics(topology: Topology, application_id: str) -> Iterator[Problem]:
     sources = [node for node in topology.nodes if isinstance(node, Stream)]
     readers = {topic: node.name for node in reversed(sources) for topic in node.topics}
-    internal = {f"{application_id}-metadata", f"{application_id}-position"}
-    internal |= {
-        f"{application_id}-{n.store}-changelog" for n in topology.nodes if isinstance(n, Aggregate | Join)
-    }
+    internal = {metadata_topic(application_id), position_topic(application_id)}
+    internal |= {changelog_topic(application_id, store) for node in topology.nodes for store in node.stores}
     for source in sources:
         for topic in source.topics:
             fault = topic_fault(topic)

@@ -6,6 +6,15 @@ from __future__ import annotations
 from streamapp.compile.context import Context
 from streamapp.compile.fingerprint import fingerprint
 from streamapp.durations import parse_duration
+from streamapp.internal_topics import (
+    CHANGELOG,
+    METADATA,
+    POSITION,
+    REPARTITION,
+    changelog_topic,
+    metadata_topic,
+    position_topic,
+)
 from streamapp.manifest import Manifest, start_from_ms
 from streamapp.manifest.model import KafkaSpec
 from streamapp.nodes import Aggregate, DeadLetter, Join, RepartitionSink, Sink, Stream, Topology
@@ -86,7 +95,7 @@ def _store(logical: Topology, part: SubTopology, context: Context) -> Store:
         name=node.store,
         node=node.name,
         subtopology=part.name,
-        changelog_topic=context.topic(node.store, "changelog"),
+        changelog_topic=changelog_topic(context.application_id, node.store),
         partitions=context.max_parallelism,
         fingerprint=fingerprint(logical, node),
     )
@@ -95,19 +104,14 @@ def _store(logical: Topology, part: SubTopology, context: Context) -> Store:
 def _internal_topics(
     parts: tuple[SubTopology, ...], stores: tuple[Store, ...], context: Context
 ) -> tuple[InternalTopic, ...]:
-    topics = [InternalTopic(f"{context.application_id}-metadata", "metadata", 1, _SMALL)]
+    app = context.application_id
+    topics = [InternalTopic(metadata_topic(app), METADATA, 1, _SMALL)]
     if any(part.stateful is None for part in parts):
         # Where stateless sub-topologies stand; a stateful one's position is in its changelog.
-        topics.append(
-            InternalTopic(
-                f"{context.application_id}-position", "position", context.max_parallelism, _SMALL
-            )
-        )
-    topics += [
-        InternalTopic(store.changelog_topic, "changelog", store.partitions, _CHANGELOG) for store in stores
-    ]
+        topics.append(InternalTopic(position_topic(app), POSITION, context.max_parallelism, _SMALL))
+    topics += [InternalTopic(store.changelog_topic, CHANGELOG, store.partitions, _CHANGELOG) for store in stores]
     hops = [node.topic for part in parts for node in part.nodes if isinstance(node, RepartitionSink)]
-    topics += [InternalTopic(topic, "repartition", context.max_parallelism, _HOP) for topic in hops]
+    topics += [InternalTopic(topic, REPARTITION, context.max_parallelism, _HOP) for topic in hops]
     return tuple(topics)
 
 

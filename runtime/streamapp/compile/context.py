@@ -31,10 +31,6 @@ class Context:
         )
         return Context(manifest.application_id, spec.max_parallelism, on_bad)
 
-    def topic(self, name: str, role: str) -> str:
-        """The name of an internal topic."""
-        return f"{self.application_id}-{name}-{role}"
-
 
 def free(name: str, what: str, topology: Topology) -> str:
     """The name of a node that a pass makes. Positions and topics are known by it, so it cannot give way.

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from streamapp.compile.context import Context, free
 from streamapp.expressions import read_expression
+from streamapp.internal_topics import repartition_topic
 from streamapp.nodes import Node, RepartitionSink, RepartitionSource, Role, Topology
 
 
@@ -46,7 +47,7 @@ def cut_by_internal_topics(topology: Topology, context: Context) -> Topology:
             name = node.hop_name(upstream)
             what = f"an internal topic before '{node.name}'"
             far, near = (free(f"{name}-repartition-{end}", what, topology) for end in ("source", "sink"))
-            topic = context.topic(name, "repartition")
+            topic = repartition_topic(context.application_id, name)
             source = RepartitionSource(far, topic, upstream, topology.columns(upstream))
             nodes += [RepartitionSink(near, upstream, topic), source]
             origins[source.name] = _Origin(None, True)

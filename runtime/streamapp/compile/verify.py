@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from streamapp.check.names import topic_fault
 from streamapp.compile.context import Context
 from streamapp.errors import ManifestError, Problem
-from streamapp.nodes import Aggregate, DeadLetter, Join, RepartitionSink, RepartitionSource, Sink, Stream, Topology
+from streamapp.internal_topics import changelog_topic, metadata_topic, position_topic
+from streamapp.nodes import DeadLetter, RepartitionSink, RepartitionSource, Sink, Stream, Topology
 
 
 def verify_cut(topology: Topology, context: Context) -> Topology:
@@ -25,26 +26,20 @@ def verify_cut(topology: Topology, context: Context) -> Topology:
 
 
 def _clashes(topology: Topology, context: Context) -> Iterator[Problem]:
-    owners = {
-        f"{context.application_id}-metadata": "the app",
-        f"{context.application_id}-position": "the app",
-    }
+    app = context.application_id
+    owners = {metadata_topic(app): "the app", position_topic(app): "the app"}
     for node in topology.nodes:
-        if isinstance(node, Aggregate | Join):
-            topic = context.topic(node.store, "changelog")
-        elif isinstance(node, RepartitionSink):
-            topic = node.topic
-        else:
-            continue
-        if topic in owners:
-            yield Problem(
-                node.name,
-                None,
-                None,
-                f"its internal topic '{topic}' is also that of {owners[topic]}",
-                "rename one of the nodes",
-            )
-        owners[topic] = f"'{node.name}'"
+        hops = (node.topic,) if isinstance(node, RepartitionSink) else ()
+        for topic in (*(changelog_topic(app, store) for store in node.stores), *hops):
+            if topic in owners:
+                yield Problem(
+                    node.name,
+                    None,
+                    None,
+                    f"its internal topic '{topic}' is also that of {owners[topic]}",
+                    "rename one of the nodes",
+                )
+            owners[topic] = f"'{node.name}'"
     for node in topology.nodes:
         topics = (
             node.topics

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from streamapp import failpoint
 from streamapp.errors import RunError
+from streamapp.internal_topics import METADATA
 from streamapp.kafka.acls import ANY, GROUP, TOPIC, Acl, acls_of
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
@@ -36,7 +37,7 @@ def make_ready(kafka: KafkaConfig, plan: Plan, create_all: bool = False, file: s
     """
     admin = Admin(kafka)
     require_access(kafka, admin, plan, patterns=not create_all)
-    claimed = {topic.name for topic in plan.topics if topic.role != "metadata"}
+    claimed = {topic.name for topic in plan.topics if topic.role != METADATA}
     made = ensure_topics(admin, topics_of(plan), create_all, file, left=claimed)
     failpoint.hit("driver.topics-made")
     if made:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from streamapp.internal_topics import REPARTITION
 from streamapp.nodes import DeadLetter, Sink, Stream
 from streamapp.plan import Plan
 
@@ -60,7 +61,7 @@ def acls_of(plan: Plan, *, deletes_topics: bool = False) -> tuple[Acl, ...]:
 
 def _uses(role: str) -> tuple[str, ...]:
     # What has been read of a repartition topic is deleted from it.
-    return ("Read", "Write", "Delete") if role == "repartition" else ("Read", "Write")
+    return ("Read", "Write", "Delete") if role == REPARTITION else ("Read", "Write")
 
 
 def _of_nodes(plan: Plan) -> Iterator[Acl]:

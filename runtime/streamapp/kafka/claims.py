@@ -20,9 +20,10 @@ from typing import Protocol
 
 from streamapp import failpoint
 from streamapp.errors import InputError, RunError
+from streamapp.internal_topics import changelog_topic, metadata_topic, possible_owners
 from streamapp.kafka.admin import CREATE_SECONDS, Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
-from streamapp.kafka.ownership import GROUP, TOPIC, Ownership, metadata_topic, read_ownership
+from streamapp.kafka.ownership import GROUP, TOPIC, Ownership, read_ownership
 from streamapp.kafka.topics import topics_of
 from streamapp.plan import Plan
 
@@ -181,7 +182,7 @@ class _Others:
             if app == self._application_id or metadata_topic(app) not in self._topics:
                 continue
             found = self._ownership(app)
-            used = by_use and any(topic == f"{app}-{part}-changelog" for part in found.committed)
+            used = by_use and any(topic == changelog_topic(app, part) for part in found.committed)
             if found.owner is not None and (topic in found.topics or used):
                 return f"application '{app}' of '{found.owner}'"
         return None
@@ -190,15 +191,6 @@ class _Others:
         if app not in self._read:
             self._read[app] = read_ownership(self._kafka, metadata_topic(app), self._application_id)
         return self._read[app]
-
-
-def possible_owners(topic: str) -> list[str]:
-    """The applicationIds that an internal topic's name may begin with.
-
-    >>> possible_owners("word-count-totals-changelog")
-    ['word', 'word-count', 'word-count-totals']
-    """
-    return [topic[:at] for at, letter in enumerate(topic) if letter == "-"]
 
 
 def _called(spec: TopicSpec) -> str:

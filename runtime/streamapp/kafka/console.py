@@ -39,6 +39,7 @@ from confluent_kafka import (
 )
 
 from streamapp.errors import InputError, RunError
+from streamapp.internal_topics import looks_internal
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.client import Troubles, client_settings, is_unreachable, unreachable
 from streamapp.kafka.config import KafkaConfig
@@ -293,8 +294,7 @@ def require_topic(kafka: KafkaConfig, topic: str, or_else: str = "") -> int:
     """
     topics = Admin(kafka).topics()
     if topic not in topics:
-        internal = ("-metadata", "-position", "-changelog", "-repartition")
-        others = sorted(name for name in topics if not name.startswith("__") and not name.endswith(internal))
+        others = sorted(name for name in topics if not name.startswith("__") and not looks_internal(name))
         there = (
             f"there are: {', '.join(others[:10])}{', ...' if len(others) > 10 else ''}"
             if others

@@ -56,11 +56,6 @@ class Ownership:
         return GROUP + name in self.own
 
 
-def metadata_topic(application_id: str) -> str:
-    """Its name."""
-    return f"{application_id}-metadata"
-
-
 def read_ownership(
     kafka: KafkaConfig, metadata_topic: str, group: str, clock: Callable[[], float] = time.monotonic
 ) -> Ownership:

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 
 from streamapp import failpoint
+from streamapp.internal_topics import REPARTITION
 from streamapp.kafka.admin import Admin, MissingTopic
 from streamapp.kafka.claims import Claimed, TopicLost, require_kept
 from streamapp.kafka.config import KafkaConfig
@@ -45,7 +46,7 @@ class Housekeeping:
         self._expiry = Expiry(self._admin)
         self._first: dict[str, dict[int, int]] = {}
         self._places: Offsets = {}
-        self._hops = {topic.name for topic in plan.topics if topic.role == "repartition"}
+        self._hops = {topic.name for topic in plan.topics if topic.role == REPARTITION}
         self._needed = {topic.name: topic for topic in topics_of(plan)}
         self._purged: Offsets = {}
         self._purged_at = time.monotonic()

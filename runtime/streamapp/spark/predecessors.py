@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamapp.errors import InputError
+from streamapp.internal_topics import POSITION, REPARTITION
 from streamapp.plan import Plan
 from streamapp.succession import Predecessor, Shape, called, refusals, shapes_of
 
@@ -153,8 +154,8 @@ def written_before(plan: Plan, known: Mapping[str, Known]) -> frozenset[str]:
         topic.name
         for topic in plan.topics
         if topic.name in changelogs
-        or (topic.role == "repartition" and topic.name in hops | read)
-        or (topic.role == "position" and stateless)
+        or (topic.role == REPARTITION and topic.name in hops | read)
+        or (topic.role == POSITION and stateless)
     )
 
 

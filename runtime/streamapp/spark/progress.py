@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from streamapp.internal_topics import REPARTITION
 from streamapp.plan import Plan
 
 Offsets = dict[tuple[str, int], int]
@@ -42,7 +43,7 @@ class Progress:
     def __init__(self, spark: SparkSession, plan: Plan) -> None:
         self._bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         self._plan = plan
-        self._hops = frozenset(topic.name for topic in plan.topics if topic.role == "repartition")
+        self._hops = frozenset(topic.name for topic in plan.topics if topic.role == REPARTITION)
         self._queries = {part.name: _Query() for part in plan.subtopologies}
         self._started = time.time()
         self._snapshot: dict[str, Any] = {"name": plan.name, "phase": "Starting"}

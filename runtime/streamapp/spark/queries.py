@@ -8,6 +8,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamapp import nodes as n
 from streamapp.errors import ManifestError
+from streamapp.internal_topics import POSITION
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark.analyze import require_types
@@ -54,7 +55,7 @@ class Queries:
         for key, value in self._settings(part).items():
             self._spark.conf.set(key, value)
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", part.name)
-        position = next((t.partitions for t in self._plan.topics if t.role == "position"), 1)
+        position = next((t.partitions for t in self._plan.topics if t.role == POSITION), 1)
         writer = (
             self._frames[part.name].writeStream.format(_SINK)
             .queryName(part.name)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -69,6 +70,22 @@ def test_every_dependency_is_pinned(root: Path) -> None:
     ]
     assert lines
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []
+
+
+def test_names_of_internal_topics_are_made_and_known_in_one_module(root: Path) -> None:
+    """Nobody else writes how their names end, or compares with what a role is called."""
+    roles = ("metadata", "position", "changelog", "repartition")
+    found = []
+    for path in (*root.glob("runtime/streamapp/**/*.py"), *root.glob("operator/streamapp_operator/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())) if path.name != "internal_topics.py" else ():
+            compared = isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("role")
+            ends = tuple(f"-{role}" for role in roles)
+            said = ast.unparse(node) if isinstance(node, ast.Compare) else getattr(node, "value", None)
+            if (compared and any(repr(role) in str(said) for role in roles)) or (
+                isinstance(node, ast.Constant) and isinstance(said, str) and said.endswith(ends)
+            ):
+                found.append(f"{path.relative_to(root)}:{node.lineno}: {said}")
+    assert found == []
 
 
 @pytest.mark.parametrize(
