@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from streamapp.errors import Problem
 from streamapp.internal_topics import changelog_topic, longest_topic, metadata_topic, position_topic
-from streamapp.nodes import Aggregate, Join, Sink, Stream, Topology, is_given
+from streamapp.nodes import Sink, Stream, Topology, is_given
 from streamapp.patterns import PatternError, matches, require_pattern
 
 _TOPIC_PART = re.compile(r"[a-zA-Z0-9._-]+")
@@ -71,22 +71,21 @@ def _check_part(node: str, field: str, name: str) -> Iterator[Problem]:
 def _check_stores(topology: Topology, application_id: str) -> Iterator[Problem]:
     owners: dict[str, str] = {}
     for node in topology.nodes:
-        if not isinstance(node, Aggregate | Join):
-            continue
-        if node.store != node.name:
-            yield from _check_part(node.name, "store", node.store)
-        if node.store in owners:
-            yield Problem(
-                node.name,
-                "store",
-                node.store,
-                f"store '{node.store}' is already that of node '{owners[node.store]}'",
-                "give each its own name",
-            )
-        owners.setdefault(node.store, node.name)
+        for store in node.stores:
+            if store != node.name:
+                yield from _check_part(node.name, "store", store)
+            if store in owners:
+                yield Problem(
+                    node.name,
+                    "store",
+                    store,
+                    f"store '{store}' is already that of node '{owners[store]}'",
+                    "give each its own name",
+                )
+            owners.setdefault(store, node.name)
         # The changelog's name is made of the store's, a repartition topic's of the node's.
-        longest = max(longest_topic(application_id, name) for name in (node.store, node.name))
-        if longest > LONGEST_TOPIC:
+        longest = max(longest_topic(application_id, name) for name in (*node.stores, node.name))
+        if node.stores and longest > LONGEST_TOPIC:
             yield Problem(
                 node.name,
                 "name",

@@ -17,7 +17,7 @@ from streamapp.internal_topics import (
 )
 from streamapp.manifest import Manifest, start_from_ms
 from streamapp.manifest.model import KafkaSpec
-from streamapp.nodes import Aggregate, DeadLetter, Join, RepartitionSink, Sink, Stream, Topology
+from streamapp.nodes import DeadLetter, RepartitionSink, Sink, Stream, Topology
 from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
 
 _SMALL = (
@@ -57,7 +57,7 @@ def assemble_plan(
     """
     spec = manifest.spec
     nodes = {node.name: node for part in parts for node in part.nodes}
-    stores = tuple(_store(logical, part, context) for part in parts if part.stateful is not None)
+    stores = tuple(_store(logical, part, store, context) for part in parts for store in part.stores)
     return Plan(
         version=PLAN_VERSION,
         name=manifest.name,
@@ -87,17 +87,15 @@ def assemble_plan(
     )
 
 
-def _store(logical: Topology, part: SubTopology, context: Context) -> Store:
-    assert part.stateful is not None
-    node = logical.node(part.stateful)
-    assert isinstance(node, Aggregate | Join)
+def _store(logical: Topology, part: SubTopology, store: str, context: Context) -> Store:
+    node = next(node for node in part.nodes if store in node.stores)
     return Store(
-        name=node.store,
+        name=store,
         node=node.name,
         subtopology=part.name,
-        changelog_topic=changelog_topic(context.application_id, node.store),
+        changelog_topic=changelog_topic(context.application_id, store),
         partitions=context.max_parallelism,
-        fingerprint=fingerprint(logical, node),
+        fingerprint=fingerprint(logical, logical.node(node.name)),
     )
 
 

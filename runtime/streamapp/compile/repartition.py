@@ -30,8 +30,8 @@ from streamapp.nodes import Node, RepartitionSink, RepartitionSource, Role, Topo
 class _Origin:
     """Where a node's records come from, as far back as the last internal topic."""
 
-    stateful: str | None
-    """The stateful node they come out of; None when they come from topics only."""
+    shuffle: str | None
+    """The node behind whose shuffle they come out; None when they come from topics only."""
     repeatable: bool
     """False when computing them again might give others."""
 
@@ -62,19 +62,19 @@ def _edges_to_cut(node: Node, origins: dict[str, _Origin]) -> tuple[str, ...]:
     """The inputs that must come through an internal topic."""
     # Of a merge of records from behind a shuffle with others, what is not repeatable is written down as well,
     # so that it is computed once, however many hops later it is read.
-    mixed = len({origins[name].stateful for name in node.inputs}) > 1
-    if not (node.stateful or mixed):
+    mixed = len({origins[name].shuffle for name in node.inputs}) > 1
+    if not (node.keyed or mixed):
         return ()
-    return tuple(n for n in node.inputs if origins[n].stateful is not None or not origins[n].repeatable)
+    return tuple(n for n in node.inputs if origins[n].shuffle is not None or not origins[n].repeatable)
 
 
 def _origin(node: Node, origins: dict[str, _Origin]) -> _Origin:
-    if node.stateful:
+    if node.keyed:
         return _Origin(node.name, True)
     inputs = [origins[name] for name in node.inputs]
     if not inputs:
         return _Origin(None, True)
-    return _Origin(inputs[0].stateful, all(o.repeatable for o in inputs) and _repeatable(node))
+    return _Origin(inputs[0].shuffle, all(o.repeatable for o in inputs) and _repeatable(node))
 
 
 def _repeatable(node: Node) -> bool:

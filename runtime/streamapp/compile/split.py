@@ -6,14 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamapp.errors import ManifestError, Problem
-from streamapp.nodes import (
-    Aggregate,
-    DeadLetter,
-    Join,
-    RepartitionSink,
-    RepartitionSource,
-    Topology,
-)
+from streamapp.nodes import DeadLetter, Node, RepartitionSink, RepartitionSource, Topology
 from streamapp.plan import SubTopology
 
 
@@ -25,7 +18,7 @@ def split(topology: Topology) -> tuple[SubTopology, ...]:
         ManifestError: when two would have the same name.
     """
     depths = _depths(topology)
-    parts = [_stateful(topology, node) for node in topology.nodes if isinstance(node, Aggregate | Join)]
+    parts = [_around(topology, node, node.subtopology) for node in topology.nodes if node.subtopology is not None]
     parts += _stateless(topology, depths)
     parts += [
         SubTopology(node.name, (topology.node(node.input), node), None, "append", ())
@@ -72,13 +65,10 @@ def _depths(topology: Topology) -> dict[str, int]:
     return found
 
 
-def _stateful(topology: Topology, node: Aggregate | Join) -> SubTopology:
+def _around(topology: Topology, node: Node, name: str) -> SubTopology:
     names = {n.name for n in (*topology.ancestors(node.name), node, *topology.descendants(node.name))}
-    # A table's rows are rewritten until its windows close; everything else is only ever added.
-    mode = "update" if isinstance(node, Aggregate) and node.emit == "updates" else "append"
     nodes = tuple(n for n in topology.nodes if n.name in names)
-    # The name lasts as long as the state does: the node may be renamed.
-    return SubTopology(node.store, nodes, node.name, mode, (node.store,))
+    return SubTopology(name, nodes, node.name, node.output_mode, node.stores)
 
 
 @dataclass
@@ -100,7 +90,7 @@ def _stateless(topology: Topology, depths: dict[str, int]) -> list[SubTopology]:
         if not sink.sink or isinstance(sink, DeadLetter):
             continue
         before = topology.ancestors(sink.name)
-        if any(node.stateful for node in before):
+        if any(node.subtopology is not None for node in before):
             continue
         sources = {node.name for node in before if node.source}
         group = _Group(depths[sink.name], sources, {sink.name, *(node.name for node in before)})

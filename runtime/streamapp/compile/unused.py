@@ -19,7 +19,7 @@ def drop_unused(topology: Topology, context: Context) -> Topology:
     """
     needed: set[str] = set()
     for node in reversed(topology.nodes):
-        if node.sink or node.stateful or node.name in needed:
+        if node.sink or node.stores or node.name in needed:
             needed.add(node.name)
             needed.update(node.inputs)
     if not needed:
@@ -55,5 +55,5 @@ def leads_nowhere(manifest: Manifest) -> tuple[Problem, ...]:
             f"its records are dropped; to keep them, add e.g. {{from: {node.name}, to: {{topic: …}}}}",
         )
         for node in topology.nodes
-        if not (node.sink or node.stateful or isinstance(node, Branch) or topology.consumers(node.name))
+        if not (node.sink or node.stores or isinstance(node, Branch) or topology.consumers(node.name))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from streamapp.nodes.columns import RECORD_COLUMNS, Columns
 from streamapp.nodes.internal import DeadLetter, RepartitionSink, RepartitionSource
-from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, Role
+from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, Role, StoredTable
 from streamapp.nodes.operations import (
     Arm,
     Branch,
@@ -47,6 +47,7 @@ __all__ = [
     "Role",
     "Select",
     "Sink",
+    "StoredTable",
     "Stream",
     "Topology",
     "Window",

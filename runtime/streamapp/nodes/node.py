@@ -48,6 +48,16 @@ class NodeExpression:
 
 
 @dataclass(frozen=True)
+class StoredTable:
+    """What can be asked of a store: the rows of a table."""
+
+    key: tuple[str, ...]
+    """Columns, without those of the window."""
+    values: tuple[str, ...]
+    windowed: bool
+
+
+@dataclass(frozen=True)
 class Node:
     """A step of the topology; `name` is unique in it."""
 
@@ -59,6 +69,8 @@ class Node:
     """True when it reads a topic."""
     sink: ClassVar[bool] = False
     """True when it writes a topic."""
+    keyed: ClassVar[bool] = False
+    """True when all records of a key must come to one place: its inputs are shuffled."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -74,10 +86,20 @@ class Node:
         """Names of the stores that it keeps its state in."""
         return ()
 
+    def stored_table(self, store: str) -> StoredTable | None:
+        """What can be asked of that store of its; None when it holds no table."""
+        return None
+
     @property
-    def stateful(self) -> bool:
-        """True when the node keeps state, and so needs its input grouped by key."""
-        return bool(self.stores)
+    def subtopology(self) -> str | None:
+        """The name of the sub-topology that is built around it; None when it goes along with others. Without state, a
+        sub-topology is named after a source."""
+        return None
+
+    @property
+    def output_mode(self) -> str:
+        """`update` when what it gives replaces what it gave before, else `append`."""
+        return "append"
 
     @property
     def functions(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from streamapp.durations import format_duration
 from streamapp.nodes.columns import Columns
-from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, OneInput, Role
+from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, OneInput, Role, StoredTable
 from streamapp.nodes.operations import Pairs, described, placed
 
 
@@ -38,10 +38,25 @@ class Aggregate(OneInput):
     store: str
 
     operation: ClassVar[str] = "groupBy"
+    keyed: ClassVar[bool] = True
 
     @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
+
+    def stored_table(self, store: str) -> StoredTable:
+        key, values = (tuple(name for name, _ in pairs) for pairs in (self.by, self.columns))
+        return StoredTable(key, values, self.window is not None)
+
+    @property
+    def subtopology(self) -> str:
+        """The store's name: it lasts as long as the state does, and the node may be renamed."""
+        return self.store
+
+    @property
+    def output_mode(self) -> str:
+        """A table's rows are rewritten until its windows close."""
+        return "update" if self.emit == "updates" else "append"
 
     def expressions(self) -> tuple[NodeExpression, ...]:
         return (*placed(Role.GROUP, "groupBy", self.by), *placed(Role.AGGREGATE, "aggregate", self.columns))
@@ -87,6 +102,7 @@ class Join(Node):
     right_as: str = ""
 
     operation: ClassVar[str] = "join"
+    keyed: ClassVar[bool] = True
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -108,6 +124,11 @@ class Join(Node):
     @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
+
+    @property
+    def subtopology(self) -> str:
+        """The store's name: it lasts as long as the state does, and the node may be renamed."""
+        return self.store
 
     def expressions(self) -> tuple[NodeExpression, ...]:
         by = (NodeExpression(Role.KEY, "join.by", name) for name in self.by)

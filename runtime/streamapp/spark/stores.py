@@ -26,7 +26,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamapp.errors import InputError, RunError
 from streamapp.http.server import Busy, NoSuchPage
-from streamapp.nodes import Aggregate
+from streamapp.nodes import StoredTable
 from streamapp.plan import Plan, Store
 from streamapp.question import Question
 from streamapp.spark.formats import JSON_WRITE
@@ -56,9 +56,9 @@ class Stores:
         self._application_id = plan.application_id
         by_name = {node.name: node for part in plan.subtopologies for node in part.nodes}
         self._tables = {
-            store.name: _Table(store, node)
+            store.name: _Table(store, table)
             for store in plan.stores
-            if isinstance(node := by_name.get(store.node), Aggregate)
+            if (table := by_name[store.node].stored_table(store.name)) is not None
         }
         self._others = {store.name for store in plan.stores} - self._tables.keys()
         # Threads that last: each that talks to the JVM has a connection and a thread there.
@@ -154,11 +154,11 @@ class Stores:
 class _Table:
     """A store whose rows are results."""
 
-    def __init__(self, store: Store, node: Aggregate) -> None:
+    def __init__(self, store: Store, table: StoredTable) -> None:
         self.store = store
-        self.windowed = node.window is not None
-        self._keys = [name for name, _ in node.by]
-        self._values = [name for name, _ in node.columns]
+        self.windowed = table.windowed
+        self._keys = list(table.key)
+        self._values = list(table.values)
 
     def described(self) -> dict[str, Any]:
         return {

@@ -78,12 +78,15 @@ def test_names_of_internal_topics_are_made_and_known_in_one_module(root: Path) -
     found = []
     for path in (*root.glob("runtime/streamapp/**/*.py"), *root.glob("operator/streamapp_operator/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text())) if path.name != "internal_topics.py" else ():
-            compared = isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("role")
-            ends = tuple(f"-{role}" for role in roles)
-            said = ast.unparse(node) if isinstance(node, ast.Compare) else getattr(node, "value", None)
-            if (compared and any(repr(role) in str(said) for role in roles)) or (
-                isinstance(node, ast.Constant) and isinstance(said, str) and said.endswith(ends)
-            ):
+            if isinstance(node, ast.Constant):
+                said = str(node.value)
+                wrong = said.endswith(tuple(f"-{role}" for role in roles))
+            elif isinstance(node, ast.Compare):
+                said = ast.unparse(node)
+                wrong = ast.unparse(node.left).endswith("role") and any(repr(role) in said for role in roles)
+            else:
+                continue
+            if wrong:
                 found.append(f"{path.relative_to(root)}:{node.lineno}: {said}")
     assert found == []
 

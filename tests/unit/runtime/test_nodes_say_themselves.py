@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import pytest
 
 from streamapp import nodes as n
+from streamapp.check.names import check_names
 from streamapp.check.operations import check_nodes
 from streamapp.compile.context import Context
 from streamapp.compile.repartition import cut_by_internal_topics
+from streamapp.compile.split import split
+from streamapp.compile.unused import drop_unused
+from streamapp.compile.verify import verify_cut
 from streamapp.describe import words
 from streamapp.formats import Format
 from streamapp.nodes.node import OneInput
@@ -42,6 +46,33 @@ class Tag(OneInput):
         return f"{inputs[0].value[0]} with {self.text}"
 
 
+@dataclass(frozen=True)
+class Gather(n.Node):
+    """An operation of this test's: three streams of one key, two stores, of which one can be asked."""
+
+    of: tuple[str, ...]
+    operation: ClassVar[str] = "gather"
+    keyed: ClassVar[bool] = True
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.of
+
+    def with_inputs(self, renamed: Mapping[str, str]) -> Self:
+        return replace(self, of=tuple(renamed.get(name, name) for name in self.of))
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return (f"{self.name}-rows", f"{self.name}-times")
+
+    def stored_table(self, store: str) -> n.StoredTable | None:
+        return n.StoredTable(("key",), ("value",), False) if store.endswith("-rows") else None
+
+    @property
+    def subtopology(self) -> str:
+        return self.name
+
+
 def counts(of: str) -> n.Aggregate:
     return n.Aggregate("counts", of, (("tag", "tag"),), (("n", "count(*)"),), None, 0, "updates", "counts")
 
@@ -69,6 +100,29 @@ def test_a_name_of_a_column_is_no_expression() -> None:
     key = n.KeyBy("keyed", "now", ("current_date",))
     made = cut_by_internal_topics(n.Topology((LINES, now, key, counts("keyed"))), CONTEXT)
     assert made.node("counts").inputs == ("keyed",)
+
+
+def test_a_node_has_any_number_of_inputs_and_of_stores() -> None:
+    twice = Tag("twice", "counts", "n")
+    topology = n.Topology((LINES, Tag("tagged", "lines", "value"), counts("tagged"), twice,
+                           Gather("all", ("lines", "tagged", "twice"))))  # fmt: skip
+    assert list(check_names(topology, "app")) == []
+    cut = verify_cut(cut_by_internal_topics(drop_unused(topology, CONTEXT), CONTEXT), CONTEXT)
+    assert cut.node("all").inputs == ("lines", "tagged", "all-twice-repartition-source")
+    assert {part.name: (part.stateful, part.stores) for part in split(cut)} == {
+        "counts": ("counts", ("counts",)),
+        "all": ("all", ("all-rows", "all-times")),
+    }
+    clash = n.Topology((LINES, Gather("a", ("lines",)), replace(counts("lines"), store="a-times")))
+    assert [problem.value for problem in check_names(clash, "app")] == ["a-times"]
+
+
+def test_what_can_be_asked_is_said_by_the_node() -> None:
+    window = n.Window("tumbling", 1000, 1000)
+    assert counts("lines").stored_table("counts") == n.StoredTable(("tag",), ("n",), False)
+    windowed = replace(counts("lines"), window=window).stored_table("counts")
+    assert windowed == n.StoredTable(("tag",), ("n",), True)
+    assert n.Join("j", "a", "b", (), "inner", 1, 0, None, "j").stored_table("j") is None
 
 
 def test_each_operation_is_called_by_a_name_of_its_own() -> None:
