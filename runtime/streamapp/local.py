@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from streamapp.errors import InputError
-from streamapp.manifest import Manifest, parse_manifest, parse_object
+from streamapp.manifest import Manifest, parse_manifest, with_modules
 
 
 def read_text(file: Path) -> str:
@@ -44,8 +44,7 @@ def load_manifest(file: Path) -> Manifest:
     if code is None or code.path is None:
         return manifest
     modules = _modules(file.parent / code.path, f"{file}: code.path")
-    data = manifest.to_object()
-    return parse_object({**data, "spec": {**data["spec"], "code": {"files": modules}}})
+    return with_modules(manifest, modules)
 
 
 def require_modules(manifest: Manifest, file: Path) -> None:

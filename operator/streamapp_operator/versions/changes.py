@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamapp.errors import shorten
-from streamapp.manifest import Manifest, build_topology
+from streamapp.manifest import Manifest
 from streamapp_operator.manifest.app import App
 from streamapp_operator.manifest.change_classes import (
     FORBIDDEN,
@@ -132,7 +132,7 @@ def _migrated(before: Manifest, after: Manifest, state: tuple[StateChange, ...])
     refused = [change for change in state if change.outcome == REFUSED]
     if any(change.node is None for change in refused):  # a position; the sources have changed
         return {node.name for manifest in (before, after) for node in manifest.spec.topology if node.stream}
-    for topology in (build_topology(before), build_topology(after)) if refused else ():
+    for topology in (before.topology, after.topology) if refused else ():
         names = {node.name for node in topology.nodes}
         for change in refused:
             assert change.node is not None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamapp.check import check_topology
 from streamapp.compile.assemble import assemble_plan
 from streamapp.compile.context import Context
 from streamapp.compile.dead_letters import add_dead_letters
@@ -17,8 +16,7 @@ from streamapp.compile.repartition import cut_by_internal_topics
 from streamapp.compile.split import split
 from streamapp.compile.unused import drop_unused
 from streamapp.compile.verify import verify_cut
-from streamapp.errors import ManifestError
-from streamapp.manifest import Manifest, build_topology
+from streamapp.manifest import Manifest
 from streamapp.nodes import Topology
 from streamapp.plan import Plan
 
@@ -40,14 +38,10 @@ def compile_manifest(manifest: Manifest) -> Plan:
     """The plan of a manifest. The same manifest always gives the same plan.
 
     Raises:
-        ManifestError: with every problem of the topology.
+        ManifestError: when what the passes make does not fit together.
     """
-    logical = build_topology(manifest)
-    problems = check_topology(logical, manifest.application_id, manifest.modules)
-    if problems:
-        raise ManifestError(problems)
+    topology = manifest.topology
     context = Context.of(manifest)
-    topology = logical
     for one in PASSES:
         topology = one(topology, context)
-    return assemble_plan(manifest, context, logical, split(topology))
+    return assemble_plan(manifest, context, manifest.topology, split(topology))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from streamapp.compile.context import Context
 from streamapp.errors import ManifestError, Problem
-from streamapp.manifest import Manifest, build_topology
+from streamapp.manifest import Manifest
 from streamapp.nodes import Arm, Branch, Topology
 
 
@@ -38,12 +38,8 @@ def drop_unused(topology: Topology, context: Context) -> Topology:
 
 
 def leads_nowhere(manifest: Manifest) -> tuple[Problem, ...]:
-    """A word on each end of the topology at which records are dropped: it may be meant so, or a `to` was forgotten.
-
-    Raises:
-        ManifestError: when names do not fit together.
-    """
-    topology = build_topology(manifest)
+    """A word on each end of the topology at which records are dropped: it may be meant so, or a `to` was forgotten."""
+    topology = manifest.topology
     return tuple(
         Problem(
             node.name,

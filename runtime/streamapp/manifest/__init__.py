@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-from streamapp.manifest.build import build_topology
 from streamapp.manifest.model import API_VERSION, KIND, Manifest, start_from_ms
-from streamapp.manifest.reading import parse_manifest, parse_object
+from streamapp.manifest.reading import parse_manifest, parse_object, with_modules
 
 __all__ = [
     "API_VERSION",
     "KIND",
     "Manifest",
-    "build_topology",
     "parse_manifest",
     "parse_object",
     "start_from_ms",
+    "with_modules",
 ]

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamapp.durations import parse_duration
-from streamapp.errors import ManifestError, Problem, near_miss
+from streamapp.errors import Problem, near_miss
 from streamapp.expressions import quote
-from streamapp.manifest.model import Manifest
 from streamapp.manifest.node import JoinSpec, NodeSpec, StreamSpec, WindowSpec
 from streamapp.nodes import (
     Aggregate,
@@ -34,18 +33,6 @@ from streamapp.nodes import (
 
 MOST_WINDOWS = 1_000
 """Hopping windows that one record may be in: each is a row of its own, for Spark's planner too."""
-
-
-def build_topology(manifest: Manifest) -> Topology:
-    """The topology of a manifest.
-
-    Raises:
-        ManifestError: when names do not fit together.
-    """
-    topology, problems = build_partial(manifest.spec.topology)
-    if problems:
-        raise ManifestError(problems)
-    return topology
 
 
 def build_partial(

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PrivateAttr, StrictBool, model_validator
 
 from streamapp.addresses import HOST
 from streamapp.cron import parse_cron
@@ -16,6 +16,7 @@ from streamapp.errors import Invalid, shorten
 from streamapp.manifest.dumping import to_yaml
 from streamapp.manifest.fields import Brokers, Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.node import NodeSpec
+from streamapp.nodes import Topology
 
 API_VERSION = "streamapp.dev/v1alpha1"
 KIND = "StreamApp"
@@ -436,6 +437,29 @@ class Manifest(Model):
     status: Annotated[
         dict[str, Any] | None, Field(description="Written by the operator; no one else's concern.")
     ] = None
+    _checked: tuple[Metadata, Spec, Topology] | None = PrivateAttr(None)
+    """What was found to be right, and what it was made of: a changed copy has not been checked."""
+
+    @property
+    def topology(self) -> Topology:
+        """Its nodes as a topology, checked. Only what `parse_manifest` and `parse_object` give has one.
+
+        Raises:
+            ValueError: when it was made in another way, or is a changed copy.
+        """
+        if self._checked is None or self._checked[0] is not self.metadata or self._checked[1] is not self.spec:
+            raise ValueError(f"manifest '{self.name}' has not been checked: make it with parse_object")
+        return self._checked[2]
+
+    def with_topology(self, topology: Topology) -> Manifest:
+        """The same manifest; for who has checked it.
+
+        Args:
+            topology: of its nodes, in which nothing is wrong.
+        """
+        found = self.model_copy()
+        found._checked = (found.metadata, found.spec, topology)
+        return found
 
     @property
     def name(self) -> str:

@@ -10,14 +10,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from streamapp.check import check_topology
+from streamapp.check.code import check_code
 from streamapp.errors import ManifestError, Problem
 from streamapp.manifest import shape
 from streamapp.manifest.build import build_partial
 from streamapp.manifest.complaints import problems_of
-from streamapp.manifest.model import Manifest
+from streamapp.manifest.model import CodeSpec, Manifest
 from streamapp.manifest.node import NodeSpec
 from streamapp.manifest.salvage import Salvaged, salvage
 from streamapp.manifest.text import Document, Path, read_text
+from streamapp.nodes import Topology
 
 MOST_NODES = 300
 """Of one manifest, here as on a cluster, whose API server bounds the cost of its rules by it."""
@@ -48,6 +50,23 @@ def parse_object(data: Mapping[str, Any]) -> Manifest:
         ManifestError: with every problem of the data.
     """
     return _parse(Document(dict(data)))
+
+
+def with_modules(manifest: Manifest, modules: Mapping[str, str]) -> Manifest:
+    """The manifest with the user's code in it, in the place of where that is.
+
+    Args:
+        manifest: with `code`.
+        modules: file name to text.
+
+    Raises:
+        ManifestError: with everything that is wrong with the modules, and with what the nodes want of them.
+    """
+    problems = tuple(check_code(manifest.topology, modules))
+    if problems:
+        raise ManifestError(problems)
+    spec = manifest.spec.model_copy(update={"code": CodeSpec(files=dict(modules))})
+    return manifest.model_copy(update={"spec": spec}).with_topology(manifest.topology)
 
 
 def _parse(document: Document) -> Manifest:
@@ -85,29 +104,29 @@ def _parse(document: Document) -> Manifest:
         # What the outline has already told is not told twice.
         problems += [problem for problem in found if (problem.node, problem.field) not in told]
         bad_nodes |= more_bad_nodes
-    meant, unchecked = _meaning(data, manifest, bad_nodes, document)
+    topology, meant, unchecked = _meaning(data, manifest, bad_nodes, document)
     problems += meant
     if problems or manifest is None:
         raise ManifestError(_in_order(_located(problems, data, document)), unchecked)
-    return manifest
+    return manifest.with_topology(topology)
 
 
 def _meaning(
     data: dict[str, Any], manifest: Manifest | None, bad_nodes: set[int], document: Document
-) -> tuple[list[Problem], tuple[str, ...]]:
-    """Problems of the topology, made of what could be read of its nodes; and the nodes that it leaves open."""
+) -> tuple[Topology, list[Problem], tuple[str, ...]]:
+    """The topology, made of what could be read of its nodes; its problems; and the nodes that they leave open."""
     specs: list[NodeSpec | str | None] = []
     in_part: dict[str, Salvaged] = {}
     spec = data.get("spec")
     nodes = spec.get("topology") if isinstance(spec, dict) else None
     if not isinstance(nodes, list):
-        return [], ()
+        return Topology(()), [], ()
     for i, node in enumerate(nodes):
         # As it is written: a name that YAML reads as something else is still meant as a name.
         written = document.written.get(("spec", "topology", i, "name")) if isinstance(node, dict) else None
         name = node["name"] if isinstance(node, dict) and isinstance(node.get("name"), str) else written
         if i not in bad_nodes and isinstance(node, dict):
-            specs.append(NodeSpec.model_validate(node))
+            specs.append(manifest.spec.topology[i] if manifest is not None else NodeSpec.model_validate(node))
             continue
         cut = [path[3:] for path in document.cut if path[:3] == ("spec", "topology", i)]
         found = salvage(node, name or shape.label(node, i), cut) if isinstance(node, dict) else None
@@ -120,7 +139,7 @@ def _meaning(
     problems += check_topology(topology, _application_id(data, manifest), _modules(spec))
     told = [p for p in problems if p.node not in in_part or not in_part[p.node].is_about_left_out(p.field)]
     places = {shape.label(node, i): i for i, node in reversed(list(enumerate(nodes)))}
-    return told, tuple(sorted(topology.half_checked, key=lambda name: places.get(name, len(places))))
+    return topology, told, tuple(sorted(topology.half_checked, key=lambda name: places.get(name, len(places))))
 
 
 def _too_many(data: dict[str, Any]) -> tuple[str, str] | None:

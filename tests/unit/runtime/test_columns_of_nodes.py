@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from streamapp.manifest import build_topology, parse_manifest
+from streamapp.manifest import parse_manifest
 from streamapp.nodes import STREAM, TABLE, Columns, Topology
 
 SOURCE = "- {name: in, stream: {topic: t, value: {format: json, schema: 'user STRING, amount DOUBLE'}}}\n"
@@ -17,9 +17,7 @@ RECORD = ("timestamp", "topic", "partition", "offset", "headers")
 
 @pytest.fixture
 def topology(text: Callable[..., str]) -> Callable[[str], Topology]:
-    return lambda nodes: build_topology(
-        parse_manifest(text(SOURCE + nodes + "\n- {name: out, to: {topic: o}}"))
-    )
+    return lambda nodes: parse_manifest(text(SOURCE + nodes + "\n- {name: out, to: {topic: o}}")).topology
 
 
 @pytest.mark.parametrize(
