@@ -165,11 +165,15 @@ def render(helm: Helm) -> Render:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What could not run here is the last and loudest that is said."""
+    """What could not run here is the last and loudest that is said; `make test` says it once more at its own end."""
     skipped = terminalreporter.stats.get("skipped", [])
-    if reasons := {str(report.longrepr[2]) for report in skipped if "NOT RUN" in str(report.longrepr)}:
-        for reason in sorted(reasons):
-            terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)
+    reasons = {str(report.longrepr[2]) for report in skipped if "NOT RUN" in str(report.longrepr)}
+    lines = sorted(reason.removeprefix("Skipped: ") for reason in reasons)
+    for line in lines:
+        terminalreporter.write_line(line, red=True, bold=True)
+    if lines and (file := os.environ.get("STREAMAPP_LEFT_OUT")):
+        with Path(file).open("a") as out:
+            out.writelines(f"{line}\n" for line in lines)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.packages import program
 from lib.apiserver import ApiServer
-from lib.debian import program
 from lib.left_out import or_left_out
 from lib.operator import RUNNING, WORD_COUNT, Apps
 from streamapp.cli.completion import suggestions
@@ -243,7 +243,7 @@ def with_streamapp() -> dict[str, str]:
 
 def test_zsh_completes(with_streamapp: dict[str, str]) -> None:
     """By what its own bashcompinit calls when Tab is pressed."""
-    zsh = or_left_out(partial(program, "zsh", "zsh"))
+    zsh = or_left_out(partial(program, "zsh"))
     script = """
         autoload -U compinit && compinit -u -D
         source <(streamapp completion zsh)

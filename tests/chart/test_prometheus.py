@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules and dashboards on a real Prometheus, which these tests install where they may."""
+"""Rules and dashboards on a real Prometheus."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
+from cluster.packages import program
 from lib.apiserver import ApiServer
 from lib.app import ECHO, TOTALS, WINDOWS, Bench
 from lib.chart import RULES, alerts, queries, variables
-from lib.debian import program
 from lib.faults import alter
 from lib.left_out import or_left_out
 from lib.operator import RUNNING, Apps
-from lib.prometheus import PACKAGE, Prometheus
+from lib.prometheus import Prometheus
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.ports import free_ports
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.cluster  # needs a program that is installed only there
 
 @pytest.fixture(scope="session")
 def promtool() -> str:
-    return or_left_out(partial(program, "promtool", PACKAGE))
+    return or_left_out(partial(program, "promtool"))
 
 
 def check(promtool: str, *arguments: str) -> None:

@@ -12,6 +12,7 @@ from cluster.binaries import binaries
 from cluster.choice import a_cluster, prepare
 from cluster.errors import Broken, Unavailable, not_run
 from cluster.images import ROOT, TARGETS
+from cluster.packages import FOR_TESTS, install_packages
 from streamapp.cli.stopping import stop_on_signals
 
 
@@ -45,9 +46,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _prepare(log: Path) -> int:
-    """For `make kubernetes`: whether it is bad that there can be no cluster here, its tests decide. Those that need an
+    """For `make prepare`: whether it is bad that there can be no cluster here, its tests decide. Those that need an
     API server alone have one of their own, whatever the cluster is."""
-    for step in (lambda: prepare(log), binaries):
+    for step in (lambda: install_packages(log, FOR_TESTS), lambda: prepare(log), binaries):
         try:
             step()
         except Unavailable as error:

@@ -13,11 +13,9 @@ from typing import Any
 
 import yaml
 
-from lib.debian import program
+from cluster.packages import program
 from lib.wait import until
 from streamapp.kafka.ports import free_ports
-
-PACKAGE = "prometheus"
 
 
 class Prometheus:
@@ -48,7 +46,7 @@ class Prometheus:
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 [
-                    program("prometheus", PACKAGE),
+                    program("prometheus"),
                     f"--config.file={file}",
                     f"--storage.tsdb.path={self._folder / 'data'}",
                     f"--web.listen-address=127.0.0.1:{self._port}",

@@ -37,7 +37,8 @@ def run(root: Path, folder: Path, ci: str | None) -> subprocess.CompletedProcess
     """pytest, with the fixtures and the summary of our own tests."""
     (folder / "test_it.py").write_text(TESTS)
     environment = {key: value for key, value in os.environ.items() if key != "CI"}
-    environment |= {"PYTHONPATH": str(root / "tests")} | ({} if ci is None else {"CI": ci})
+    environment |= {"PYTHONPATH": str(root / "tests"), "STREAMAPP_LEFT_OUT": str(folder / "left-out")}
+    environment |= {} if ci is None else {"CI": ci}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "conftest", "-p", "no:cacheprovider", "--color=no"]
     return subprocess.run([*command, str(folder)], cwd=root, env=environment, capture_output=True, text=True)
 
@@ -47,6 +48,7 @@ def test_it_is_said_once_in_a_line_of_its_own(root: Path, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines().count(LINE) == 1
     assert "1 passed, 2 skipped" in done.stdout
+    assert (tmp_path / "left-out").read_text() == f"{LINE}\n", "for the last line of `make test`"
 
 
 def test_in_ci_it_fails(root: Path, tmp_path: Path) -> None:
