@@ -58,6 +58,7 @@ FIXED_SETTINGS: dict[str, str] = {
     "spark.scheduler.mode": "FAIR",
     "spark.python.daemon.module": "streamapp.spark.daemon",
     "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",
+    "spark.sql.extensions": "org.apache.spark.sql.streamapp.keyed.KeyedExtensions",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stopTimeout": "1s",
     # Aggregation maps of many short tasks: the default page would be tens of megabytes for each.

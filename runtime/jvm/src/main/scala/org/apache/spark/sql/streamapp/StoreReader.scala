@@ -18,6 +18,7 @@ import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregat
 import org.apache.spark.sql.execution.streaming.operators.stateful.{StateStoreSaveExec, StreamingAggregationStateManager}
 import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
 import org.apache.spark.sql.execution.streaming.state.{CommittedStore, CommittedView, StateStoreId, StateStoreProviderId, StorePlace}
+import org.apache.spark.sql.streamapp.keyed.KeyedAggregateExec
 import org.apache.spark.sql.types.StringType
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.CollectionAccumulator
@@ -54,7 +55,7 @@ object StoreReader {
     else {
       val plan = Option(query.lastExecution).map(_.executedPlan).getOrElse(throw new StoreNotReadyException(
         s"store '$store' has had no epoch since the app started; it can be asked after the next one"))
-      val (finish, save) = aggregation(plan)
+      val (finish, save) = if (windowed) windows(plan) else table(plan)
       val keys = save.keyExpressions
       val named = if (windowed) keys.tail else keys
       val wanted = Option(key).map(texts => keyRow(named, texts.asScala.toSeq))
@@ -134,8 +135,13 @@ object StoreReader {
       case query: StreamingQueryWrapper if query.name == name => query.streamingQuery
     }.getOrElse(throw new StoreNotReadyException(s"sub-topology '$name' does not run at the moment"))
 
-  /** What saves the state, and what makes results of it. */
-  private def aggregation(plan: SparkPlan): (BaseAggregateExec, StateStoreSaveExec) = plan.collectFirst {
+  /** What makes results of a table's state, and what that state is. */
+  private def table(plan: SparkPlan): (BaseAggregateExec, StateStoreSaveExec) = plan.collectFirst {
+    case keyed: KeyedAggregateExec => (keyed.finish, keyed.save)
+  }.getOrElse(throw new IllegalStateException(s"no aggregation of ours in the plan:\n$plan"))
+
+  /** The same of windows, which Spark's own operators keep. */
+  private def windows(plan: SparkPlan): (BaseAggregateExec, StateStoreSaveExec) = plan.collectFirst {
     case finish: BaseAggregateExec if saved(finish.child).isDefined => (finish, saved(finish.child).get)
   }.getOrElse(throw new IllegalStateException(s"no aggregation in the plan:\n$plan"))
 

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every aggregate gives in many small epochs, with a restore between them, what Spark gives in one batch."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from lib.inprocess import App
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+SCHEMA = "g STRING, i BIGINT, d DOUBLE, n DECIMAL(10,2), s STRING, b BOOLEAN, a ARRAY<BIGINT>"
+AGGREGATES = {
+    # A buffer that is set in place.
+    "plain": [
+        "count(*)", "count(i)", "count_if(b)", "sum(i)", "try_sum(d)", "avg(i)", "avg(n)", "sum(n)", "min(i)", "max(d)",
+        "bool_and(b)", "any(b)", "bit_and(i)", "bit_or(i)", "bit_xor(i)", "var_pop(i)", "stddev(d)", "skewness(i)",
+        "kurtosis(i)", "corr(i, d)", "covar_samp(i, d)", "regr_slope(i, d)", "approx_count_distinct(s)",
+    ],
+    # A buffer of objects.
+    "texts": ["count(*)", "min(s)", "max(s)", "max(struct(d, s))", "min(a)", "sum(i)"],
+    # Aggregates that keep an object of their own beside such.
+    "sets": [
+        "array_sort(collect_list(i))", "array_sort(collect_set(s))", "percentile(i, 0.9)", "median(d)", "count(*)",
+        "max(s)", "hll_sketch_estimate(hll_sketch_agg(s))", "approx_percentile(i, 0.5)",
+        "hex(bitmap_construct_agg(i & 63))",
+    ],
+}  # fmt: skip
+
+
+def rows(seed: int, count: int) -> list[dict[str, Any]]:
+    """Rows with all kinds of nulls. Parts of numbers are quarters, so that sums do not depend on order."""
+    rng = random.Random(seed)
+
+    def maybe(value: Any) -> Any:
+        return None if rng.random() < 0.2 else value
+
+    return [
+        {
+            "g": maybe(f"g{rng.randrange(5)}") or "rare",
+            "i": maybe(rng.randrange(-50, 50)),
+            "d": maybe(rng.randrange(400) / 4),
+            "n": maybe(f"{rng.randrange(10_000) / 100:.2f}"),
+            "s": maybe("".join(rng.choices("aäß𝄞", k=rng.randrange(9)))),
+            "b": maybe(rng.random() < 0.5),
+            "a": maybe([rng.randrange(3) for _ in range(rng.randrange(3))]),
+        }
+        for _ in range(count)
+    ]
+
+
+def test_aggregates_over_epochs_equal_one_batch(kafka: KafkaConfig, tmp_path: Path) -> None:
+    nodes = [f'  - {{name: in, stream: {{topic: $T-in, value: {{format: json, schema: "{SCHEMA}"}}}}}}']
+    for name, texts in AGGREGATES.items():
+        columns = json.dumps({f"c{place}": f"to_json(struct({text}))" for place, text in enumerate(texts)})
+        nodes += [
+            f"  - {{name: {name}, from: in, groupBy: [g], aggregate: {columns}}}",
+            f"  - {{name: {name}-out, to: {{topic: $T-{name}}}}}",
+        ]
+    app = App(kafka, tmp_path, "\n".join(nodes))
+    app.create("in", partitions=3)
+    sent: list[dict[str, Any]] = []
+    for lot in range(2):
+        for partition in range(3):
+            more = rows(10 * lot + partition, 40 if lot else 1)
+            app.send("in", *((None, row) for row in more), partition=partition)
+            sent += more
+        app.run()
+
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        lines = spark.createDataFrame([(json.dumps(row),) for row in sent], "text STRING")
+        parsed = lines.selectExpr(f"from_json(text, '{SCHEMA}') AS row").select("row.*")
+        for name, texts in AGGREGATES.items():
+            results = [F.expr(f"to_json(struct({text}))").alias(f"c{place}") for place, text in enumerate(texts)]
+            wanted = {row["g"]: row.asDict() for row in parsed.groupBy("g").agg(*results).collect()}
+            got = app.latest(name)
+            assert got.keys() == wanted.keys()
+            for group, values in got.items():
+                for place, text in enumerate(texts):
+                    column = f"c{place}"
+                    assert _plain(values[column]) == _plain(wanted[group][column]), f"{text} of {group}"
+    finally:
+        spark.stop()
+
+
+def _plain(text: str) -> list[Any]:
+    """Without the column's name, which is the expression; moments to twelve digits, as their order differs."""
+    return [float(f"{value:.12g}") if isinstance(value, float) else value for value in json.loads(text).values()]
