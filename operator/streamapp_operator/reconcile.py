@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.cluster.cache import PartlyFresh
 from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.refusals import is_refusal
 from streamapp_operator.decide.decision import Action, Apply, Decision, Delete, Hold, Scale, TakeAway, decide
 from streamapp_operator.deletion.finalizer import hold, let_go
 from streamapp_operator.deletion.kafka import Cleaner
@@ -55,8 +56,6 @@ GENERATION_ANNOTATION = "streamapp.dev/generation"
 
 _SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Completed", "Invalid")
 """Phases that only change with something that is watched, or slowly."""
-_REFUSALS = (400, 403, 404, 422)
-"""Answers that trying again does not change by itself. A conflict is none: somebody else was quicker."""
 CONFLICT = 409
 _OF_A_VERSION = ("ConfigMap", "ControllerRevision", *STARTERS)
 """Kinds of objects that a driver runs by, or is known by."""
@@ -254,24 +253,28 @@ def _suits_every_version(action: Action) -> bool:
 
 
 def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action]) -> str:
-    """One after the other, up to the first that is refused. Returns why; empty when none was."""
+    """One after the other. After the first that is refused, only what does not depend on it. Returns why it was
+    refused; empty when none was."""
+    refusal = ""
     for action in actions:
+        if refusal and not _suits_every_version(action):
+            continue
         log.info("%s/%s: %s", seen.body["metadata"]["namespace"], seen.body["metadata"]["name"], action.why)
-        if refusal := _refusal(partial(_do, kube, seen, action)):
-            return refusal
-    return ""
+        refused = _refusal(partial(_do, kube, seen, action))
+        refusal = refusal or refused
+    return refusal
 
 
 def _refusal(act: Callable[[], None]) -> str:
     """Why the API server has refused it; empty when it has not.
 
     Raises:
-        KubeError: it has not answered.
+        KubeError: it has not answered, or has trouble of its own.
     """
     try:
         act()
     except KubeError as error:
-        if error.code not in _REFUSALS:
+        if not is_refusal(error):
             raise
         return str(error)
     return ""

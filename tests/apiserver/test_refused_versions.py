@@ -4,11 +4,14 @@ starts its driver anew finds the plan that it had."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from lib.apiserver import ApiServer, apply_all
 from lib.operator import CHILDREN, Apps, KubeError, Object
+from lib.wait import until
 from streamapp_operator.cluster.kube import Kube
 
 pytestmark = pytest.mark.cluster
@@ -27,6 +30,16 @@ REFUSED: dict[str, Any] = {
     "driver": {"podTemplate": {"spec": {"dnsPolicy": "Perhaps"}}},
 }
 """Another plan, another budget, and a pod that no API server takes."""
+UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
+    "a typo": ({"tolerations": [{"kee": "x"}]}, ".kee: field not declared in schema"),
+    "another type": ({"priorityClassName": 5}, ".priorityClassName: expected string"),
+    "no quantity": (
+        {"containers": [{"name": "driver", "resources": {"limits": {"ephemeral-storage": "lots"}}}]},
+        "quantities must match",
+    ),
+    "the same twice": ({"imagePullSecrets": [{"name": "x"}] * 2}, ".imagePullSecrets: duplicate entries for key"),
+}
+"""Pods that the API server answers with 500, and its words."""
 
 
 @pytest.fixture
@@ -47,12 +60,12 @@ def uids(apps: Apps) -> dict[tuple[str, str], str]:
     return {key: item["metadata"]["uid"] for key, item in apps.children().items()}
 
 
-def refuse(apps: Apps) -> None:
+def refuse(apps: Apps, words: str = "Perhaps") -> None:
     for _ in range(3):  # each look does as much as it can
-        with pytest.raises(KubeError, match="Perhaps"):
+        with pytest.raises(KubeError, match=re.escape(words)):
             apps.reconcile()
     assert apps.condition("Degraded")["reason"] == "Refused"
-    assert "Perhaps" in apps.condition("Degraded")["message"]
+    assert words in apps.condition("Degraded")["message"]
 
 
 @pytest.mark.parametrize("after", FORMS)
@@ -82,6 +95,39 @@ def test_what_runs_is_healed_meanwhile(apps: Apps) -> None:
         apps.kube.delete(kind, apps.namespace, "word-count-driver", uids(apps)[kind, "word-count-driver"])
     refuse(apps)
     assert apps.essence() == wanted
+
+
+@pytest.mark.parametrize("fault", UNREADABLE)
+def test_a_pod_that_cannot_be_read_is_refused_and_all_else_is_healed(apps: Apps, fault: str) -> None:
+    spec, words = UNREADABLE[fault]
+    bad = {"podTemplate": {"spec": spec}}
+    apps.create(driver=bad)
+    refuse(apps, words)
+    kinds = {kind for kind, _ in apps.children()}
+    assert kinds == {kind for kind, _ in CHILDREN} - {"StatefulSet"}
+    apps.change(driver=None)
+    apps.settle()
+    wanted = apps.essence()
+    apps.change(driver=bad)
+    refuse(apps, words)
+    apps.kube.delete("Service", apps.namespace, "word-count-driver", uids(apps)["Service", "word-count-driver"])
+    refuse(apps, words)
+    assert apps.essence() == wanted
+
+
+def test_what_does_not_depend_on_the_refused_object_is_made(apps: Apps, api: ApiServer) -> None:
+    """The account comes first of all, and may not be made here."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": apps.namespace}}
+    apply_all(api, [quota | {"spec": {"hard": {"count/serviceaccounts": "0"}}}])
+
+    def counts() -> bool:
+        return "used:" in api.kubectl("get", "resourcequota", "none", f"--namespace={apps.namespace}", "--output=yaml")
+
+    until(counts, 30, "the quota is in force", every=0.1)
+    apps.create()
+    refuse(apps, "exceeded quota")
+    kinds = {kind for kind, _ in apps.children()}
+    assert kinds == {kind for kind, _ in CHILDREN} - {"ServiceAccount", "ConfigMap", "StatefulSet"}
 
 
 def test_it_is_asked_for_a_new_version_and_for_nothing_else(apps: Apps, asked: list[str]) -> None:

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells a no of the API server, which stays one however often it is asked, from trouble of its own, which passes."""
+
+from __future__ import annotations
+
+from streamapp_operator.cluster.kube import KubeError
+
+_CODES = (400, 403, 404, 413, 422)
+"""A conflict (409) is none of them: somebody else was quicker."""
+_IN_SERVER_ERRORS = (
+    "failed to create typed patch object",  # a field that the schema does not have, or a value of another type
+    "failed to convert new object",  # a value that its type does not take, as a quantity
+    "etcdserver: request is too large",
+    "trying to send message larger than max",
+)
+"""What the API server says with code 500 although the object that it was sent is at fault."""
+
+
+def is_refusal(error: KubeError) -> bool:
+    """Whether the API server will not take the object, as long as the object and the server's rules are the same.
+
+    >>> [code for code in (0, 400, 403, 404, 409, 413, 422, 429, 500, 503) if is_refusal(KubeError(code, ""))]
+    [400, 403, 404, 413, 422]
+    >>> is_refusal(KubeError(500, "failed to create typed patch object: .spec.x: field not declared in schema"))
+    True
+    >>> is_refusal(KubeError(500, "etcdserver: request timed out"))
+    False
+    """
+    if error.code == 500:
+        return any(words in str(error) for words in _IN_SERVER_ERRORS)
+    return error.code in _CODES
