@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from streamapp.manifest import Manifest
-from streamapp.manifest.node import OPERATIONS
+from streamapp.manifest.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rule, of_version
+from streamapp.manifest.node import LATER, OPERATIONS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -19,17 +20,32 @@ def json_schema() -> dict[str, Any]:
     """
     schema = Manifest.model_json_schema(by_alias=True)
     # A model cannot say that its fields exclude each other.
-    schema["$defs"]["NodeSpec"]["oneOf"] = [{"required": [operation]} for operation in OPERATIONS]
-    schema["$defs"]["NodeSpec"]["dependentRequired"] = {
-        "groupBy": ["aggregate"],
-        "aggregate": ["groupBy"],
-        "window": ["groupBy"],
-        "grace": ["window"],
-        "emit": ["groupBy"],
-    }
+    models = schema["$defs"]
+    models["NodeSpec"]["oneOf"] = [{"required": [operation]} for operation in OPERATIONS]
+    for name, rules in (("NodeSpec", (GROUP, *NODE)), ("WindowSpec", WINDOW), ("StreamSpec", STREAM)):
+        for rule in of_version(rules, LATER):
+            _add_rule(models[name], rule)
     cleaned = _tidied(schema)
     assert isinstance(cleaned, dict)
     return {"$schema": DIALECT, "title": "StreamApp", **{k: v for k, v in cleaned.items() if k != "title"}}
+
+
+def _add_rule(schema: dict[str, Any], rule: Rule | Choice) -> None:
+    """Adds what fields go together to the schema of their object."""
+    if isinstance(rule, Choice):
+        schema["oneOf"] = [{"required": [name]} for name in rule.fields]
+        return
+    one_of = [{"required": [name]} for name in rule.needs]
+    wanted: dict[str, Any] = one_of[0] if len(one_of) == 1 else {"anyOf": one_of}
+    if rule.excludes:
+        wanted = {"not": {"anyOf": [{"required": [name]} for name in rule.excludes]}}
+    if rule.value is not None:
+        given = {"properties": {rule.field: {"const": rule.value}}, "required": [rule.field]}
+        schema.setdefault("allOf", []).append({"if": given, "then": wanted})
+    elif len(rule.needs) == 1:
+        schema.setdefault("dependentRequired", {}).setdefault(rule.field, []).extend(rule.needs)
+    else:
+        schema.setdefault("dependentSchemas", {})[rule.field] = wanted
 
 
 def _tidied(value: Any) -> Any:

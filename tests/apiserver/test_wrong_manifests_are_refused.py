@@ -106,6 +106,24 @@ WRONG = {
         manifest(**nodes({"name": "w", "from": "lines", "filter": "true", "window": {"tumbling": "5s"}})),
         "node 'w': `window` is only for `groupBy`; remove `window`",
     ),
+    "emit of nothing": (
+        manifest(**nodes({"name": "w", "from": "lines", "filter": "true", "emit": "updates"})),
+        "node 'w': `emit` is only for `groupBy`; remove `emit`",
+    ),
+    "hopping without every": (
+        manifest(
+            **nodes(
+                {
+                    "name": "w",
+                    "from": "lines",
+                    "groupBy": ["value"],
+                    "aggregate": {"n": "count(*)"},
+                    "window": {"hopping": "5s"},
+                }
+            )
+        ),
+        "node 'w': `window.every`: `every` is missing; say how often a window starts, e.g. every: 1 minute",
+    ),
     "store of nothing": (
         manifest(**nodes({"name": "w", "from": "lines", "filter": "true", "store": "s"})),
         "node 'w': `store` is only for `groupBy` or `join`; remove `store`",

@@ -15,8 +15,10 @@ from typing import Any
 from streamapp.addresses import HOST
 from streamapp.check.operations import QUOTE_IT, READ_AS_BOOLEAN, TRUE_AND_FALSE
 from streamapp.durations import EXAMPLES, LONGEST_MS, UNITS
+from streamapp.errors import Problem
+from streamapp.manifest.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rules, of_version
 from streamapp.manifest.model import LONGEST_OBJECT_NAME, OBJECT_NAME, PAGE, SCOPE
-from streamapp.manifest.node import OPERATIONS
+from streamapp.manifest.node import LATER, OPERATIONS
 from streamapp_operator.manifest.kafka_login import LAPTOP_FILES, NO_SECRET
 
 Schema = dict[str, Any]
@@ -222,37 +224,9 @@ def _of_a_node(node: tuple[str, ...]) -> Iterator[Rule]:
         f"{_count(operations)} < 2",
         f"has ' + {_listed(operations)} + ', and a node has one operation; make a node of each'",
     )
-    yield rule("!has(self.window) || has(self.aggregate)", "`window` is only for `groupBy`; remove `window`'")
-    yield rule(
-        "!has(self.store) || has(self.aggregate) || has(self.join)",
-        "`store` is only for `groupBy` or `join`; remove `store`'",
-    )
-    yield rule(
-        "!has(self.grace) || has(self.window)",
-        "`grace` is there without a `window`; add e.g. window: {tumbling: 5 minutes}'",
-    )
-    yield rule(
-        "!(has(self.emit) && self.emit == 'final') || has(self.window)",
-        "`emit`: `emit: final` needs a `window`: without one no result is ever final;"
-        " add e.g. window: {tumbling: 5 minutes}, or emit: updates'",
-    )
-    yield rule(
-        "!(has(self.stream) && has(self.from))",
-        "`from` is not for a stream, which reads topics; remove `from`'",
-    )
-    yield rule(
-        "!(has(self.merge) && has(self.from))",
-        "`from` is not for merge, which names what it reads; remove `from`'",
-    )
-    sources = {name: f"has(self.stream.{name})" for name in ("topic", "topics", "pattern")}
-    yield rule(
-        f"!has(self.stream) || {_count(sources)} > 0",
-        "`stream`: `topic` is missing; name the topic to read, e.g. topic: orders'",
-    )
-    yield rule(
-        f"!has(self.stream) || {_count(sources)} < 2",
-        f"`stream`: there are ' + {_listed(sources)} + '; keep one of them'",
-    )
+    for place, rules in (("", (GROUP, *NODE)), ("stream", STREAM), ("window", WINDOW)):
+        for condition, message in _of_companions(place, of_version(rules, LATER)):
+            yield rule(condition, message)
     yield rule(
         "!has(self.from) || self.from != self.name",
         "`from`: reads itself: ' + self.name + ' → ' + self.name + '; make one of them read another node'",
@@ -262,10 +236,42 @@ def _of_a_node(node: tuple[str, ...]) -> Iterator[Rule]:
         "`join.with`: \\'' + self.from + '\\' is joined with itself;"
         " give one side a name of its own, e.g. a second stream node'",
     )
-    yield rule(
-        "!has(self.window) || !(has(self.window.tumbling) && has(self.window.hopping))",
-        "`window`: has `tumbling` and `hopping`; keep one of them'",
-    )
+
+
+def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
+    """Conditions, each with the rest of a message, for fields that only go with others.
+
+    Args:
+        place: the node's field that they are in; empty: the node itself.
+    """
+
+    def has(name: str) -> str:
+        return f"has(self.{place + '.' if place else ''}{'aggregate' if name == 'groupBy' else name})"
+
+    def told(field: str | None, message: str, fix: str) -> str:
+        where = ".".join(part for part in (place, field) if part)
+        return str(Problem(None, where, None, message, fix)).replace("'", "\\'") + "'"
+
+    there = f"has(self.{place})" if place else "true"
+    before: dict[str, list[str]] = {}
+    for rule in rules:
+        if isinstance(rule, Choice):
+            present = {name: has(name) for name in rule.fields}
+            yield f"!{there} || {_count(present)} > 0", told(None, rule.none, rule.none_fix)
+            several = told(None, f"{rule.several} \0", rule.several_fix).replace("\0", f"' + {_listed(present)} + '")
+            yield f"!{there} || {_count(present)} < 2", several
+            # Where several are there, that is all that is told.
+            before |= {name: [f"!{has(other)}" for other in rule.fields if other != name] for name in rule.fields}
+            continue
+        needed = " || ".join(has(name) for name in rule.needs)
+        wanted = needed or " && ".join(f"!{has(name)}" for name in rule.excludes)
+        given = [*([there] if place else []), has(rule.field), *before.get(rule.field, [])]
+        if rule.value is not None:
+            given.append(f"self.{place + '.' if place else ''}{rule.field} == '{rule.value}'")
+        if needed != has(rule.field):  # `aggregate` stands for groupBy
+            yield f"!({' && '.join(given)}) || {wanted}", told(rule.told or rule.field, rule.message, rule.fix)
+            if needed:  # of one field, the first that is wrong
+                before.setdefault(rule.field, []).append(f"({needed})")
 
 
 def _of_names(node: tuple[str, ...]) -> Iterator[Rule]:
@@ -301,21 +307,6 @@ def _of_operations(node: tuple[str, ...]) -> Iterator[Rule]:
         "self.filter(a, has(a.when)).size() + 1 >= self.size()"
         " && (self.all(a, has(a.when)) || !has(self[self.size() - 1].when))",
         "`when` is missing, and only the last branch may take the rest; add when: …",
-    )
-    yield Rule(
-        (*node, "window"),
-        "has(self.tumbling) || has(self.hopping)",
-        "says no kind of window; write e.g. window: {tumbling: 5 minutes}",
-    )
-    yield Rule(
-        (*node, "window"),
-        "!has(self.hopping) || has(self.tumbling) || has(self.every)",
-        "`every` is missing; say how often a window starts, e.g. every: 1 minute",
-    )
-    yield Rule(
-        (*node, "window"),
-        "!has(self.tumbling) || has(self.hopping) || !has(self.every)",
-        "`every` is for hopping windows; remove it, or write hopping",
     )
     yield Rule(
         (*node, "python", "function"),

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from streamapp.errors import Invalid
 from streamapp.formats.ddl import fields_of
+from streamapp.manifest.companions import STREAM, faults
 from streamapp.manifest.fields import (
     Duration,
     Expressions,
@@ -61,6 +62,8 @@ NOT_YET: dict[str, tuple[str, ...]] = {
 }
 """Fields of the manifest's language that this version has not got, by the object they would be in."""
 
+LATER = frozenset(name for names in NOT_YET.values() for name in names)
+
 NOT_YET_OPERATIONS = tuple(name for name in NOT_YET["node"] if name not in ("reduce", "late"))
 
 
@@ -108,11 +111,8 @@ class StreamSpec(Model):
 
     @model_validator(mode="after")
     def _one_place(self) -> StreamSpec:
-        given = [name for name in ("topic", "topics", "pattern") if getattr(self, name) is not None]
-        if not given:
-            refuse("`topic` is missing", "name the topic to read, e.g. topic: orders")
-        if len(given) > 1:
-            refuse(f"there are {' and '.join(f'`{name}`' for name in given)}", "keep one of them")
+        for fault in faults(STREAM, self.model_dump(exclude_none=True)):
+            refuse(fault.message, fault.fix)
         return self
 
 

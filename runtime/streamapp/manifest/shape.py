@@ -10,17 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from streamapp.errors import Problem, near_miss
+from streamapp.manifest.companions import COMPANIONS, GROUP, NODE, WINDOW, Choice, faults
 from streamapp.manifest.node import NOT_YET_OPERATIONS, OPERATIONS
 from streamapp.manifest.text import Document, Path, dotted, said
 
-_COMPANIONS = {
-    "aggregate": ("groupBy",),
-    "window": ("groupBy",),
-    "grace": ("groupBy",),
-    "emit": ("groupBy",),
-    "store": ("groupBy", "join"),
-}
-"""Fields that only make sense beside an operation."""
+_WINDOWS = {name for rule in WINDOW if isinstance(rule, Choice) for name in rule.fields}
 _FREE = ("driver", "executor", "metadata", "status")
 """Parts of Kubernetes' own language, where a blank may mean something."""
 
@@ -75,29 +69,17 @@ def _operation_problems(node: Any, name: str) -> list[Problem]:
         return [Problem(name, None, None, f"has {both}, and a node has one operation", "make a node of each")]
     if not present and not later:
         return _no_operation(node, name)
-    if "groupBy" in present and "aggregate" not in node and "reduce" not in node:
-        fix = 'say what to compute, e.g. aggregate: {count: "count(*)"}'
-        return [Problem(name, "aggregate", None, "`aggregate` is missing", fix)]
+    if fault := GROUP.fault(node):
+        return [Problem(name, *fault)]
     return []
 
 
 def _companion_problems(node: dict[str, Any], name: str) -> list[Problem]:
     """Fields that do not go with the node's operation, or with each other."""
-    problems = []
-    for field, operations in _COMPANIONS.items():
-        if field in node and not any(operation in node for operation in operations):
-            wanted = " or ".join(f"`{operation}`" for operation in operations)
-            problems.append(
-                Problem(name, field, None, f"`{field}` is only for {wanted}", f"remove `{field}`")
-            )
-    if "groupBy" in node:
-        problems += _group_problems(node, name)
-    for operation, why in (
-        ("stream", "a stream, which reads topics"),
-        ("merge", "merge, which names what it reads"),
-    ):
-        if operation in node and "from" in node:
-            problems.append(Problem(name, "from", None, f"`from` is not for {why}", "remove `from`"))
+    problems = [Problem(name, *fault) for fault in faults(NODE, node)]
+    window = node.get("window")
+    if "groupBy" in node and isinstance(window, dict):
+        problems += _window_problems(window, name)
     return problems
 
 
@@ -112,7 +94,7 @@ def _no_operation(node: dict[str, Any], name: str) -> list[Problem]:
                 "say what to aggregate by, e.g. groupBy: [user]",
             )
         ]
-    unknown = [field for field in node if field not in ("name", "from", *_COMPANIONS)]
+    unknown = [field for field in node if field not in ("name", "from", *COMPANIONS)]
     if unknown:
         fix = (
             near_miss(unknown[0], (*OPERATIONS, *NOT_YET_OPERATIONS)) or f"there are: {', '.join(OPERATIONS)}"
@@ -121,72 +103,14 @@ def _no_operation(node: dict[str, Any], name: str) -> list[Problem]:
     return [Problem(name, None, None, "has no operation", f"add one of: {', '.join(OPERATIONS)}")]
 
 
-def _group_problems(node: dict[str, Any], name: str) -> list[Problem]:
-    problems = []
-    window = node.get("window")
-    if "window" not in node:
-        if "grace" in node:
-            problems.append(
-                Problem(
-                    name,
-                    "grace",
-                    None,
-                    "`grace` is there without a `window`",
-                    "add e.g. window: {tumbling: 5 minutes}",
-                )
-            )
-        if node.get("emit") == "final":
-            problems.append(
-                Problem(
-                    name,
-                    "emit",
-                    "final",
-                    "`emit: final` needs a `window`: without one no result is ever final",
-                    "add e.g. window: {tumbling: 5 minutes}, or emit: updates",
-                )
-            )
-    elif isinstance(window, dict):
-        problems += _window_problems(window, name)
-    return problems
-
-
 def _window_problems(window: dict[str, Any], name: str) -> list[Problem]:
-    kinds = [kind for kind in ("tumbling", "hopping", "session", "sliding") if kind in window]
-    if not kinds:
-        unknown = next((field for field in window if field != "every"), None)
-        fix = near_miss(unknown, ("tumbling", "hopping")) if unknown else None
-        return [
-            Problem(
-                name,
-                "window",
-                unknown,
-                "says no kind of window",
-                fix or "write e.g. window: {tumbling: 5 minutes}",
-            )
-        ]
-    if len(kinds) > 1:
-        return [
-            Problem(
-                name, "window", None, f"has {' and '.join(f'`{kind}`' for kind in kinds)}", "keep one of them"
-            )
-        ]
-    if kinds == ["hopping"] and "every" not in window:
-        return [
-            Problem(
-                name,
-                "window.every",
-                None,
-                "`every` is missing",
-                "say how often a window starts, e.g. every: 1 minute",
-            )
-        ]
-    if kinds == ["tumbling"] and "every" in window:
-        return [
-            Problem(
-                name, "window.every", None, "`every` is for hopping windows", "remove it, or write hopping"
-            )
-        ]
-    return []
+    problems = []
+    for field, value, message, fix in faults(WINDOW, window):
+        if not window.keys() & _WINDOWS:  # then another word may be meant as one of them
+            value = next((given for given in window if given != "every"), None)
+            fix = (near_miss(value, ("tumbling", "hopping")) if value else None) or fix
+        problems.append(Problem(name, f"window.{field}" if field else "window", value, message, fix))
+    return problems
 
 
 def _blanks(value: Any, path: Path, document: Document) -> list[Problem]:

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields that only go with others, each rule once: for the parser's messages, the JSON Schema and the cluster's rules.
+
+The rules of one object stand in order. Of one field only the first broken rule is told, and nothing after a broken
+choice: the rest follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Fault(NamedTuple):
+    """What is wrong with an object's fields."""
+
+    field: str | None
+    """Under the object; None: it is about the object as a whole."""
+    value: str | None
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where `field` is there, so is one of `needs`, and none of `excludes`."""
+
+    field: str
+    message: str
+    fix: str
+    needs: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    value: str | None = None
+    """It holds for this value of the field only."""
+    told: str | None = None
+    """The field that a mistake is told of, where that is another one."""
+
+    def fault(self, given: Mapping[str, Any]) -> Fault | None:
+        """What is wrong by this rule."""
+        if self.field not in given or (self.value is not None and given[self.field] != self.value):
+            return None
+        if not any(name in given for name in self.excludes) and (
+            not self.needs or any(name in given for name in self.needs)
+        ):
+            return None
+        return Fault(self.told or self.field, self.value, self.message, self.fix)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Exactly one of these fields is there."""
+
+    fields: tuple[str, ...]
+    none: str
+    none_fix: str
+    several: str
+    """What stands before the names of those that are there."""
+    several_fix: str = "keep one of them"
+
+    def fault(self, given: Mapping[str, Any]) -> Fault | None:
+        """What is wrong by this rule."""
+        present = [f"`{name}`" for name in self.fields if name in given]
+        if not present:
+            return Fault(None, None, self.none, self.none_fix)
+        return Fault(None, None, f"{self.several} {' and '.join(present)}", self.several_fix) if present[1:] else None
+
+
+Rules = Sequence[Rule | Choice]
+
+
+def faults(rules: Rules, given: Mapping[str, Any]) -> Iterator[Fault]:
+    """What is wrong with an object of these fields."""
+    wrong: set[str] = set()
+    for rule in rules:
+        if isinstance(rule, Rule) and rule.field in wrong:
+            continue
+        fault = rule.fault(given)
+        if fault is not None:
+            yield fault
+            if isinstance(rule, Choice):
+                return
+            wrong.add(rule.field)
+
+
+def of_version(rules: Rules, later: Container[str]) -> tuple[Rule | Choice, ...]:
+    """The rules without the fields that this version has not got."""
+
+    def there(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if name not in later)
+
+    return tuple(
+        Choice(there(rule.fields), rule.none, rule.none_fix, rule.several, rule.several_fix)
+        if isinstance(rule, Choice)
+        else Rule(
+            rule.field, rule.message, rule.fix, there(rule.needs), there(rule.excludes), rule.value, rule.told
+        )
+        for rule in rules
+    )
+
+
+def _only_for(field: str, *operations: str) -> Rule:
+    wanted = " or ".join(f"`{name}`" for name in operations)
+    return Rule(field, f"`{field}` is only for {wanted}", f"remove `{field}`", needs=operations)
+
+
+_A_WINDOW = "window: {tumbling: 5 minutes}"
+
+GROUP = Rule(
+    "groupBy",
+    "`aggregate` is missing",
+    'say what to compute, e.g. aggregate: {count: "count(*)"}',
+    needs=("aggregate", "reduce"),
+    told="aggregate",
+)
+NODE: Rules = (
+    _only_for("aggregate", "groupBy"),
+    _only_for("window", "groupBy"),
+    _only_for("grace", "groupBy"),
+    _only_for("emit", "groupBy"),
+    _only_for("store", "groupBy", "join"),
+    Rule("grace", "`grace` is there without a `window`", f"add e.g. {_A_WINDOW}", needs=("window",)),
+    Rule(
+        "emit",
+        "`emit: final` needs a `window`: without one no result is ever final",
+        f"add e.g. {_A_WINDOW}, or emit: updates",
+        needs=("window",),
+        value="final",
+    ),
+    Rule("stream", "`from` is not for a stream, which reads topics", "remove `from`", excludes=("from",), told="from"),
+    Rule(
+        "merge", "`from` is not for merge, which names what it reads", "remove `from`", excludes=("from",), told="from"
+    ),
+)
+COMPANIONS = tuple(dict.fromkeys(rule.field for rule in NODE if isinstance(rule, Rule) and rule.needs))
+"""Fields of a node that are no operation."""
+WINDOW: Rules = (
+    Choice(
+        ("tumbling", "hopping", "session", "sliding"), "says no kind of window", f"write e.g. {_A_WINDOW}", "has"
+    ),
+    Rule(
+        "hopping",
+        "`every` is missing",
+        "say how often a window starts, e.g. every: 1 minute",
+        needs=("every",),
+        told="every",
+    ),
+    Rule(
+        "tumbling",
+        "`every` is for hopping windows",
+        "remove it, or write hopping",
+        excludes=("every",),
+        told="every",
+    ),
+)
+STREAM: Rules = (
+    Choice(
+        ("topic", "topics", "pattern"), "`topic` is missing", "name the topic to read, e.g. topic: orders", "there are"
+    ),
+)

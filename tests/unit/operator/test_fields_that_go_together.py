@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which fields go together is declared once: the parser, the schema of editors and the cluster say the same of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamapp.errors import ManifestError
+from streamapp.manifest import parse_object
+from streamapp.manifest.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rule, faults
+from streamapp.schema import json_schema
+from streamapp_operator.crd import resource_schema
+
+COUNT = {"groupBy": ["value"], "aggregate": {"n": "count(*)"}}
+WINDOWED = {"tumbling": "5s"}
+# For each rule: a node that breaks it, and what is said of it.
+BROKEN: dict[Rule | Choice, tuple[dict[str, Any], str]] = {}
+for rule, node, said in (
+    (GROUP, {"groupBy": ["value"]}, "`aggregate` is missing; say what"),
+    (NODE[0], {"filter": "true", "aggregate": {"n": "count(*)"}}, "`aggregate` is only for `groupBy`; remove"),
+    (NODE[1], {"filter": "true", "window": WINDOWED}, "`window` is only for `groupBy`; remove `window`"),
+    (NODE[2], {"filter": "true", "grace": "5s"}, "`grace` is only for `groupBy`; remove `grace`"),
+    (NODE[3], {"filter": "true", "emit": "updates"}, "`emit` is only for `groupBy`; remove `emit`"),
+    (NODE[4], {"filter": "true", "store": "s"}, "`store` is only for `groupBy` or `join`; remove `store`"),
+    (NODE[5], {**COUNT, "grace": "5s"}, "`grace` is there without a `window`; add e.g."),
+    (NODE[6], {**COUNT, "emit": "final"}, "`emit`: `emit: final` needs a `window`: without"),
+    (NODE[7], {"stream": {"topic": "u"}, "from": "in"}, "`from` is not for a stream, which reads topics; remove"),
+    (NODE[8], {"merge": ["in", "other"], "from": "in"}, "`from` is not for merge, which names what it reads; remove"),
+    (WINDOW[0], {**COUNT, "window": {}}, "`window`: says no kind of window; write e.g."),
+    (WINDOW[1], {**COUNT, "window": {"hopping": "5s"}}, "`window.every`: `every` is missing; say how often"),
+    (WINDOW[2], {**COUNT, "window": {**WINDOWED, "every": "1s"}}, "`window.every`: `every` is for hopping windows;"),
+    (STREAM[0], {"stream": {}}, "`stream`: `topic` is missing; name the topic"),
+):
+    BROKEN[rule] = (node, said)
+SEVERAL = (
+    ({**COUNT, "window": {**WINDOWED, "hopping": "9s"}}, "`window`: has `tumbling` and `hopping`; keep one of them"),
+    ({"stream": {"topic": "t", "pattern": "u"}}, "`stream`: there are `topic` and `pattern`; keep one of them"),
+)
+BESIDE = [{"name": "in", "stream": {"topic": "t"}}, {"name": "other", "stream": {"topic": "o"}}]
+
+
+def test_every_rule_has_a_case() -> None:
+    assert set(BROKEN) == {GROUP, *NODE, *WINDOW, *STREAM}
+
+
+@pytest.mark.parametrize(("node", "said"), [*BROKEN.values(), *SEVERAL])
+def test_parser_and_schema_refuse_it(node: dict[str, Any], said: str) -> None:
+    data = {"apiVersion": "streamapp.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": "a"},
+            "spec": {"topology": [*BESIDE, {"name": "x", **node}]}}  # fmt: skip
+    with pytest.raises(ManifestError) as raised:
+        parse_object(data)
+    mine = [str(problem) for problem in raised.value.problems if problem.node == "x"]
+    assert len(mine) == 1, mine
+    assert said in mine[0]
+    assert not passes(node)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {**COUNT, "window": WINDOWED, "grace": "1s", "emit": "final", "store": "s"},
+        {**COUNT, "window": {"hopping": "5s", "every": "1s"}, "emit": "updates"},
+        {"join": {"with": "other", "within": "5s"}, "from": "in", "store": "s"},
+        {"stream": {"topics": ["u"]}},
+        {"merge": ["in", "other"]},
+    ],
+)
+def test_what_goes_together_passes(node: dict[str, Any]) -> None:
+    assert passes(node)
+    assert list(faults((GROUP, *NODE), node)) == []
+
+
+def test_the_cluster_has_the_same_words() -> None:
+    """Of each rule but those about `groupBy` itself, which is invisible to it."""
+    item = resource_schema()["properties"]["spec"]["properties"]["topology"]["items"]
+    told = [rule["messageExpression"].replace("\\'", "'") for rule in item["x-kubernetes-validations"]]
+    for rule, (_, said) in BROKEN.items():
+        if rule not in (GROUP, NODE[0]):
+            assert sum(said in words for words in told) == 1, said
+
+
+def passes(node: dict[str, Any]) -> bool:
+    """Whether an editor has nothing against its fields."""
+    models = json_schema()["$defs"]
+    parts = {"NodeSpec": {"name": "x", **node}, "WindowSpec": node.get("window"), "StreamSpec": node.get("stream")}
+    return all(goes_together(models[name], given) for name, given in parts.items() if given is not None)
+
+
+def goes_together(schema: dict[str, Any], given: dict[str, Any]) -> bool:
+    """As far as it is about which fields are there. The words of JSON Schema that we use, and no others."""
+
+    def alternatives(word: str) -> int:
+        return sum(goes_together(part, given) for part in schema[word])
+
+    return (
+        all(name in given for name in schema.get("required", ()))
+        and all(given.get(name) == part["const"] for name, part in schema.get("properties", {}).items()
+                if "const" in part)
+        and ("oneOf" not in schema or alternatives("oneOf") == 1)
+        and ("anyOf" not in schema or alternatives("anyOf") > 0)
+        and ("not" not in schema or not goes_together(schema["not"], given))
+        and all(name in given for field, names in schema.get("dependentRequired", {}).items() if field in given
+                for name in names)
+        and all(goes_together(part, given) for field, part in schema.get("dependentSchemas", {}).items()
+                if field in given)
+        and all(goes_together(part["then"], given) for part in schema.get("allOf", ())
+                if goes_together(part["if"], given))
+    )  # fmt: skip
