@@ -16,7 +16,9 @@ from streamapp.nodes import (
     Aggregate,
     Arm,
     Branch,
+    Broken,
     Columns,
+    DeadLetter,
     Filter,
     FlatMap,
     Join,
@@ -24,6 +26,8 @@ from streamapp.nodes import (
     Merge,
     Node,
     Python,
+    RepartitionSink,
+    RepartitionSource,
     Role,
     Select,
     Sink,
@@ -43,7 +47,7 @@ _RECOMPUTED = "an epoch that is run again would put the record elsewhere"
 def check_nodes(topology: Topology) -> Iterator[Problem]:
     """Problems of every node, in the topology's order."""
     for node in topology.nodes:
-        checker = _CHECKERS.get(type(node))
+        checker = CHECKERS.get(type(node))
         if checker is not None:
             yield from checker(node, topology)
 
@@ -369,7 +373,7 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(shown) if shown else "none"
 
 
-_CHECKERS: dict[type[Node], Callable[[Any, Topology], Iterator[Problem]]] = {
+CHECKERS: dict[type[Node], Callable[[Any, Topology], Iterator[Problem]]] = {
     Stream: _check_stream,
     Filter: _check_condition,
     Arm: _check_condition,
@@ -384,3 +388,6 @@ _CHECKERS: dict[type[Node], Callable[[Any, Topology], Iterator[Problem]]] = {
     Join: _check_join,
     Sink: _check_sink,
 }
+"""For each class of a node, what can be wrong with it."""
+UNCHECKED: tuple[type[Node], ...] = (Broken, RepartitionSource, RepartitionSink, DeadLetter)
+"""On purpose: a stand-in has been told already, and the others are made by the passes."""

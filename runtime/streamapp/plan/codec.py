@@ -12,11 +12,12 @@ from streamapp import nodes
 from streamapp.nodes import Node
 
 _OPERATION = "operation"
-_NODE_CLASSES = {
+NODE_CLASSES = {
     cls.__name__: cls
     for cls in vars(nodes).values()
     if isinstance(cls, type) and issubclass(cls, Node) and cls is not Node
 }
+"""Every class of a node, by the name that a plan has for it."""
 
 
 def to_plain(value: Any) -> Any:
@@ -66,9 +67,9 @@ def _dataclass(kind: Any, value: Any) -> Any:
     data = dict(value)
     if isinstance(kind, type) and issubclass(kind, Node):
         operation = data.pop(_OPERATION, None)
-        if operation not in _NODE_CLASSES:
+        if operation not in NODE_CLASSES:
             raise ValueError(f"there is no operation {operation!r}")
-        kind = _NODE_CLASSES[operation]
+        kind = NODE_CLASSES[operation]
     hints = _hints(kind)
     known = {f.name: f for f in fields(kind)}
     unknown = sorted(set(data) - set(known))

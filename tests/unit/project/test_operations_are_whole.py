@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing of an operation is forgotten: each class of a node has a check or none on purpose, a visitor, words, a case and
+a place in the manual."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamapp import nodes as n
+from streamapp.check.operations import CHECKERS, UNCHECKED
+from streamapp.compile import compile_manifest
+from streamapp.describe import words
+from streamapp.manifest import parse_manifest
+from streamapp.manifest.node import OPERATIONS
+from streamapp.plan.codec import NODE_CLASSES
+from streamapp.spark.visitor import Visitor
+
+CLASSES = [cls for cls in NODE_CLASSES.values() if cls is not n.Broken]  # which is never run
+
+
+@pytest.fixture(scope="module")
+def described(root: Path) -> dict[type[n.Node], str]:
+    """What is said of a node of each class that the golden manifests have."""
+    found: dict[type[n.Node], str] = {}
+    for file in (root / "tests" / "golden" / "manifests").glob("*.yaml"):
+        for part in compile_manifest(parse_manifest(file.read_text())).subtopologies:
+            found |= {type(node): words.details(node, part.topology) for node in part.nodes}
+    return found
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_it_has_all_its_parts(cls: type[n.Node], described: dict[type[n.Node], str], root: Path) -> None:
+    assert (cls in CHECKERS) != (cls in UNCHECKED), "a checker, or none on purpose"
+    assert hasattr(Visitor, "visit_" + cls.__name__.lower()), "a visitor"
+    assert described.get(cls), "a node in a golden manifest, with a description"
+    if cls.operation in OPERATIONS:
+        assert f"`{cls.operation}`" in (root / "docs" / "manifest.md").read_text(), "a place in the manual"
+
+
+def test_each_operation_of_the_manifest_is_a_class() -> None:
+    """A branch is two: where the records are split, and each of its arms."""
+    ours = {"?", "when", "hop in", "hop out", "dead letters"}
+    assert {cls.operation for cls in NODE_CLASSES.values()} - ours == set(OPERATIONS)
