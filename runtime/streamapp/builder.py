@@ -20,6 +20,7 @@ from pydantic.alias_generators import to_camel
 
 from streamapp.formats import Format
 from streamapp.manifest import API_VERSION, KIND, Manifest, parse_object
+from streamapp.operations.filter import FilterStep
 
 FormatLike = str | Format | Mapping[str, str]
 Columns = Mapping[str, str]
@@ -80,15 +81,11 @@ class StreamBuilder:
 
 
 @dataclass(frozen=True)
-class Flow:
+class Flow(FilterStep):
     """A node's output: a stream, or after `aggregate` a table. Each method adds a node that reads it."""
 
     builder: StreamBuilder
     name: str
-
-    def filter(self, name: str, condition: str) -> Flow:
-        """Keeps records for which the condition is true."""
-        return self._then(name, filter=condition)
 
     def select(self, name: str, columns: Columns | None = None, /, **more: str) -> Flow:
         """Replaces the columns. Names that are no Python names go into the map."""

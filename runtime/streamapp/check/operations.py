@@ -19,7 +19,6 @@ from streamapp.nodes import (
     Broken,
     Columns,
     DeadLetter,
-    Filter,
     FlatMap,
     Join,
     KeyBy,
@@ -36,6 +35,7 @@ from streamapp.nodes import (
     With,
     is_given,
 )
+from streamapp.operations import Filter
 
 TRUE_AND_FALSE = ("true", "false")
 """No column is named so: these are what is left in a cluster of keys such as `y` and `no` without quotes."""

@@ -15,7 +15,6 @@ from streamapp.nodes import (
     Arm,
     Branch,
     Broken,
-    Filter,
     FlatMap,
     Join,
     KeyBy,
@@ -30,6 +29,7 @@ from streamapp.nodes import (
     With,
     sort_nodes,
 )
+from streamapp.operations import OPERATIONS
 
 MOST_WINDOWS = 1_000
 """Hopping windows that one record may be in: each is a row of its own, for Spark's planner too."""
@@ -130,8 +130,10 @@ class _Builder:
 
     def _chained(self, spec: NodeSpec, source: str) -> Node:
         name = spec.name
-        if spec.filter is not None:
-            return Filter(name, source, spec.filter)
+        for operation in OPERATIONS:
+            given = getattr(spec, operation.operation)
+            if given is not None:
+                return operation.of(name, source, given)
         if spec.select is not None:
             return Select(name, source, _pairs(spec.select))
         if spec.with_ is not None:

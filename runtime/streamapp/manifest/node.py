@@ -23,6 +23,7 @@ from streamapp.manifest.fields import (
     refuse,
 )
 from streamapp.modules import split_function
+from streamapp.operations import filter as filters
 
 OPERATIONS = (
     "stream",
@@ -238,7 +239,7 @@ class NodeSpec(Model):
         ),
     ] = None
     stream: Annotated[StreamSpec | None, Field(description="Reads topics.")] = None
-    filter: Annotated[str | None, Field(description="Keeps records for which the expression is true.")] = None
+    filter: filters.Given = None
     select: Annotated[
         Expressions | None, Field(description="Replaces the columns: column to expression.")
     ] = None

@@ -60,21 +60,6 @@ class Stream(Node):
 
 
 @dataclass(frozen=True)
-class Filter(OneInput):
-    """Keeps what the condition is true for (null is not true); on a table, what stops matching is deleted."""
-
-    condition: str
-
-    operation: ClassVar[str] = "filter"
-
-    def expressions(self) -> tuple[NodeExpression, ...]:
-        return (NodeExpression(Role.CONDITION, "filter", self.condition),)
-
-    def description(self, inputs: Sequence[Columns]) -> str:
-        return self.condition
-
-
-@dataclass(frozen=True)
 class Select(OneInput):
     """Replaces the value's columns; the key and the record's own columns stay."""
 

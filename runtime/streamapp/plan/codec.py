@@ -10,11 +10,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from streamapp import nodes
 from streamapp.nodes import Node
+from streamapp.operations import OPERATIONS
 
 _OPERATION = "operation"
 NODE_CLASSES = {
     cls.__name__: cls
-    for cls in vars(nodes).values()
+    for cls in (*vars(nodes).values(), *OPERATIONS)
     if isinstance(cls, type) and issubclass(cls, Node) and cls is not Node
 }
 """Every class of a node, by the name that a plan has for it."""
@@ -23,8 +24,8 @@ NODE_CLASSES = {
 def to_plain(value: Any) -> Any:
     """Dataclasses become maps, tuples lists.
 
-    >>> to_plain(nodes.Filter("long", "words", "length(word) > 3"))
-    {'operation': 'Filter', 'name': 'long', 'input': 'words', 'condition': 'length(word) > 3'}
+    >>> to_plain(nodes.FlatMap("words", "lines", "word", "split(value, ' ')"))
+    {'operation': 'FlatMap', 'name': 'words', 'input': 'lines', 'column': 'word', 'array': "split(value, ' ')"}
     """
     if is_dataclass(value) and not isinstance(value, type):
         head = {_OPERATION: type(value).__name__} if isinstance(value, Node) else {}

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 from streamapp import nodes as n
 from streamapp.errors import ManifestError, Problem
 from streamapp.formats import Format
+from streamapp.operations import Filter
 from streamapp.spark import formats
 from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, column, hidden, quoted
@@ -170,7 +171,7 @@ class Visitor:
 
     # Stateless operations
 
-    def visit_filter(self, node: n.Filter, flow: Flow) -> Flow:
+    def visit_filter(self, node: Filter, flow: Flow) -> Flow:
         passes = F.coalesce(expression(node.condition), F.lit(False))
         scope = flow.scope()
         if flow.table:  # a row that stops matching is deleted downstream

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing of an operation is forgotten: each class of a node has a check or none on purpose, a visitor, words, a case and
-a place in the manual."""
+"""Nothing of an operation is forgotten: a check or none on purpose, a visitor, words, a case, a place in the manual."""
 
 from __future__ import annotations
 

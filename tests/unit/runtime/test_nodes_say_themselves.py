@@ -20,9 +20,10 @@ from streamapp.compile.verify import verify_cut
 from streamapp.describe import words
 from streamapp.formats import Format
 from streamapp.nodes.node import OneInput
+from streamapp.operations import OPERATIONS, Filter
 from streamapp.plan import OnBadRecord
 
-CLASSES = {
+CLASSES = set(OPERATIONS) | {
     cls for cls in vars(n).values() if isinstance(cls, type) and issubclass(cls, n.Node) and cls is not n.Node
 }
 CONTEXT = Context("app", 4, OnBadRecord("Fail"))
@@ -135,7 +136,7 @@ def test_every_expression_stands_in_a_field_of_its_operation() -> None:
     pairs = (("a", "x"), ("b", "y"))
     field = {
         "stream.timestamp": n.Stream("s", ("t",), None, Format("text"), Format("text"), "x"),
-        "filter": n.Filter("f", "s", "x"),
+        "filter": Filter("f", "s", "x"),
         "select.a select.b": n.Select("c", "s", pairs),
         "with.a with.b": n.With("c", "s", pairs),
         "flatMap.a": n.FlatMap("m", "s", "a", "x"),
@@ -153,6 +154,6 @@ def test_an_input_has_another_name() -> None:
     join = n.Join("j", "a", "b", (), "inner", 1, 0, None, "j").with_inputs(renamed)
     assert (join.inputs, join.aliases) == (("x", "b"), ("a", "b"))
     assert n.Merge("m", ("a", "b")).with_inputs(renamed).inputs == ("x", "b")
-    assert n.Filter("f", "a", "x > 1").with_inputs(renamed) == n.Filter("f", "x", "x > 1")
+    assert Filter("f", "a", "x > 1").with_inputs(renamed) == Filter("f", "x", "x > 1")
     unmoved = n.Join("j", "b", "c", (), "inner", 1, 0, None, "j")
     assert unmoved.with_inputs(renamed) is unmoved
