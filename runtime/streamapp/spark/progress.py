@@ -12,7 +12,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from streamapp.internal_topics import REPARTITION
 from streamapp.plan import Plan
 
 Offsets = dict[tuple[str, int], int]
@@ -20,18 +19,11 @@ Offsets = dict[tuple[str, int], int]
 
 @dataclass
 class _Query:
-    """Running totals of one sub-topology."""
+    """What Spark has last reported of one sub-topology. Nothing is added up here: Spark forgets reports."""
 
     seen_batch: int = -1
-    records_in: int = 0
-    records_of: dict[frozenset[str], int] = field(default_factory=dict)
-    """Records read by each source, which is known by its topics."""
-    late: int = 0
-    bad: dict[str, int] = field(default_factory=dict)
     rate: float = 0.0
     duration_ms: dict[str, int] = field(default_factory=dict)
-    busy_ms: int = 0
-    """Of all epochs."""
     watermark: str | None = None
     latest_event: str | None = None
     position: Offsets = field(default_factory=dict)
@@ -43,7 +35,6 @@ class Progress:
     def __init__(self, spark: SparkSession, plan: Plan) -> None:
         self._bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         self._plan = plan
-        self._hops = frozenset(topic.name for topic in plan.topics if topic.role == REPARTITION)
         self._queries = {part.name: _Query() for part in plan.subtopologies}
         self._started = time.time()
         self._snapshot: dict[str, Any] = {"name": plan.name, "phase": "Starting"}
@@ -51,10 +42,10 @@ class Progress:
         self.error: str | None = None
 
     def collect(self, queries: dict[str, StreamingQuery]) -> None:
-        """Reads what the queries have reported since."""
+        """Reads what the queries have last reported."""
         for name, query in queries.items():
-            for progress in query.recentProgress:
-                self._add(self._queries[name], json.loads(progress.json))
+            if (progress := query.lastProgress) is not None:
+                self._see(self._queries[name], json.loads(progress.json))
 
     def snapshot(self) -> dict[str, Any]:
         """The state of things when they were last collected."""
@@ -72,42 +63,22 @@ class Progress:
                 lowest[where] = min(query.position[where] for query in readers)
         return lowest
 
-    def _records_read(self) -> int:
-        """Records of the user's topics that have been processed; one that several sub-topologies read counts once."""
-        most: dict[frozenset[str], int] = {}
-        for query in self._queries.values():
-            for topics, records in query.records_of.items():
-                if not topics <= self._hops:
-                    most[topics] = max(most.get(topics, 0), records)
-        return sum(most.values())
-
-    def _add(self, query: _Query, progress: dict[str, Any]) -> None:
-        if progress["batchId"] < query.seen_batch or (
-            progress["batchId"] == query.seen_batch and "addBatch" not in progress["durationMs"]
-        ):
+    def _see(self, query: _Query, progress: dict[str, Any]) -> None:
+        worked = "addBatch" in progress["durationMs"]
+        if progress["batchId"] < query.seen_batch or (progress["batchId"] == query.seen_batch and not worked):
             return
-        fresh = progress["batchId"] > query.seen_batch and "addBatch" in progress["durationMs"]
         for source in progress["sources"]:
             for topic, partitions in (_offsets(source["endOffset"]) or {}).items():
                 for partition, offset in partitions.items():
                     query.position[topic, int(partition)] = offset
-        if not fresh:
+        if not worked or progress["batchId"] == query.seen_batch:
             return
         query.seen_batch = progress["batchId"]
-        query.records_in += progress["numInputRows"]
-        for source in progress["sources"]:
-            topics = frozenset(_offsets(source["endOffset"]) or {})
-            query.records_of[topics] = query.records_of.get(topics, 0) + source["numInputRows"]
         query.rate = progress.get("processedRowsPerSecond", 0.0) or 0.0
         query.duration_ms = progress["durationMs"]
-        query.busy_ms += progress["durationMs"].get("triggerExecution", 0)
         event_time = progress.get("eventTime", {})
         query.watermark = event_time.get("watermark")
         query.latest_event = event_time.get("max", query.latest_event)
-        query.late += sum(op.get("numRowsDroppedByWatermark", 0) for op in progress.get("stateOperators", []))
-        for name, metrics in progress.get("observedMetrics", {}).items():
-            node = name.split(":", 1)[-1]
-            query.bad[node] = query.bad.get(node, 0) + int(metrics["bad"])
 
     def publish(self, lag: dict[str, int] | None, expiring: dict[str, int]) -> None:
         """Makes a new snapshot of what is collected.
@@ -124,7 +95,7 @@ class Progress:
             totals = epochs.get(name, {})
             stores |= totals.pop("stores", {})
             parts[name] = {
-                "recordsIn": query.records_in,
+                "recordsIn": totals.get("recordsIn", 0),
                 "recordsPerSecond": round(query.rate, 1),
                 "recordsOut": totals.get("records", 0),
                 "changelogRecords": totals.get("changelogRecords", 0),
@@ -132,10 +103,10 @@ class Progress:
                 "epoch": totals.get("epoch", -1),
                 "epochs": totals.get("epochs", 0),
                 "epochMs": query.duration_ms,
-                "busySeconds": round(query.busy_ms / 1000, 3),
-                "lateRecords": query.late,
+                "busySeconds": totals.get("busyMs", 0) / 1000,
+                "lateRecords": totals.get("lateRecords", 0),
                 "lostRecords": totals.get("lostRecords", 0),
-                "badRecords": query.bad,
+                "badRecords": totals.get("badRecords", {}),
                 "watermark": query.watermark,
                 "eventTimeDelaySeconds": _seconds_since(query.latest_event),
             }
@@ -144,13 +115,26 @@ class Progress:
             "name": self._plan.name,
             "applicationId": self._plan.application_id,
             "uptimeSeconds": round(time.time() - self._started, 1),
-            "recordsRead": self._records_read(),
+            "recordsRead": _records_read(epochs),
             "subTopologies": parts,
             "stores": stores,
             "restore": _restore(restores["partitions"]),
             "expiringRecords": expiring,
             **known,
         }
+
+
+def _records_read(epochs: dict[str, dict[str, Any]]) -> int:
+    """Records of the user's topics that have been processed; one that several sub-topologies read counts once.
+
+    >>> _records_read({"a": {"read": {"orders": 3}}, "b": {"read": {"orders": 2, "payments": 5}}})
+    8
+    """
+    most: dict[str, int] = {}
+    for totals in epochs.values():
+        for topics, records in totals["read"].items():
+            most[topics] = max(most.get(topics, 0), records)
+    return sum(most.values())
 
 
 def _seconds_since(iso: str | None) -> float | None:

@@ -105,6 +105,7 @@ class Queries:
                 options["subscribePattern"] = node.pattern
             else:
                 options["subscribe"] = ",".join(node.topics)
+            options["countedAs"] = node.pattern or ",".join(sorted(node.topics))
             options |= self._start_from()
         return self._spark.readStream.format(_SOURCE).options(**options).load()
 

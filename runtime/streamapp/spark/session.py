@@ -71,7 +71,8 @@ FIXED_SETTINGS: dict[str, str] = {
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
     "spark.sql.ui.retainedExecutions": "10",
-    "spark.sql.streaming.numRecentProgressUpdates": "10",
+    # The last one alone: fewer than the number are kept.
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.ui.showConsoleProgress": "false",
 }
 

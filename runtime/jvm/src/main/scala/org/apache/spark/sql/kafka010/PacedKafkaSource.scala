@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
-import org.apache.spark.sql.streamapp.{EpochPacer, EpochStyle, ProcessorShare, RuntimeConf}
+import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochReports, EpochStyle, ProcessorShare, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
@@ -20,7 +20,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * [[SourceLoss]]'s to say; and a query that goes on with its state has an epoch at once, with records or without.
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
- * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`.
+ * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
+ * user's topics whose records these are, absent for topics of ours.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -36,8 +37,9 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
     override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream = {
       val kafka = super.toMicroBatchStream(checkpointLocation).asInstanceOf[KafkaMicroBatchStream]
       val subTopology = options.get("subTopology")
-      new PacedStream(kafka, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), EpochPacer.of(subTopology),
-        options.getLong("epochIntervalMs", 0L), options.getBoolean("mayCombine", false))
+      EpochReports.starts(subTopology)
+      new PacedStream(kafka, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
+        options.getLong("epochIntervalMs", 0L), options.getBoolean("mayCombine", false), Option(options.get("countedAs")))
     }
     override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
   }
@@ -53,9 +55,11 @@ private object PacedKafkaSource {
   }
 }
 
-private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, pacer: EpochPacer, intervalMs: Long,
-    mayCombine: Boolean) extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics {
+private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, subTopology: String, intervalMs: Long,
+    mayCombine: Boolean, override val countedAs: Option[String])
+    extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics with CountedSource {
 
+  private val pacer = EpochPacer.of(subTopology)
   private var turnMs = 0L
   private var boundedRun = false
   private val restore = new FirstEpoch
@@ -67,6 +71,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
   // Spark asks for the default limit once, when the query starts: the limit of the moment is the pacer's.
   override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
     if (!boundedRun) awaitTurn()
+    EpochReports.begins(subTopology)
     val most = pacer.limit
     val limited = kafka.latestOffset(start, ReadLimit.maxRows(most))
     val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains

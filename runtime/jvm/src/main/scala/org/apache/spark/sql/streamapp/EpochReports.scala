@@ -7,6 +7,13 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.kafka.common.TopicPartition
+import org.json4s.DefaultFormats
+import org.json4s.jackson.Serialization
+
+import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec
+import org.apache.spark.sql.execution.streaming.StreamingQueryPlanTraverseHelper.collectFromUnfoldedPlan
+import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter
 
 /** What a task reports to the driver when it has committed. */
 final class TaskReport(val partition: Int, val skipped: Boolean, val records: Long, val changelogRecords: Long,
@@ -28,18 +35,62 @@ object StoreStats {
 }
 
 /**
+ * What Spark's finished tasks have counted in an epoch.
+ *
+ * @param read records by source, see [[CountedSource]]
+ * @param late rows that came after their window had closed
+ * @param bad records that could not be read, by node
+ */
+final case class EpochCounts(read: Seq[(Option[String], Long)], late: Long, bad: Map[String, Long])
+
+/** A source that knows what its records count for: the user's topics that it reads, None where they are ours. */
+trait CountedSource {
+  def countedAs: Option[String]
+}
+
+object EpochCounts {
+  /**
+   * Out of the plan that was run, and not out of the progress that Spark reports: Spark keeps the last few reports
+   * alone, and makes none of an epoch that fails.
+   */
+  def of(execution: QueryExecution): EpochCounts = {
+    val read = collectFromUnfoldedPlan(execution.executedPlan) {
+      case scan: MicroBatchScanExec => (scan.stream match {
+        case source: CountedSource => source.countedAs
+        case _ => None
+      }) -> scan.longMetric("numOutputRows").value
+    }
+    val late = collectFromUnfoldedPlan(execution.executedPlan) {
+      case operator: StateStoreWriter => operator.getProgress().numRowsDroppedByWatermark
+    }
+    // Named KIND:NODE by the visitor: a node may have several kinds of bad records.
+    val bad = execution.observedMetrics.toSeq.groupMapReduce { case (name, _) => name.substring(name.indexOf(':') + 1) } {
+      case (_, row) => row.getLong(0)
+    }(_ + _)
+    EpochCounts(read, late.sum, bad)
+  }
+}
+
+/**
  * Running totals per sub-topology on the driver; the driver's Python side reads them as one JSON text.
+ *
+ * Each is of the run, and exact: what is counted before a shuffle counts once per epoch, as a replay does it again; what
+ * is counted in the tasks that commit counts per task, as a replay leaves out those that have. Only a task that commits
+ * while its epoch is already being given up, or with an executor that dies before it has told, is missed.
  */
 object EpochReports {
   private final class Totals {
     var epoch = -1L
     var epochs = 0L
-    var lastEpochMs = 0L
+    var beganNs: Option[Long] = None
+    var busyNs = 0L
     var records = 0L
     var changelogRecords = 0L
     var bytes = 0L
-    var skippedTasks = 0L
-    var lostRecords = 0L
+    var late = 0L
+    var lost = 0L
+    val read = mutable.Map[Option[String], Long]().withDefaultValue(0L)
+    val bad = mutable.Map[String, Long]().withDefaultValue(0L)
     val lostFrom = mutable.Map[TopicPartition, Long]()
     val stores = mutable.Map[(String, Int), StoreSize]()
   }
@@ -48,16 +99,41 @@ object EpochReports {
 
   def clear(): Unit = synchronized(totals.clear())
 
-  def add(subTopology: String, epoch: Long, reports: Array[TaskReport], millis: Long): Unit = synchronized {
-    val total = totals.getOrElseUpdate(subTopology, new Totals)
-    total.epoch = epoch
-    total.epochs += 1
-    total.lastEpochMs = millis
+  private def of(subTopology: String): Totals = totals.getOrElseUpdate(subTopology, new Totals)
+
+  /** The wait for the next epoch is over: what follows is work. */
+  def begins(subTopology: String): Unit = synchronized(of(subTopology).beganNs = Some(System.nanoTime()))
+
+  /** A query starts: what an earlier one had begun is over, and the time since was no work. */
+  def starts(subTopology: String): Unit = synchronized(of(subTopology).beganNs = None)
+
+  /**
+   * An attempt at an epoch is over.
+   *
+   * @param reports of the tasks that have committed in it
+   * @param stateful whether a shuffle lies before these tasks
+   * @param done whether all have, so that the epoch has ended
+   * @param startedNs when the sink was given it
+   */
+  def add(subTopology: String, epoch: Long, reports: Seq[TaskReport], counts: EpochCounts, stateful: Boolean, done: Boolean,
+      startedNs: Long): Unit = synchronized {
+    val total = of(subTopology)
+    val first = epoch > total.epoch
+    if (!stateful || (done && first)) {
+      counts.read.foreach { case (source, records) => total.read(source) += records }
+      counts.bad.foreach { case (node, records) => total.bad(node) += records }
+    }
+    total.late += counts.late
+    total.busyNs += System.nanoTime() - total.beganNs.getOrElse(startedNs)
+    total.beganNs = None
+    if (done && first) {
+      total.epoch = epoch
+      total.epochs += 1
+    }
     reports.foreach { report =>
       total.records += report.records
       total.changelogRecords += report.changelogRecords
       total.bytes += report.bytes
-      if (report.skipped) total.skippedTasks += 1
       report.stores.foreach(size => total.stores((size.store, size.partition)) = size)
     }
   }
@@ -67,24 +143,36 @@ object EpochReports {
    * @return whether this was news
    */
   def lost(subTopology: String, source: TopicPartition, from: Long, records: Long): Boolean = synchronized {
-    val total = totals.getOrElseUpdate(subTopology, new Totals)
+    val total = of(subTopology)
     val news = !total.lostFrom.get(source).contains(from)
     if (news) {
       total.lostFrom(source) = from
-      total.lostRecords += records
+      total.lost += records
     }
     news
   }
 
-  /** {"SUBTOPOLOGY": {"epoch": …, "records": …, "stores": {"NAME": {"rowsEstimate": …, "bytes": …}}}}; names need no escapes. */
+  /**
+   * {"SUBTOPOLOGY": {"epoch": …, "records": …, "read": {"TOPICS": …}, "stores": {"NAME": {"rowsEstimate": …, "bytes": …}}}}.
+   * `read` has the user's topics, as its source names them; `recordsIn` is of all topics.
+   */
   def json(): String = synchronized {
-    totals.map { case (name, total) =>
-      val stores = total.stores.values.groupBy(_.store).map { case (store, sizes) =>
-        s""""$store":{"rowsEstimate":${sizes.map(_.rows).sum},"bytes":${sizes.map(_.bytes).sum}}"""
-      }.mkString("{", ",", "}")
-      s""""$name":{"epoch":${total.epoch},"epochs":${total.epochs},"lastEpochMs":${total.lastEpochMs},""" +
-        s""""records":${total.records},"changelogRecords":${total.changelogRecords},"bytes":${total.bytes},""" +
-        s""""skippedTasks":${total.skippedTasks},"lostRecords":${total.lostRecords},"stores":$stores}"""
-    }.mkString("{", ",", "}")
+    Serialization.write(totals.map { case (name, total) =>
+      name -> Map[String, Any](
+        "epoch" -> total.epoch,
+        "epochs" -> total.epochs,
+        "busyMs" -> total.busyNs / 1000000,
+        "recordsIn" -> total.read.values.sum,
+        "read" -> total.read.collect { case (Some(source), records) => source -> records }.toMap,
+        "records" -> total.records,
+        "changelogRecords" -> total.changelogRecords,
+        "bytes" -> total.bytes,
+        "lateRecords" -> total.late,
+        "lostRecords" -> total.lost,
+        "badRecords" -> total.bad.toMap,
+        "stores" -> total.stores.values.groupBy(_.store).map { case (store, sizes) =>
+          store -> Map("rowsEstimate" -> sizes.map(_.rows).sum, "bytes" -> sizes.map(_.bytes).sum)
+        })
+    }.toMap)(DefaultFormats)
   }
 }

@@ -4,11 +4,13 @@ package org.apache.spark.sql.streamapp
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
+import scala.collection.mutable
+
 import org.apache.kafka.clients.producer.ProducerRecord
 import org.apache.kafka.common.header.Header
 import org.apache.kafka.common.header.internals.RecordHeader
 
-import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.{DataFrame, SQLContext}
 import org.apache.spark.sql.catalyst.InternalRow
@@ -43,17 +45,26 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     val started = System.nanoTime()
     EpochRanges.announce(data.sparkSession.sparkContext, conf, epoch)
     // The planned rows, not a new Dataset: planning again would read the sources and the stores a second time.
-    val rows = castToImpl(data).queryExecution.toRdd
+    val execution = castToImpl(data).queryExecution
+    val rows = execution.toRdd
     Failpoint.hit("epoch.planned", epoch)
-    val reports = if (stateful) writeStateful(rows, epoch) else writeStateless(rows, epoch)
-    Failpoint.hit("epoch.tasks-committed", epoch)
-    EpochPacer.of(conf.subTopology).epochDone()
-    EpochReports.add(conf.subTopology, epoch, reports, (System.nanoTime() - started) / 1000000)
+    // Tasks that have committed count, whatever becomes of the epoch: its replay does not run them again.
+    val reports = mutable.Buffer[TaskReport]()
+    var done = false
+    try {
+      if (stateful) writeStateful(rows, epoch, reports) else writeStateless(rows, epoch, reports)
+      Failpoint.hit("epoch.tasks-committed", epoch)
+      EpochPacer.of(conf.subTopology).epochDone()
+      done = true
+    } finally {
+      val committed = reports.synchronized(reports.toList)
+      EpochReports.add(conf.subTopology, epoch, committed, EpochCounts.of(execution), stateful, done, started)
+    }
   }
 
-  private def writeStateful(rows: RDD[InternalRow], epoch: Long): Array[TaskReport] = {
+  private def writeStateful(rows: RDD[InternalRow], epoch: Long, reports: mutable.Buffer[TaskReport]): Unit = {
     val conf = this.conf
-    run(rows) { (context, records) =>
+    run(rows, reports) { (context, records) =>
       val id = s"${conf.subTopology}/${context.partitionId()}"
       val transaction = TaskTransaction.find(conf, id).filter(_.ownerAttempt == context.taskAttemptId()).getOrElse(
         throw new IllegalStateException(s"$id: no store was loaded by this task attempt"))
@@ -66,7 +77,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     }
   }
 
-  private def writeStateless(rows: RDD[InternalRow], epoch: Long): Array[TaskReport] = {
+  private def writeStateless(rows: RDD[InternalRow], epoch: Long, reports: mutable.Buffer[TaskReport]): Unit = {
     val conf = this.conf
     val partitions = this.positionPartitions
     val ranges = SourceRanges.of(rows)
@@ -75,7 +86,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
       SourcePosition.settle(conf, ranges.map(_.source))
       settled = true
     }
-    run(rows) { (context, records) =>
+    run(rows, reports) { (context, records) =>
       val range = ranges(context.partitionId())
       SourcePosition.tidy()
       val position = SourcePosition.of(conf, range.source, partitions)
@@ -87,11 +98,10 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     }
   }
 
-  private def run(rows: RDD[InternalRow])(
-      task: (TaskContext, Iterator[InternalRow]) => TaskReport): Array[TaskReport] = {
-    val sparkContext: SparkContext = rows.sparkContext
-    sparkContext.runJob(rows, task)
-  }
+  private def run(rows: RDD[InternalRow], reports: mutable.Buffer[TaskReport])(
+      task: (TaskContext, Iterator[InternalRow]) => TaskReport): Unit =
+    rows.sparkContext.runJob(rows, task, rows.partitions.indices,
+      (_: Int, report: TaskReport) => reports.synchronized(reports += report))
 
   override def toString: String = s"StreamApp[${conf.applicationId}/${conf.subTopology}]"
 }
