@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from streamapp.errors import InputError
-from streamapp.manifest import Manifest, parse_manifest, with_modules
+from streamapp.manifest import Manifest, parse_manifest
 
 
 def read_text(file: Path) -> str:
@@ -39,12 +39,8 @@ def load_manifest(file: Path) -> Manifest:
     Raises:
         InputError, ManifestError: when one of them cannot be read, or with everything that is wrong with it.
     """
-    manifest = read_manifest(file)
-    code = manifest.spec.code
-    if code is None or code.path is None:
-        return manifest
-    modules = _modules(file.parent / code.path, f"{file}: code.path")
-    return with_modules(manifest, modules)
+    field = f"{file}: code.path"
+    return parse_manifest(read_text(file), str(file), lambda path: _modules(file.parent / path, field))
 
 
 def require_modules(manifest: Manifest, file: Path) -> None:

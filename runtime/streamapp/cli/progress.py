@@ -49,6 +49,8 @@ def summary(status: Mapping[str, Any]) -> str:
     >>> restore = {"restoring": 1, "done": 3000, "total": 9000, "recordsPerSecond": 2500, "etaSeconds": 2.4}
     >>> summary({"phase": "Restoring", "restore": {"s": restore, "whole": {"restoring": 0}}})
     'Restoring | restoring s: 3,000 of 9,000, 2,500/s, 2 s left'
+    >>> summary({"phase": "Running", "subTopologies": {"s": {"lateRecords": 2, "badRecords": {"in": 1}}}})
+    'Running | 0 records/s | epoch - | 2 records late | 1 records bad'
     """
     parts = [str(status.get("phase", "Starting"))]
     running = status.get("subTopologies", {}).values()
@@ -62,10 +64,14 @@ def summary(status: Mapping[str, Any]) -> str:
     if stores:
         rows = sum(store.get("rowsEstimate", 0) for store in stores)
         parts.append(f"state ~{rows:,} rows, {_size(sum(store.get('bytes', 0) for store in stores))}")
-    if lost := sum(part.get("lostRecords", 0) for part in running):
-        parts.append(f"{lost:,} records lost")
+    counts = {
+        "late": sum(part.get("lateRecords", 0) for part in running),
+        "bad": sum(sum(part.get("badRecords", {}).values()) for part in running),
+        "lost": sum(part.get("lostRecords", 0) for part in running),
+    }
+    parts += [f"{count:,} records {what}" for what, count in counts.items() if count]
     for name, restore in status.get("restore", {}).items():
-        if restore.get("restoring"):
+        if restore.get("restoring") and restore["total"]:
             parts.append(
                 f"restoring {name}: {restore['done']:,} of {restore['total']:,}, "
                 f"{restore['recordsPerSecond']:,}/s, {restore['etaSeconds']:.0f} s left"

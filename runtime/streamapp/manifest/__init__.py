@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from streamapp.manifest.model import API_VERSION, KIND, Manifest, start_from_ms
-from streamapp.manifest.reading import parse_manifest, parse_object, with_modules
+from streamapp.manifest.reading import parse_manifest, parse_object
 
 __all__ = [
     "API_VERSION",
@@ -16,5 +16,4 @@ __all__ = [
     "parse_manifest",
     "parse_object",
     "start_from_ms",
-    "with_modules",
 ]

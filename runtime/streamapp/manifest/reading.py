@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from streamapp.check import check_topology
-from streamapp.check.code import check_code
 from streamapp.errors import ManifestError, Problem
 from streamapp.manifest import shape
 from streamapp.manifest.build import build_partial
@@ -27,12 +26,17 @@ MOST_ENTRIES = 5_000
 """Of all nodes: columns, fields, branches and topics together."""
 
 
-def parse_manifest(text: str, path: str = "<manifest>") -> Manifest:
+ModulesAt = Callable[[str], Mapping[str, str]]
+
+
+def parse_manifest(text: str, path: str = "<manifest>", modules_at: ModulesAt | None = None) -> Manifest:
     """The manifest of a YAML text.
 
     Args:
         text: one YAML document.
         path: where the text is from; only for messages.
+        modules_at: gives the modules, file name to text, that `code.path` leads to; they take its place. None: nothing
+            is known of them.
 
     Raises:
         ManifestError: with every problem of the text, each with its line.
@@ -40,7 +44,7 @@ def parse_manifest(text: str, path: str = "<manifest>") -> Manifest:
     document = read_text(text)
     if document.data is None:
         raise ManifestError(document.problems or (Problem(None, None, None, f"{path} is empty", None),))
-    return _parse(document)
+    return _parse(document, modules_at)
 
 
 def parse_object(data: Mapping[str, Any]) -> Manifest:
@@ -52,24 +56,7 @@ def parse_object(data: Mapping[str, Any]) -> Manifest:
     return _parse(Document(dict(data)))
 
 
-def with_modules(manifest: Manifest, modules: Mapping[str, str]) -> Manifest:
-    """The manifest with the user's code in it, in the place of where that is.
-
-    Args:
-        manifest: with `code`.
-        modules: file name to text.
-
-    Raises:
-        ManifestError: with everything that is wrong with the modules, and with what the nodes want of them.
-    """
-    problems = tuple(check_code(manifest.topology, modules))
-    if problems:
-        raise ManifestError(problems)
-    spec = manifest.spec.model_copy(update={"code": CodeSpec(files=dict(modules))})
-    return manifest.model_copy(update={"spec": spec}).with_topology(manifest.topology)
-
-
-def _parse(document: Document) -> Manifest:
+def _parse(document: Document, modules_at: ModulesAt | None = None) -> Manifest:
     data = document.data
     problems = list(document.problems)
     for path, message, fix, line in document.faults:
@@ -104,15 +91,23 @@ def _parse(document: Document) -> Manifest:
         # What the outline has already told is not told twice.
         problems += [problem for problem in found if (problem.node, problem.field) not in told]
         bad_nodes |= more_bad_nodes
-    topology, meant, unchecked = _meaning(data, manifest, bad_nodes, document)
+    modules = _modules_of(data, modules_at)
+    topology, meant, unchecked = _meaning(data, manifest, bad_nodes, document, modules)
     problems += meant
     if problems or manifest is None:
         raise ManifestError(_in_order(_located(problems, data, document)), unchecked)
+    if manifest.modules is None and modules is not None:
+        spec = manifest.spec.model_copy(update={"code": CodeSpec(files=modules)})
+        manifest = manifest.model_copy(update={"spec": spec})
     return manifest.with_topology(topology)
 
 
 def _meaning(
-    data: dict[str, Any], manifest: Manifest | None, bad_nodes: set[int], document: Document
+    data: dict[str, Any],
+    manifest: Manifest | None,
+    bad_nodes: set[int],
+    document: Document,
+    modules: dict[str, str] | None,
 ) -> tuple[Topology, list[Problem], tuple[str, ...]]:
     """The topology, made of what could be read of its nodes; its problems; and the nodes that they leave open."""
     specs: list[NodeSpec | str | None] = []
@@ -136,7 +131,7 @@ def _meaning(
     unsure = frozenset(name for name, found in in_part.items() if not found.columns_known)
     lines = [document.line(("spec", "topology", i)) for i in range(len(nodes))]
     topology, problems = build_partial(specs, [_arm_names(node) for node in nodes], unsure, lines)
-    problems += check_topology(topology, _application_id(data, manifest), _modules(spec))
+    problems += check_topology(topology, _application_id(data, manifest), modules)
     told = [p for p in problems if p.node not in in_part or not in_part[p.node].is_about_left_out(p.field)]
     places = {shape.label(node, i): i for i, node in reversed(list(enumerate(nodes)))}
     return topology, told, tuple(sorted(topology.half_checked, key=lambda name: places.get(name, len(places))))
@@ -175,13 +170,16 @@ def _arm_names(node: Any) -> tuple[str, ...]:
     return tuple(arm["name"] for arm in arms if isinstance(arm, dict) and isinstance(arm.get("name"), str))
 
 
-def _modules(spec: Any) -> dict[str, str] | None:
-    """The modules that the manifest itself has, as far as they can be read."""
+def _modules_of(data: dict[str, Any], modules_at: ModulesAt | None) -> dict[str, str] | None:
+    """The modules that the manifest itself has, or leads to, as far as they can be read."""
+    spec = data.get("spec")
     code = spec.get("code") if isinstance(spec, dict) else None
-    files = code.get("files") if isinstance(code, dict) else None
-    if not isinstance(files, dict) or not all(isinstance(text, str) for item in files.items() for text in item):
+    if not isinstance(code, dict):
         return None
-    return files
+    files, path = code.get("files"), code.get("path")
+    if isinstance(files, dict) and all(isinstance(text, str) for item in files.items() for text in item):
+        return files
+    return dict(modules_at(path)) if modules_at is not None and files is None and isinstance(path, str) else None
 
 
 def _application_id(data: dict[str, Any], manifest: Manifest | None) -> str:

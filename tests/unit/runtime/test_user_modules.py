@@ -64,8 +64,12 @@ def test_what_is_not_there_or_not_right_is_told_before_anything_runs(tmp_path: P
     with pytest.raises(InputError, match=r"scoring.py: is not UTF-8 text"):
         load_manifest(write(tmp_path, "{path: functions}"))
     (folder / "scoring.py").write_text("def scored(row): ...")
-    with pytest.raises(ManifestError, match=r"module 'scoring' has no 'score' .*did you mean `scored`"):
+    with pytest.raises(ManifestError, match=r"module 'scoring' has no 'score' .*did you mean `scored`") as error:
         load_manifest(write(tmp_path, "{path: functions}"))
+    assert [problem.line for problem in error.value.problems] == [9]
+    with pytest.raises(ManifestError) as error:
+        load_manifest(write(tmp_path, "{path: functions}", schema="user STRNG"))
+    assert [problem.line for problem in error.value.problems] == [9, 9, 10], "all at once, each with its line"
 
 
 def test_what_only_a_cluster_knows_is_checked_but_not_run_here(
