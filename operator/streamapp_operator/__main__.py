@@ -22,6 +22,8 @@ import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import fields
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from streamapp_operator.handlers import watch
 from streamapp_operator.health import serve
 from streamapp_operator.render.permits import PARTS
 from streamapp_operator.settings import Settings
+from streamapp_operator.status.events import WARNING, Event, to_object
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 LEASE = "streamapp-operator"
@@ -84,7 +87,7 @@ def main(environment: Mapping[str, str]) -> int:
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     cache = Cache(kube)
     controller = Controller(kube, settings, lease, home=home, cache=cache)
-    informer = Informer(kube, cache, namespaces, controller.see)
+    informer = Informer(kube, cache, namespaces, controller.see, partial(tell, lease_kube, home, name))
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
         if port:
@@ -96,16 +99,22 @@ def main(environment: Mapping[str, str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     if await_list(kube, informer, stop):
-        resync = threading.Thread(target=informer.keep, args=(stop,), name="resync", daemon=True)
-        resync.start()
-        controller.start(resync)
-        watch(informer, namespaces, stop)
+        threads = [threading.Thread(target=informer.keep, args=(stop,), name="resync", daemon=True)]
+        threads += [
+            threading.Thread(target=watch, args=(informer, each, stop), name=f"watch-{each or 'all'}", daemon=True)
+            for each in informer.namespaces
+        ]
+        for thread in threads:
+            thread.start()
+        controller.start(*threads)
+        stop.wait()
         controller.stop()
     return 0
 
 
 def await_list(kube: Kube, informer: Informer, stop: threading.Event) -> bool:
-    """Waits until the cluster knows what a StreamApp is, and has said what there is: nothing is decided on half of it.
+    """Waits until the cluster knows what a StreamApp is, and has said what there is where the operator may look:
+    nothing is decided on half of it.
 
     Returns:
         Whether it has; not when `stop` was set before.
@@ -124,6 +133,17 @@ def await_list(kube: Kube, informer: Informer, stop: threading.Event) -> bool:
             said = why
         stop.wait(LOOK_FOR_DEFINITION_SECONDS)
     return False
+
+
+def tell(kube: Kube, home: str, lease: str, sentence: str) -> None:
+    """Warns of a namespace that is not watched: in the log, and by an event about the operator's Lease."""
+    log.warning("%s", sentence)
+    try:
+        found = kube.get("Lease", home, lease)
+        if found is not None:
+            kube.create(to_object(Event(WARNING, "NamespaceNotWatched", sentence), found, datetime.now(UTC)))
+    except KubeError as error:
+        log.warning("no event could be written: %s", error)
 
 
 def _camel(name: str) -> str:

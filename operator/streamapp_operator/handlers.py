@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import kopf
@@ -20,15 +20,18 @@ WATCH_SECONDS = 300
 PAGE = 100
 """Objects that are read at a time when a watch begins."""
 _AGAIN_SECONDS = 2.0
+_LOOK_SECONDS = 0.5
+"""So often a watch that is not open looks whether it may be, and an open one whether it is to end."""
 log = logging.getLogger("streamapp.operator")
 
 
-def watch(informer: Informer, namespaces: Sequence[str], stop: threading.Event) -> None:
-    """Watches until `stop` is set, or SIGTERM or SIGINT come.
+def watch(informer: Informer, namespace: str | None, stop: threading.Event) -> None:
+    """Watches one namespace as long as the informer knows it, until `stop` is set. Each has a watch of its own, as kopf
+    ends all of its streams when one of them fails.
 
     Args:
         informer: gets what happens.
-        namespaces: to watch; none: all of them.
+        namespace: to watch; None: all of them.
         stop: is set at the end, whatever the reason.
     """
     settings = kopf.OperatorSettings()
@@ -40,6 +43,9 @@ def watch(informer: Informer, namespaces: Sequence[str], stop: threading.Event) 
     settings.watching.chunk_size = PAGE
     try:
         while not stop.is_set():
+            if not informer.knows(namespace):
+                stop.wait(_LOOK_SECONDS)
+                continue
             # kopf waits for it in a thread, for which its end waits: so it is one of its own, which `cleanup` sets.
             over = threading.Event()
             threading.Thread(target=_pass_on, args=(stop, over), name="stop", daemon=True).start()
@@ -48,22 +54,27 @@ def watch(informer: Informer, namespaces: Sequence[str], stop: threading.Event) 
                     registry=_registry(informer, over),
                     settings=settings,
                     standalone=True,
-                    clusterwide=not namespaces,
-                    namespaces=list(namespaces),
+                    clusterwide=namespace is None,
+                    namespaces=[] if namespace is None else [namespace],
                     stop_flag=over,
                 )
                 return
-            # kopf gives up at an error in a watch that it does not know. A new one begins with a list, which is right.
+            # kopf gives up at an error in a watch that it does not know.
             except (Exception, asyncio.CancelledError) as error:
-                log.warning("the watch has ended, and begins anew: %s", error)
+                where = "all namespaces" if namespace is None else f"namespace {namespace}"
+                log.warning("the watch of %s has ended, and begins anew: %s", where, error)
+                informer.doubt(namespace)
                 stop.wait(_AGAIN_SECONDS)
+            finally:
+                over.set()
     finally:
         stop.set()
 
 
 def _pass_on(stop: threading.Event, over: threading.Event) -> None:
-    stop.wait()
-    over.set()
+    while not over.wait(_LOOK_SECONDS):
+        if stop.is_set():
+            over.set()
 
 
 def _registry(informer: Informer, over: threading.Event) -> kopf.OperatorRegistry:

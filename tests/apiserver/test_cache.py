@@ -67,7 +67,7 @@ class Watch:
         informer.resync()
         self._stop = threading.Event()
         self._threads = [
-            threading.Thread(target=watch, args=(informer, [apps.namespace], self._stop)),
+            threading.Thread(target=watch, args=(informer, apps.namespace, self._stop)),
             threading.Thread(target=informer.keep, args=(self._stop, resync)),
         ]
 

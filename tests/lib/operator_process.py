@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -40,14 +41,18 @@ class OperatorProcess:
         namespace: where its apps and its Lease are.
         log: a file for what it says.
         cluster_wide: whether it looks after the apps of all namespaces.
+        watched: where its apps are, if not where its Lease is.
     """
 
-    def __init__(self, kubeconfig: Path, namespace: str, log: Path, cluster_wide: bool = False) -> None:
+    def __init__(
+        self, kubeconfig: Path, namespace: str, log: Path, cluster_wide: bool = False, watched: Sequence[str] = ()
+    ) -> None:
         self.log = log
         environment = {
             "KUBECONFIG": str(kubeconfig),
             "STREAMAPP_NAMESPACE": namespace,
             "STREAMAPP_CLUSTER_WIDE": str(cluster_wide).lower(),
+            "STREAMAPP_NAMESPACES": ",".join(watched),
         }
         with log.open("wb") as out:
             self.process = subprocess.Popen(
@@ -87,11 +92,27 @@ class Operators:
         token = grant(self._api, self._render, namespace, "--set", "watch.clusterWide=true")
         return self._start(self._api, namespace, token, cluster_wide=True)
 
-    def _start(self, server: Proxy | ApiServer, namespace: str, token: str, cluster_wide: bool) -> OperatorProcess:
+    def start_for(self, namespace: str, watched: Sequence[str], granted: Sequence[str]) -> OperatorProcess:
+        """One in that namespace, for the apps of these, with rights in those."""
+        token = self.grant_in(namespace, granted)
+        return self._start(self._api, namespace, token, cluster_wide=False, watched=watched)
+
+    def grant_in(self, namespace: str, granted: Sequence[str]) -> str:
+        """The token of the operator in that namespace, which has the chart's rights in those from now on."""
+        return grant(self._api, self._render, namespace, "--set", f"watch.namespaces={{{','.join(granted)}}}")
+
+    def _start(
+        self,
+        server: Proxy | ApiServer,
+        namespace: str,
+        token: str,
+        cluster_wide: bool,
+        watched: Sequence[str] = (),
+    ) -> OperatorProcess:
         folder = self._folder / f"operator-{len(self._started)}"
         folder.mkdir()
         kubeconfig = server.kubeconfig_of(folder, token)
-        self._started.append(OperatorProcess(kubeconfig, namespace, folder / "log", cluster_wide))
+        self._started.append(OperatorProcess(kubeconfig, namespace, folder / "log", cluster_wide, watched))
         return self._started[-1]
 
     def end(self) -> None:

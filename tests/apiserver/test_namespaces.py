@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operator for several namespaces, with the chart's own rights: what becomes of one does the others no harm."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client, config
+
+from lib.apiserver import ApiServer
+from lib.operator import Apps
+from lib.operator_process import NAME, Operators
+from lib.wait import until
+from streamapp_operator.cluster.cache import Cache
+from streamapp_operator.cluster.informer import LONGEST_PAUSE_SECONDS, Informer
+from streamapp_operator.cluster.kube import Kube
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def missing(api: ApiServer) -> Iterator[str]:
+    """The name of a namespace that is not there yet."""
+    name = f"later-{uuid.uuid4().hex[:8]}"
+    yield name
+    api.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+
+
+def await_seen(apps: Apps, seconds: float = 30) -> None:
+    """The operator has seen the app as it is."""
+
+    def seen() -> bool:
+        body = apps.get("StreamApp", "word-count")
+        return bool((body.get("status") or {}).get("observedGeneration") == body["metadata"]["generation"])
+
+    until(seen, seconds, f"the app in {apps.namespace} is seen", every=0.2)
+
+
+def test_a_namespace_that_is_missing_or_forbidden_holds_no_other_up_and_is_found_later(
+    api: ApiServer, kube: Kube, new_namespace: Callable[[], str], missing: str, operators: Operators
+) -> None:
+    home, late = Apps(kube, new_namespace()), Apps(kube, missing)
+    operator = operators.start_for(home.namespace, [home.namespace, missing], [home.namespace])
+    home.create()
+    await_seen(home)
+    (told,) = [each for each in kube.list("Event", home.namespace) if each["reason"] == "NamespaceNotWatched"]
+    assert f"namespace {missing} is not watched" in told["message"]
+    assert told["involvedObject"]["kind"] == "Lease"
+    api.kubectl("create", "namespace", missing)
+    operators.grant_in(home.namespace, [home.namespace, missing])
+    late.create()
+    await_seen(late, 60)
+    home.change(replicas=2)
+    await_seen(home, 10)
+    late.change(replicas=2)
+    await_seen(late, 10)
+    operator.stop()
+
+
+def test_rights_that_are_taken_away_and_given_back(
+    api: ApiServer, new_namespace: Callable[[], str], operators: Operators, tmp_path: Path
+) -> None:
+    home, other = new_namespace(), new_namespace()
+    token = operators.grant_in(home, [home, other])
+    connect: Callable[[str], client.ApiClient] = config.new_client_from_config
+    kube = Kube(connect(str(api.kubeconfig_of(tmp_path, token))))
+    now, told = [0.0], list[str]()
+    informer = Informer(kube, Cache(kube), [other, home], lambda key, item: None, told.append, lambda: now[0])
+
+    def resync() -> bool:
+        """Whether the other one is known."""
+        now[0] += LONGEST_PAUSE_SECONDS
+        informer.resync()
+        assert informer.knows(home)
+        return informer.knows(other)
+
+    until(resync, 10, "the rights are in force", every=0.1)
+    told.clear()
+    api.kubectl("delete", "rolebinding", NAME, f"--namespace={other}")
+    until(lambda: not resync(), 10, "they are no more", every=0.1)
+    assert not resync()
+    (sentence,) = told
+    assert f"namespace {other} is not watched" in sentence
+    operators.grant_in(home, [home, other])
+    informer.resync()
+    assert not informer.knows(other), "it is left alone for a while"
+    until(resync, 10, "they are in force again", every=0.1)
+    informer.doubt(other)
+    assert not informer.knows(other)
+    informer.resync(only_unknown=True)
+    assert informer.knows(other)
