@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from lib.faults import alter
 from lib.inprocess import App
-from streamapp.errors import InputError, StreamAppError
+from streamapp.errors import DataError, InputError, StreamAppError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 
@@ -352,6 +353,50 @@ def test_records_without_event_time_go_to_the_dead_letters_too(app: Make) -> Non
     assert [(r.key, r.timestamp) for r in a.received("out")] == [("a", NOON)]
     errors = {r.key: dict(r.headers)["streamapp.error"] for r in a.received("dead")}
     assert errors == {"b": "the timestamp expression gives null", "c": "the value cannot be read as json"}
+
+
+AHEAD = """
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "at TIMESTAMP, n INT"}, timestamp: at}}
+"""
+AHEAD_WITH_HOP = AHEAD + """
+  - {name: shaken, with: {r: rand()}}
+  - {name: sums, groupBy: [key], aggregate: {total: sum(n)}}
+"""
+
+
+@pytest.mark.parametrize("hop", [False, True], ids=["stateless", "hop"])
+def test_an_event_time_that_is_too_far_ahead_makes_a_bad_record(app: Make, hop: bool) -> None:
+    out = "  - {name: out, to: {topic: $T-out}}"
+    a = app((AHEAD_WITH_HOP if hop else AHEAD) + out, "  onBadRecord: {deadLetter: $T-dead}")
+    a.send("in", ("a", {"at": "2024-01-01T13:00:00Z", "n": 1}, NOON))
+    a.send("in", ("b", {"at": "2024-01-01T13:00:01Z", "n": 2}, NOON))
+    a.run()
+    assert [(r.key, r.timestamp) for r in a.received("out")] == [("a", NOON + 3_600_000)]
+    (letter,) = a.received("dead")
+    assert dict(letter.headers)["streamapp.error"] == (
+        "the timestamp expression gives 2024-01-01 13:00:01, which is more than maxAhead (3600000 ms) later than the "
+        "record's own timestamp 2024-01-01 12:00:00"
+    )
+    a.change(AHEAD + out)
+    a.send("in", ("c", {"at": "2024-01-02T12:00:00Z", "n": 1}, NOON))
+    if not hop:
+        with pytest.raises(DataError, match=r"topic \S+-in, partition 0, offset 2: .* 2024-01-02 12:00:00, which"):
+            a.run()
+
+
+def test_an_event_time_far_ahead_passes_hops_and_an_output_that_refuses_it_is_named(app: Make) -> None:
+    topology = AHEAD_WITH_HOP.replace("timestamp: at", "timestamp: at, maxAhead: 36500 days")
+    a = app(topology + "  - {name: out, to: {topic: $T-out}}")
+    a.send("in", ("a", {"at": "2100-01-01T00:00:00Z", "n": 1}, NOON))
+    refused = f"topic '{a.topic('out')}' does not take a record of the time 2100-01-01T00:00:00Z: its .*, 3600000,"
+    with pytest.raises(DataError, match=refused):
+        a.run()
+    alter(a.kafka, a.topic("out"), message_timestamp_after_max_ms=str(2**63 - 1))
+    hop = a.topic("sums-repartition")
+    alter(a.kafka, hop, message_timestamp_after_max_ms="3600000")  # as earlier versions have made it
+    a.send("in", ("a", {"at": "2100-01-01T00:00:00Z", "n": 2}, NOON))
+    a.run()
+    assert a.latest("out") == {"a": {"total": 3}}
 
 
 def test_an_expression_that_meets_impossible_data_names_the_error(app: Make) -> None:

@@ -128,6 +128,9 @@ def test_a_topic_of_an_earlier_version_is_altered(tidy: tuple[KafkaConfig, Path]
     assert tune(admin, [replace(spec, wishes={"segment.bytes": "1"})])[0].startswith(
         f"internal topic '{spec.name}' grows more than it has to: "
     )
+    assert tune(admin, [replace(spec, wishes={"message.timestamp.after.max.ms": "-5"})])[0].startswith(
+        f"internal topic '{spec.name}' may refuse a record whose event time is far ahead: "
+    )
 
 
 def test_a_service_that_does_not_take_a_wish_takes_the_topic(tidy: tuple[KafkaConfig, Path]) -> None:

@@ -18,8 +18,9 @@ _REFUSED = ("cleanup.policy", "retention.ms", "retention.bytes")
 """Settings of an internal topic that must be as wanted: another value loses records, or keeps all of them for ever."""
 _DELETIONS = "delete.retention.ms"
 """How long deletions stay. Shorter than wanted, a reader misses them; longer, transaction markers pile up."""
-_WISHES = ("segment.bytes", "min.cleanable.dirty.ratio")
-"""Settings that only bound a topic's size: altered where we may, and borne where we may not."""
+_ANY_TIME = "message.timestamp.after.max.ms"
+_WISHES = ("segment.bytes", "min.cleanable.dirty.ratio", _ANY_TIME)
+"""Settings that bound a topic's size, or let it take any event time: altered where we may, borne where we may not."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Comparison:
     missing: tuple[TopicSpec, ...]
     wrong: tuple[str, ...]
     untuned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By topic, the settings to alter so that it does not grow beyond what is needed."""
+    """By topic, the settings to alter so that it serves better."""
 
 
 class TopicError(StreamAppError):
@@ -93,15 +94,17 @@ def compare(
 
 
 def tune(admin: Admin, specs: Iterable[TopicSpec]) -> list[str]:
-    """Alter settings of internal topics, proven to be ours, that let them grow: those of an earlier version, or of
-    somebody who made them by hand. Returns a line for each topic that we may not alter."""
+    """Alter settings of internal topics, proven to be ours, that let them grow or refuse event times far ahead: those
+    of an earlier version, or of somebody who made them by hand. Returns a line for each that we may not alter."""
     left = []
     for name, settings in compare_with(admin, specs).untuned.items():
         try:
             admin.alter(name, settings)
         except RunError as error:
             fix = f"set it: {_command(name, settings)}"
-            left.append(f"internal topic {name!r} grows more than it has to: {error}; {fix}")
+            harms = ["grows more than it has to"] if settings.keys() - {_ANY_TIME} else []
+            harms += ["may refuse a record whose event time is far ahead"] if _ANY_TIME in settings else []
+            left.append(f"internal topic {name!r} {' and '.join(harms)}: {error}; {fix}")
     return left
 
 

@@ -334,7 +334,8 @@ class _Builder:
 
 def _stream(name: str, spec: StreamSpec) -> Stream:
     topics = (spec.topic,) if spec.topic is not None else tuple(spec.topics or ())
-    return Stream(name, topics, spec.pattern, spec.key.to_format(), spec.value.to_format(), spec.timestamp)
+    return Stream(name, topics, spec.pattern, spec.key.to_format(), spec.value.to_format(), spec.timestamp,
+                  parse_duration(spec.max_ahead))  # fmt: skip
 
 
 def _pairs(columns: dict[str, str]) -> tuple[tuple[str, str], ...]:

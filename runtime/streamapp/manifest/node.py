@@ -109,6 +109,10 @@ class StreamSpec(Model):
         str | None,
         Field(description="Event time: an expression, or `processing`. Default: the record's own timestamp."),
     ] = None
+    max_ahead: Annotated[
+        Duration,
+        Field(description="How far an extracted event time may be ahead of the record's own timestamp."),
+    ] = "1 hour"
 
     @model_validator(mode="after")
     def _one_place(self) -> StreamSpec:

@@ -32,6 +32,8 @@ class Stream(Node):
     value: Format
     timestamp: str | None
     """Event time: an expression, `processing` (when it is read), or None: the record's own."""
+    max_ahead_ms: int = 3_600_000
+    """How far an extracted event time may be ahead of the record's own timestamp; a later one makes a bad record."""
 
     operation: ClassVar[str] = "stream"
     source: ClassVar[bool] = True

@@ -10,7 +10,7 @@ from streamapp.errors import InputError
 from streamapp.nodes import Node, RepartitionSink, RepartitionSource, Stream, Topology
 from streamapp.plan import codec
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 
 
 @dataclass(frozen=True)

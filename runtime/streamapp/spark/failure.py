@@ -16,6 +16,7 @@ _KNOWN: dict[str, type[StreamAppError]] = {
     "IncompatibleStateException": InputError,
     "OversizedRecordException": DataError,
     "PositionMismatchException": RunError,
+    "RefusedTimeException": DataError,
 }
 # The text of the expression also stands in plans that Spark prints: only the raised error counts.
 # Spark passes on its message without its class where it was thrown in a query's own thread.

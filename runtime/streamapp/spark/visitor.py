@@ -109,9 +109,10 @@ class Visitor:
             rows = formats.struct_of(raw.columns).alias("__raw")
             flow = self._columns_of(raw.withColumns({"__raw": rows, "__bad": bad, "__error": reason}), decoded,
                                     ("__raw", "__bad", "__error"))  # fmt: skip
-            lost = expression(node.timestamp).cast("timestamp").isNull()
-            frame = flow.scope().filter(column("__bad") | lost)
-            error = F.coalesce(column("__error"), F.lit("the timestamp expression gives null"))
+            untimed = _untimed(expression(node.timestamp).cast("timestamp"), node.max_ahead_ms)
+            judged = flow.scope().withColumn("__untimed", untimed)
+            frame = judged.filter(column("__bad") | column("__untimed").isNotNull())
+            error = F.coalesce(column("__error"), column("__untimed"))
             raw = frame.select(*(F.col("__raw")[name].alias(name) for name in raw.columns), error.alias("__error"))
             return Flow(raw, (), (), ())
         return Flow(raw.filter(bad).withColumn("__error", reason), (), (), ())
@@ -153,10 +154,10 @@ class Visitor:
         time = F.current_timestamp() if timestamp == "processing" else expression(timestamp).cast("timestamp")
         frame = flow.scope().withColumn("__extracted", time)
         if timestamp != "processing":
-            lost = column("__extracted").isNull()
+            wrong = _untimed(column("__extracted"), node.max_ahead_ms)
+            lost = wrong.isNotNull()
             if self._on_bad_record == "Fail":
                 place = (column("__topic"), column("__partition"), column("__offset"))
-                wrong = F.lit("the timestamp expression gives null")
                 frame = frame.filter(_fail_where(lost, node.name, place, wrong))
             else:
                 frame = frame.observe(f"untimed:{node.name}", F.count_if(lost).alias("bad")).filter(~lost)
@@ -425,6 +426,23 @@ def _fail_where(bad: Column, node: str, place: tuple[Column, Column, Column], wr
         F.lit(", offset "), offset.cast("string"), F.lit(": "), wrong,
     )  # fmt: skip
     return F.when(bad, F.raise_error(message).cast("boolean")).otherwise(True)
+
+
+def _untimed(extracted: Column, max_ahead_ms: int) -> Column:
+    """What is wrong with the event time that a record's `timestamp` expression has given; null where nothing is.
+
+    It is compared with the record's own timestamp, not with a clock: a replay must come to the same.
+    """
+    own = column(EVENT_TIME)
+    ahead = F.concat(
+        F.lit("the timestamp expression gives "), extracted.cast("string"),
+        F.lit(f", which is more than maxAhead ({max_ahead_ms} ms) later than the record's own timestamp "),
+        own.cast("string"),
+    )  # fmt: skip
+    return F.when(extracted.isNull(), F.lit("the timestamp expression gives null")).when(
+        # Kafka has -1 for a record without a timestamp: there is nothing to compare with.
+        (F.unix_millis(own) >= 0) & (F.unix_millis(extracted) - F.lit(max_ahead_ms) > F.unix_millis(own)), ahead
+    )
 
 
 def _excerpt(data: Column) -> Column:

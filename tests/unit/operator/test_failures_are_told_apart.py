@@ -35,6 +35,7 @@ PLAN = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n Filter raise_error(
         ("Caused by: x.OversizedRecordException: a record for topic 't' has 9 bytes\n at", 1, False, "'t' has 9"),
         ("An error occurred while calling z:x.begin.\n: y.Trouble: no disk\n\tat", 3, True, "part': y.Trouble: no"),
         ("x: (as configured by transaction.max.timeout.ms)\n at", 1, False, "spec.transactionTimeout is longer"),
+        ("x.RefusedTimeException: topic 't' does not take a record\n at", 1, False, "topic 't' does not"),
         ("Some data may have been lost because they are not available in Kafka any more", 3, False, "gone (retention"),
         (LOST_RECORDS, 3, False, "are gone in topic text-lines, partition 1, among offsets 3 to 5 (retention passed"),
         ("y.UnknownTopicOrPartitionException: This server does not\n at", 1, True, "does not exist any more"),

@@ -110,6 +110,7 @@ def test_state_after_state_goes_through_a_topic(plan: Compile) -> None:
         "retention.bytes": "-1",
         "message.timestamp.type": "CreateTime",
         "segment.bytes": str(50 << 20),
+        "message.timestamp.after.max.ms": "9223372036854775807",
     }
 
 

@@ -110,7 +110,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     sent += 1
     sentBytes += size
     deliveries.sent += 1
-    producing(producer.send(record, new Sent(size, deliveries)))
+    producing(producer.send(record, new Sent(size, record.timestamp, deliveries)))
   }
 
   /** The participant has sent all changes of the epoch; its marker record goes out with the commit. */
@@ -257,14 +257,14 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     rethrowSendError()
   }
 
-  private class Sent(size: Int, deliveries: Deliveries) extends Callback {
+  private class Sent(size: Int, timestampMs: java.lang.Long, deliveries: Deliveries) extends Callback {
     override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
       if (error == null) deliveries.arrived.incrementAndGet()
-      else deliveries.firstError.compareAndSet(null, new SendError(error, metadata.topic, size))
+      else deliveries.firstError.compareAndSet(null, new SendError(error, metadata.topic, size, timestampMs))
   }
 
   private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]],
-      deliveries: Deliveries) extends Sent(record.value.length, deliveries) {
+      deliveries: Deliveries) extends Sent(record.value.length, record.timestamp, deliveries) {
     @volatile var nextOffset: Long = -1L
     override def onCompletion(metadata: RecordMetadata, error: Exception): Unit = {
       super.onCompletion(metadata, error)
