@@ -12,6 +12,7 @@ from typing import Any
 
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.decide.decision import Apply, Decision, Delete, decide
+from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.driver.last_answer import Words
 from streamapp_operator.driver.stall import Pace
 from streamapp_operator.manifest.app import RESTART_ANNOTATION
@@ -105,7 +106,7 @@ class Simulation:
             children=copy.deepcopy(self.children),
             driver=copy.deepcopy(self.driver),
             executors=tuple(copy.deepcopy(self.executors)),
-            status=said.get("live"),
+            status=read_answer(said.get("live")),
             silence="" if "live" in said else "it does not answer",
             position=self.position,
         )

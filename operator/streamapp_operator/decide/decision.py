@@ -18,6 +18,7 @@ from streamapp_operator.decide.drift import differences
 from streamapp_operator.decide.executors import outdated as outdated_executors
 from streamapp_operator.decide.executors import to_replace
 from streamapp_operator.decide.problems import mistakes_of
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.last_answer import Heard, Words, hear
 from streamapp_operator.driver.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.driver.progress import waiting_of
@@ -255,9 +256,7 @@ def _rendered(
         app = replace(app, login=_login(app, seen, known))
     except UnusableSecret as error:
         return _Wanted(rollout, app, unusable_secret=str(error), scaling=scaling, history=history)
-    return _Wanted(
-        rollout, app, render(app, settings, known), credentials=known, scaling=scaling, history=history
-    )
+    return _Wanted(rollout, app, render(app, settings, known), credentials=known, scaling=scaling, history=history)
 
 
 def _judged(
@@ -273,7 +272,7 @@ def _judged(
         return app, (*control_revisions(rollout, seen.body["metadata"]["generation"], None), *objects), None, None
     driver, live = driver_state(seen.driver), seen.status
     outdated = seen.driver is not None and driver.template != template
-    well = not outdated and live is not None and live["phase"] == "Running"
+    well = not outdated and live is not None and live.phase == "Running"
     before = (seen.body.get("status") or {}).get("failures")
     failures = count_failures(before, driver, app.attempt, outdated=outdated, well=well, now=now)
     if app.manifest.spec.suspend:
@@ -281,7 +280,7 @@ def _judged(
     verdict = None
     if rollout.on_trial:
         behind = len(outdated_executors(seen.executors, _executor_template(objects)))
-        look = Look(outdated, driver, behind, live, waiting_of(live or {}, app.plan))
+        look = Look(outdated, driver, behind, live, waiting_of(live or Answer(), app.plan))
         verdict, trial = judge(look, trial, app.attempt, app.progress_deadline, now)
         if failures.used_up and (verdict is None or verdict.word != REJECTED):
             verdict = Verdict(REJECTED, failures.message)
@@ -379,10 +378,9 @@ def _runs(app: App, seen: Observation, objects: tuple[Object, ...]) -> Iterator[
 
 def _other_replicas(app: App, seen: Observation) -> list[Action]:
     """A running driver takes another number of executors without a restart."""
-    known = (seen.status or {}).get("replicas")
-    if seen.driver is None or driver_state(seen.driver).state != RUNNING or not known:
+    was, wanted = seen.status.wanted if seen.status is not None else None, app.plan.replicas
+    if seen.driver is None or driver_state(seen.driver).state != RUNNING or was is None:
         return []
-    was, wanted = known["wanted"], app.plan.replicas
     return [Scale(seen.driver, wanted, f"scale from {was} to {wanted} replicas")] if was != wanted else []
 
 

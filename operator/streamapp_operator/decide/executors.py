@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.pods import runs
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 
@@ -16,9 +16,7 @@ def outdated(executors: Iterable[Object], template: str) -> list[Object]:
     return sorted(found, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
 
 
-def to_replace(
-    executors: Iterable[Object], template: str, wanted: int, live: Mapping[str, Any] | None
-) -> Iterable[Object]:
+def to_replace(executors: Iterable[Object], template: str, wanted: int, live: Answer | None) -> Iterable[Object]:
     """Executors that are to end now, each of which leaves in order and takes no further task.
 
     Args:
@@ -28,7 +26,7 @@ def to_replace(
         live: what the driver says about itself: it must know the template, or it would make more of the old ones.
     """
     executors = [pod for pod in executors if "deletionTimestamp" not in pod["metadata"]]
-    if ((live or {}).get("replicas") or {}).get("template") != template:
+    if live is None or live.template != template:
         return ()
     old = outdated(executors, template)
     idle = [pod for pod in old if not runs(pod)]

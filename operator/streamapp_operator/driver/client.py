@@ -14,6 +14,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from streamapp.plain import read_json
+from streamapp_operator.driver.answer import Answer, read_answer
 from streamapp_operator.render.meta import Object
 from streamapp_operator.render.pods import LIVE_PORT
 
@@ -24,13 +25,13 @@ LARGEST = 256 * 1024
 _LONGEST_WORDS = 300
 
 
-def ask(pod: Object, token: str) -> tuple[dict[str, Any] | None, str]:
+def ask(pod: Object, token: str) -> tuple[Answer | None, str]:
     """What the driver says about itself, or None and why it says nothing."""
     try:
-        found = _answer(pod, token, "GET", "/status")
+        found = read_answer(_answer(pod, token, "GET", "/status"))
     except (OSError, ValueError, HTTPException) as error:
         return None, f"the driver does not answer: {_words(error)}"
-    return (found, "") if isinstance(found, dict) else (None, "the driver's answer cannot be read")
+    return (found, "") if found is not None else (None, "the driver's answer cannot be read")
 
 
 def scale(pod: Object, token: str, replicas: int) -> str:

@@ -7,18 +7,15 @@ kept by this; who scales, or judges a new version, goes by an answer of now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.pods import RUNNING, DriverState
 from streamapp_operator.times import stamp
 
 PATIENCE_SECONDS = 10.0
 """Three looks, of which each waits for two seconds."""
-
-Live = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class Words:
 
     of: tuple[str, int]
     """Its pod, and how many of its containers have ended: one that starts anew has something new to say."""
-    said: Live | None = None
+    said: Answer | None = None
     """None: it has not been heard yet."""
     silent_since: datetime | None = None
 
@@ -36,7 +33,7 @@ class Words:
 class Heard:
     """What is to be taken for true now."""
 
-    live: Live | None
+    live: Answer | None
     silence: str
     words: Words | None
     """For the next look; None where there is no driver that could speak."""
@@ -46,7 +43,7 @@ class Heard:
         return self.words is not None and self.words.silent_since is not None
 
 
-def hear(live: Live | None, silence: str, driver: DriverState, words: Words | None, now: datetime) -> Heard:
+def hear(live: Answer | None, silence: str, driver: DriverState, words: Words | None, now: datetime) -> Heard:
     """
     Args:
         live: what the driver says; None when it does not answer.

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from streamapp.plan import Plan
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.pods import RUNNING, DriverState
 from streamapp_operator.driver.progress import epochs_of, waiting_of
 from streamapp_operator.times import stamp
@@ -36,7 +36,7 @@ class Pace:
 
 
 def look_at_pace(
-    live: Mapping[str, Any] | None, plan: Plan, driver: DriverState, pace: Pace | None, now: datetime
+    live: Answer | None, plan: Plan, driver: DriverState, pace: Pace | None, now: datetime
 ) -> tuple[str, Pace | None]:
     """
     Args:
@@ -54,7 +54,7 @@ def look_at_pace(
         pace = None
     if live is None:
         return "", pace
-    if driver.state != RUNNING or live["phase"] != "Running":
+    if driver.state != RUNNING or live.phase != "Running":
         return "", None
     waiting, epochs = waiting_of(live, plan), epochs_of(live)
     known = pace.since if pace is not None else {}
@@ -71,7 +71,7 @@ def look_at_pace(
     return words, Pace(of, since)
 
 
-def _patience(live: Mapping[str, Any], plan: Plan, part: str) -> float:
+def _patience(live: Answer, plan: Plan, part: str) -> float:
     """Seconds that the sub-topology may take for an epoch."""
-    last = int(live["subTopologies"].get(part, {}).get("epochMs", {}).get("triggerExecution", 0))
+    last = live.parts[part].epoch_ms if part in live.parts else 0
     return max(STILL_SECONDS, STILL_TRANSACTIONS * plan.transaction_timeout_ms / 1000, STILL_EPOCHS * last / 1000)

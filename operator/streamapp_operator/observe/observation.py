@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.render.meta import Object
 
 LISTED = (
@@ -60,7 +60,7 @@ class Observation:
     """The Jobs that are runs of the app: its own, and those that its CronJob has made."""
     executors: tuple[Object, ...] = ()
     """The executors' pods."""
-    status: Mapping[str, Any] | None = None
+    status: Answer | None = None
     """What the driver says about itself; None when it does not answer."""
     silence: str = ""
     """Why it does not answer."""

@@ -12,6 +12,7 @@ from typing import Any
 from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
 from streamapp.manifest.model import AutoscalingSpec
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.manifest.app import App
 from streamapp_operator.observe.observation import Position
 from streamapp_operator.render.sizes import executor_size
@@ -57,7 +58,7 @@ def scaled(
     history: History | None,
     now: datetime,
     paused: bool = False,
-    live: Mapping[str, Any] | None = None,
+    live: Answer | None = None,
     on_trial: bool = False,
 ) -> tuple[App, Decision | None, History | None]:
     """The app with the number of replicas that is right for it now, and why; unchanged when it does not autoscale.
@@ -90,28 +91,26 @@ def scaled(
         size = executor_size(app, settings)
         tasks = max(position.partitions, app.plan.max_parallelism if app.plan.stores else 1)
         useful = math.ceil(tasks / size.processors)
-        busy = _busy(live or {})
+        busy = _busy(live or Answer())
         metrics = Metrics(position.produced, position.consumed, running, useful, busy, position.topics)
-    hold = _hold(live or {}, on_trial)
+    hold = _hold(live or Answer(), on_trial)
     decision, history = decide(metrics, policy_of(spec, now), history, replicas, now, hold)
     if decision.reason == UNKNOWN and unknown:
         decision = replace(decision, words=f"{decision.words}: {unknown}")
     return replace(app, plan=replace(app.plan, replicas=decision.replicas)), decision, history
 
 
-def _busy(live: Mapping[str, Any]) -> dict[str, float] | None:
+def _busy(live: Answer) -> dict[str, float] | None:
     """Seconds of work by sub-topology; None where the driver does not say, as of an older version."""
-    parts = live.get("subTopologies", {})
-    if not parts or not all("busySeconds" in part for part in parts.values()):
-        return None
-    return {name: float(part["busySeconds"]) for name, part in parts.items()}
+    known = {name: part.busy_seconds for name, part in live.parts.items() if part.busy_seconds is not None}
+    return known if known and len(known) == len(live.parts) else None
 
 
-def _hold(live: Mapping[str, Any], on_trial: bool) -> str:
+def _hold(live: Answer, on_trial: bool) -> str:
     """Why this is no moment to change the number of replicas; empty: it is one."""
     if on_trial:
         return "a new version proves itself"
-    return "state is being restored" if live.get("phase") == "Restoring" else ""
+    return "state is being restored" if live.phase == "Restoring" else ""
 
 
 # --- what outlives an operator ------------------------------------------------------------------------------

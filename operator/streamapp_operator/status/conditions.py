@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from streamapp.plain import plain
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STOPPING
 from streamapp_operator.driver.progress import restore_of
 from streamapp_operator.manifest.change_classes import FORBIDDEN, NEEDS_STATE_MIGRATION
@@ -149,6 +150,12 @@ def _ready(facts: Facts) -> Verdict:
     }
     if facts.live_phase in phases:
         return FALSE, *phases[facts.live_phase]
+    if not facts.live_phase:
+        return (
+            UNKNOWN,
+            "DriverSilent",
+            "the driver does not say what it does in words that this operator knows",
+        )
     if facts.executors == 0 and facts.wanted_executors > 0:
         return FALSE, "NoExecutors", f"none of {facts.wanted_executors} executors runs"
     if not driver.ready:
@@ -202,8 +209,8 @@ def _degraded(facts: Facts, under_way: float) -> Verdict:
         return TRUE, "SecretUnusable", facts.unusable_secret
     if facts.refusal:
         return TRUE, "Refused", facts.refusal
-    if facts.live_phase in ("Running", "Restoring") and facts.live is not None and facts.live.get("error"):
-        return TRUE, "KafkaTrouble", str(facts.live["error"])
+    if facts.live_phase in ("Running", "Restoring") and facts.live is not None and facts.live.error:
+        return TRUE, "KafkaTrouble", facts.live.error
     missing = facts.live_phase == "Running" and facts.executors < facts.wanted_executors
     if missing and under_way > EXECUTORS_SECONDS:
         return TRUE, "ExecutorsMissing", f"{facts.executors} of {facts.wanted_executors} executors run"
@@ -276,8 +283,8 @@ def _paused(facts: Facts) -> Verdict:
 
 
 def _error_of(facts: Facts) -> str:
-    said = facts.live.get("error") if facts.live is not None else None
-    return str(said or facts.driver.error or "")
+    said = facts.live.error if facts.live is not None else ""
+    return said or facts.driver.error
 
 
 def _trial_words(facts: Facts) -> str:
@@ -291,7 +298,7 @@ def _trial_words(facts: Facts) -> str:
 
 
 def _restore_words(facts: Facts) -> str:
-    restore = restore_of(facts.live or {})
+    restore = restore_of(facts.live or Answer())
     return f"stores are restored: {restore['progress']}" if restore else "stores are restored"
 
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STOPPING, DriverState
 from streamapp_operator.driver.restart_budget import Failures
 from streamapp_operator.manifest.app import App
@@ -54,7 +53,7 @@ class Facts:
     changes: tuple[str, ...]
     """What we are about to do."""
     driver: DriverState
-    live: Mapping[str, Any] | None
+    live: Answer | None
     """What the driver says about itself."""
     silence: str
     """Why it says nothing."""
@@ -131,7 +130,7 @@ class Facts:
     @property
     def live_phase(self) -> str:
         """The driver's own word; empty when it says nothing."""
-        return str(self.live["phase"]) if self.live is not None else ""
+        return self.live.phase if self.live is not None else ""
 
     @property
     def is_silent(self) -> bool:

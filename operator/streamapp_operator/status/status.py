@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from streamapp.plain import plain
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.progress import lag_of, restore_of, sub_topologies_of
 from streamapp_operator.names import base_name
 from streamapp_operator.observe.runs import COMPLETED, Run
@@ -40,7 +41,7 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
         previous: the status so far, for what it remembers: times, and the last error.
         now: the time.
     """
-    live = facts.live or {}
+    live = facts.live or Answer()
     status: Status = {
         "observedGeneration": facts.generation,
         "phase": facts.phase,
@@ -95,7 +96,7 @@ def _lag(facts: Facts, previous: Status) -> Status | None:
     if facts.rest is not None and facts.run is not None and facts.run.result == COMPLETED:
         kept = previous.get("lag") if _is_of(previous, facts.run) else None
         return {"total": facts.run.lag} if facts.run.lag is not None else kept
-    found = lag_of(facts.live or {})
+    found = lag_of(facts.live or Answer())
     if found is None and facts.position is not None:
         return {"total": facts.position.produced - facts.position.consumed}
     return found
@@ -145,9 +146,8 @@ def _errors(facts: Facts) -> dict[str, tuple[str, str]]:
     driver = facts.driver
     found = {}
     if facts.live is not None:
-        replicas = facts.live.get("replicas") or {}
-        found["driver"] = str(facts.live.get("error") or ""), ""
-        found["executors"] = str(replicas.get("lastLoss") or ""), str(replicas.get("lost"))
+        found["driver"] = facts.live.error, ""
+        found["executors"] = facts.live.last_loss, str(facts.live.lost)
     found["pod"] = driver.error, f"{driver.uid} {driver.ended}"
     found["apiServer"] = facts.refusal, ""
     found["manifest"] = "; ".join(facts.problems), ""

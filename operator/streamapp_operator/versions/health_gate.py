@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.pods import FAILED, RUNNING, DriverState
 from streamapp_operator.driver.progress import epochs_of, lag_of
 from streamapp_operator.driver.restart_budget import USERS
@@ -31,7 +31,7 @@ class Look:
     driver: DriverState
     behind: int = 0
     """Executors that are of the version before it."""
-    live: Mapping[str, Any] | None = None
+    live: Answer | None = None
     """What the driver says about itself."""
     waiting: Mapping[str, int] = field(default_factory=dict)
     """Records that wait, by sub-topology."""
@@ -39,22 +39,22 @@ class Look:
     @property
     def phase(self) -> str:
         """The driver's own word; empty when it says nothing."""
-        return str(self.live["phase"]) if self.live is not None and self.driver.state == RUNNING else ""
+        return self.live.phase if self.live is not None and self.driver.state == RUNNING else ""
 
     @property
     def lag(self) -> int | None:
-        found = lag_of(self.live or {})
+        found = lag_of(self.live or Answer())
         return None if found is None else int(found["total"])
 
     @property
     def restored(self) -> int:
         """Changelog offsets that the driver's stores have passed."""
-        return sum(int(store["done"]) for store in (self.live or {}).get("restore", {}).values())
+        return sum(store.done for store in (self.live or Answer()).restores.values())
 
     @property
     def epochs(self) -> Mapping[str, int]:
         """That each sub-topology has committed since the driver began."""
-        return epochs_of(self.live or {})
+        return epochs_of(self.live or Answer())
 
     def idle_parts(self, since: Mapping[str, int]) -> list[str]:
         """Sub-topologies that have work, and have not committed an epoch since they had committed so many."""
@@ -121,7 +121,7 @@ def judge(look: Look, trial: Trial | None, of: str, seconds: float, now: datetim
 def _amiss(look: Look, trial: Trial) -> str:
     """What still speaks against the version; empty when nothing does."""
     if look.phase != "Running":
-        said = str((look.live or {}).get("error") or look.driver.error)
+        said = (look.live.error if look.live is not None else "") or look.driver.error
         state = look.driver.message if look.driver.state == FAILED or not look.phase else f"it is {look.phase}"
         return f"its driver did not come to run ({said or state})"
     if look.behind:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from streamapp_operator.driver import client as live
+from streamapp_operator.driver.answer import Answer
 from streamapp_operator.render.pods import LIVE_PORT
 
 ADDRESS = "127.0.7.1"
@@ -71,7 +72,7 @@ def drip(first: bytes) -> Callable[[socket.socket], None]:
 
 def test_an_answer_is_read() -> None:
     with driver(said(page(b'{"phase": "Running"}'))) as asked:
-        assert live.ask(POD, "secret") == ({"phase": "Running"}, "")
+        assert live.ask(POD, "secret") == (Answer(phase="Running"), "")
         assert live.scale(POD, "secret", 3) == ""
     assert b"GET /status" in asked[0]
     assert b"Bearer secret" in asked[0]

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from lib.operator import WORD_COUNT
+from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.driver.pods import ABSENT, FAILED, PENDING, RUNNING, STOPPING, DriverState
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.status.conditions import conditions
@@ -36,7 +37,7 @@ def facts(driver: DriverState, live: dict[str, Any] | None = None, **more: Any) 
         paused=False,
         changes=(),
         driver=driver,
-        live=live,
+        live=read_answer(live),
         silence="it does not answer",
         executors=1,
         remaining=1,

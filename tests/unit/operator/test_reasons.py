@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from lib.operator import WORD_COUNT
+from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.driver.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STARTING, STOPPING, DriverState
 from streamapp_operator.driver.restart_budget import DATA, Failures
 from streamapp_operator.manifest.app import App, read_app
@@ -84,7 +85,7 @@ def any_facts(chooser: random.Random) -> Facts:
         paused=paused,
         changes=perhaps(("make ConfigMap x",), ()),
         driver=DriverState(state, "words", ready=chooser.random() < 0.5),
-        live=live,
+        live=read_answer(live),
         silence="it does not answer",
         executors=executors,
         remaining=executors,

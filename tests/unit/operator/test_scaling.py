@@ -11,6 +11,7 @@ import yaml
 
 from lib.operator import WORD_COUNT
 from lib.simulated import START
+from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.manifest.app import App, read_app
 from streamapp_operator.observe.observation import Position
 from streamapp_operator.scaling.autoscaler import LIMITED, UNKNOWN, UP, WAITING, Change, Decision, Record
@@ -144,7 +145,16 @@ def test_nothing_changes_while_state_is_restored_or_a_version_proves_itself(
     for second in range(0, 60, 5):
         now = START + timedelta(seconds=second)
         found, decision, history = scaled(
-            app(), Settings(), {"desiredReplicas": 2}, position, "", 2, history, now, live=live, on_trial=on_trial
+            app(),
+            Settings(),
+            {"desiredReplicas": 2},
+            position,
+            "",
+            2,
+            history,
+            now,
+            live=read_answer(live),
+            on_trial=on_trial,
         )
         assert decision is not None
         assert (found.plan.replicas, decision.reason) == (2, WAITING)

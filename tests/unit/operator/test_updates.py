@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lib.simulated import START, Simulation, live, works
 from streamapp_operator.decide.executors import to_replace
+from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.driver.pods import RUNNING, DriverState, runs
 from streamapp_operator.driver.restart_budget import BUDGETS, Failures, count_failures
 from streamapp_operator.manifest.versions import HEALTHY, REJECTED
@@ -85,9 +86,7 @@ def test_a_version_that_works_becomes_the_healthy_one() -> None:
     assert app.status["plan"]["outcome"] == "Applied"
     assert app.status["plan"]["class"] == "RestartQuery"
     assert app.status["plan"]["restarts"] == "Driver"
-    assert app.status["plan"]["changes"] == [
-        {"field": "image", "class": "RestartQuery", "change": "image: new is new"}
-    ]
+    assert app.status["plan"]["changes"] == [{"field": "image", "class": "RestartQuery", "change": "image: new is new"}]
 
 
 @pytest.mark.parametrize(
@@ -162,6 +161,7 @@ def test_another_spec_is_tried_and_so_is_the_same_after_a_restart() -> None:
 
 def test_one_whose_stores_have_missed_records_does_not_come_back() -> None:
     """What feeds the store has gone on without it, by an internal topic."""
+
     def spec(store: str, image: str) -> dict[str, Any]:
         marked = {"name": "marked", "from": "lines", "with": {"mark": "rand()"}}
         counts = {**TOPOLOGY[1], "from": "marked", "store": store}
@@ -268,7 +268,7 @@ def test_never_more_than_one_that_works_goes_at_a_time(
         }
         for i, (template, ready, ending) in enumerate(pods)
     ]
-    going = list(to_replace(executors, "new", wanted, {"replicas": {"template": known}}))
+    going = list(to_replace(executors, "new", wanted, read_answer({"replicas": {"template": known}})))
     assert known == "new" or not going
     assert all(pod["metadata"]["annotations"][TEMPLATE_ANNOTATION] == "old" for pod in going)
     working = [pod for pod in going if runs(pod)]
@@ -375,7 +375,7 @@ def test_nothing_is_healthy_that_was_not_well_for_a_while(looks: list[tuple[str,
     well_since = None
     now = START
     for phase, lag, epochs in looks:
-        look = Look(False, UP, 0, live(phase, lag, epochs), {"counts": lag} if lag else {})
+        look = Look(False, UP, 0, read_answer(live(phase, lag, epochs)), {"counts": lag} if lag else {})
         verdict, trial = judge(look, trial, "v", DEADLINE, now)
         if phase != "Running" or (lag > 0 and epochs == 0):
             well_since = None
@@ -394,7 +394,7 @@ def looks(*seen: tuple[int, dict[str, int], dict[str, int]]) -> list[str]:
     found = []
     for at, (lag, epochs, waiting) in enumerate(seen):
         parts = {name: {"epoch": count, "epochs": count} for name, count in epochs.items()}
-        look = Look(False, UP, 0, live(lag=lag, subTopologies=parts), waiting)
+        look = Look(False, UP, 0, read_answer(live(lag=lag, subTopologies=parts)), waiting)
         verdict, trial = judge(look, trial, "v", DEADLINE, START + timedelta(seconds=5 * at))
         found.append(verdict.word if verdict is not None else "")
     return found
@@ -421,7 +421,7 @@ def test_a_sub_topology_that_has_nothing_to_do_need_not_commit_epochs() -> None:
 
 
 def test_what_was_seen_of_another_attempt_does_not_count() -> None:
-    well = Look(False, UP, 0, live())
+    well = Look(False, UP, 0, read_answer(live()))
     _, trial = judge(well, None, "v", DEADLINE, START)
     later = START + timedelta(seconds=PROOF_SECONDS)
     assert judge(well, trial, "v", DEADLINE, later)[0] is not None

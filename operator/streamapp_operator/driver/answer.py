@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's answer as a typed value, read once, where it comes in. Pure.
+
+A driver may be older or newer than the operator, and runs its author's code. A field that is unknown is ignored; one
+that is missing, or of another type, is not known. Nothing in an answer is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+STARTING, RESTORING, RUNNING, RESTARTING, STOPPED, FAILED = (
+    "Starting",
+    "Restoring",
+    "Running",
+    "Restarting",
+    "Stopped",
+    "Failed",
+)
+PHASES = (STARTING, RESTORING, RUNNING, RESTARTING, STOPPED, FAILED)
+LARGEST_NUMBER = 2**48
+"""A larger number counts nothing: sums of those below fit into the 64 bits of a status."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SubTopology:
+    """Numbers of one sub-topology."""
+
+    epoch: int | None = None
+    """The last committed one; -1: none since the driver began. None: not known."""
+    epochs: int = 0
+    """Committed since the driver began."""
+    watermark: str = ""
+    """Event time; empty where there is none."""
+    busy_seconds: float | None = None
+    """Spent on epochs since the driver began; None: not known, as of an older version."""
+    epoch_ms: float = 0
+    """Milliseconds that the last epoch took."""
+
+
+@dataclass(frozen=True)
+class Restore:
+    """How far one store is."""
+
+    restoring: bool = False
+    done: int = 0
+    """Changelog offsets passed."""
+    total: int = 0
+    eta_seconds: float = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a driver says about itself."""
+
+    phase: str = ""
+    """One of PHASES; empty: not known."""
+    error: str = ""
+    lag: Mapping[str, int] | None = None
+    """Records by TOPIC/PARTITION; None: not known."""
+    parts: Mapping[str, SubTopology] = field(default_factory=dict)
+    """By name of the sub-topology."""
+    restores: Mapping[str, Restore] = field(default_factory=dict)
+    """By name of the store."""
+    wanted: int | None = None
+    """Executors that the driver keeps; None: not known."""
+    template: str = ""
+    """Fingerprint of what it makes them from."""
+    lost: int = 0
+    """Executors that have ended without being asked to."""
+    last_loss: str = ""
+    """How the last of them ended."""
+
+
+def read_answer(said: Any) -> Answer | None:
+    """
+    Args:
+        said: any JSON.
+
+    Returns:
+        None when it is no object.
+
+    >>> read_answer({"phase": "Running", "lag": {"t/0": 5, "t/1": "?"}, "replicas": 3}).lag
+    {'t/0': 5}
+    """
+    if not isinstance(said, dict):
+        return None
+    phase, replicas = _text(said, "phase"), _map(said, "replicas")
+    return Answer(
+        phase=phase if phase in PHASES else "",
+        error=_text(said, "error"),
+        lag=_lag(said),
+        parts=_each(said, "subTopologies", _sub_topology),
+        restores=_each(said, "restore", _restore),
+        wanted=_count(replicas, "wanted"),
+        template=_text(replicas, "template"),
+        lost=_count(replicas, "lost") or 0,
+        last_loss=_text(replicas, "lastLoss"),
+    )
+
+
+def _lag(said: Mapping[str, Any]) -> dict[str, int] | None:
+    lag = said.get("lag")
+    if not isinstance(lag, dict):
+        return None
+    return {partition: records for partition in lag if (records := _count(lag, partition)) is not None}
+
+
+def _sub_topology(said: Mapping[str, Any]) -> SubTopology:
+    return SubTopology(
+        epoch=_count(said, "epoch", -1),
+        epochs=_count(said, "epochs") or 0,
+        watermark=_text(said, "watermark"),
+        busy_seconds=_number(said, "busySeconds"),
+        epoch_ms=_number(_map(said, "epochMs"), "triggerExecution") or 0,
+    )
+
+
+def _restore(said: Mapping[str, Any]) -> Restore:
+    return Restore(
+        restoring=bool(_count(said, "restoring")),
+        done=_count(said, "done") or 0,
+        total=_count(said, "total") or 0,
+        eta_seconds=_number(said, "etaSeconds") or 0,
+    )
+
+
+def _each(said: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any]], T]) -> dict[str, T]:
+    return {key: read(value) for key, value in _map(said, name).items() if isinstance(value, dict)}
+
+
+def _map(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = said.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(said: Mapping[str, Any], name: str) -> str:
+    value = said.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _number(said: Mapping[str, Any], name: str) -> float | None:
+    """No bool, and not what JSON of Python's takes for a number beside: NaN, Infinity."""
+    value = said.get(name)
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
+    return value if known else None
+
+
+def _count(said: Mapping[str, Any], name: str, least: int = 0) -> int | None:
+    value = said.get(name)
+    known = isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST_NUMBER
+    return value if known else None
