@@ -25,7 +25,8 @@ from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.cluster.cache import PartlyFresh
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.refusals import is_refusal
-from streamapp_operator.decide.decision import Action, Apply, Decision, Delete, Hold, Scale, TakeAway, decide
+from streamapp_operator.decide.decision import Action, Apply, Decision, Delete, Hold, Scale, TakeAway, decide, kind_of
+from streamapp_operator.decide.settled import Accepted, accepted
 from streamapp_operator.deletion.finalizer import hold, let_go
 from streamapp_operator.deletion.kafka import Cleaner
 from streamapp_operator.driver import client as live
@@ -59,7 +60,9 @@ _SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Complete
 CONFLICT = 409
 _OF_A_VERSION = ("ConfigMap", "ControllerRevision", *STARTERS)
 """Kinds of objects that a driver runs by, or is known by."""
+Notes = MutableMapping[tuple[str, str], Accepted]
 T = TypeVar("T")
+K = TypeVar("K")
 log = logging.getLogger("streamapp.operator")
 
 
@@ -81,6 +84,9 @@ class Memory:
     paces: MutableMapping[Key, Pace] = field(default_factory=dict)
     """By namespace and name: since when which sub-topology has committed no epoch."""
 
+    accepted: MutableMapping[Key, dict[tuple[str, str], Accepted]] = field(default_factory=dict)
+    """By namespace and name: what the API server made of objects, by their kind and name, if it was not as wanted."""
+
     def history(self, body: Object) -> History | None:
         metadata = body["metadata"]
         uid, history = self.histories.get((metadata["namespace"], metadata["name"]), ("", None))
@@ -101,10 +107,11 @@ class Memory:
         self.trials.pop((namespace, name), None)
         self.words.pop((namespace, name), None)
         self.paces.pop((namespace, name), None)
+        self.accepted.pop((namespace, name), None)
         self.lags.forget(namespace, name)
 
 
-def _note(notes: MutableMapping[Key, T], key: Key, what: T | None) -> None:
+def _note(notes: MutableMapping[K, T], key: K, what: T | None) -> None:
     if what is None:
         notes.pop(key, None)
     else:
@@ -180,9 +187,10 @@ def _round(
         return let_go(kube, seen, memory.cleaner, clock())
     _, name = key = seen.body["metadata"]["namespace"], seen.body["metadata"]["name"]
     past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key), memory.paces.get(key)
-    decision = decide(seen, settings, new, clock(), *past)
+    notes = memory.accepted.setdefault(key, {})
+    decision = decide(seen, settings, new, clock(), *past, notes)
     previous: Status = seen.body.get("status") or {}
-    needed = DECISIVE | {_kind_of(action) for action in decision.actions}
+    needed = DECISIVE | {kind_of(action) for action in decision.actions}
     if not needed <= fresh and not _leaves_all_but_numbers(decision, previous, name, clock()):
         raise _NotCertain(needed)
     memory.keep(seen.body, decision)
@@ -200,7 +208,7 @@ def _round(
 
     if decision.target != previous.get("target", {}):
         say(_status(decision, name, previous, clock()))
-    refusal = _act(kube, seen, decision)
+    refusal = _act(kube, seen, decision, notes)
     facts = replace(decision.facts, refusal=refusal)
     status = _status(replace(decision, facts=facts), name, said, clock())
     if status != said and not (
@@ -227,11 +235,11 @@ def _status(decision: Decision, name: str, previous: Status, now: datetime) -> S
     return status_of(decision.facts, name, decision.target, previous, now)
 
 
-def _act(kube: Kube, seen: Observation, decision: Decision) -> str:
-    """Does what was decided. Returns why something was refused; empty when nothing was."""
+def _act(kube: Kube, seen: Observation, decision: Decision, notes: Notes) -> str:
+    """Does what was decided, and notes what became of it. Returns why something was refused; empty when nothing was."""
     if refusal := _refusal(lambda: _try(kube, seen.body, decision.doubtful)):
-        return _do_each(kube, seen, filter(_suits_every_version, decision.actions)) or refusal
-    return _do_each(kube, seen, decision.actions)
+        return _do_each(kube, seen, filter(_suits_every_version, decision.actions), notes) or refusal
+    return _do_each(kube, seen, decision.actions, notes)
 
 
 def _try(kube: Kube, body: Object, doubtful: Iterable[Object]) -> None:
@@ -249,10 +257,10 @@ def _suits_every_version(action: Action) -> bool:
     """Whether it is right also for the version that runs on, as the one that follows is refused."""
     if isinstance(action, Apply):
         return action.is_new and action.wanted["kind"] not in _OF_A_VERSION
-    return isinstance(action, Hold) or (isinstance(action, Delete) and _kind_of(action) == "Pod")
+    return isinstance(action, Hold) or (isinstance(action, Delete) and kind_of(action) == "Pod")
 
 
-def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action]) -> str:
+def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action], notes: Notes) -> str:
     """One after the other. After the first that is refused, only what does not depend on it. Returns why it was
     refused; empty when none was."""
     refusal = ""
@@ -260,7 +268,7 @@ def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action]) -> str:
         if refusal and not _suits_every_version(action):
             continue
         log.info("%s/%s: %s", seen.body["metadata"]["namespace"], seen.body["metadata"]["name"], action.why)
-        refused = _refusal(partial(_do, kube, seen, action))
+        refused = _refusal(partial(_do, kube, seen, action, notes))
         refusal = refusal or refused
     return refusal
 
@@ -280,14 +288,7 @@ def _refusal(act: Callable[[], None]) -> str:
     return ""
 
 
-def _kind_of(action: Action) -> str:
-    """Of the object that it changes."""
-    if isinstance(action, Apply):
-        return str(action.wanted["kind"])
-    return str(action.found["kind"]) if isinstance(action, Delete | TakeAway) else "Pod"
-
-
-def _do(kube: Kube, seen: Observation, action: Action) -> None:
+def _do(kube: Kube, seen: Observation, action: Action, notes: Notes) -> None:
     body = seen.body
     if isinstance(action, Hold):
         hold(kube, body, action.on)
@@ -302,7 +303,8 @@ def _do(kube: Kube, seen: Observation, action: Action) -> None:
         metadata = wanted["metadata"]
         mark = {GENERATION_ANNOTATION: str(body["metadata"]["generation"])}
         annotations = {**metadata["annotations"], **mark}
-        kube.apply({**wanted, "metadata": {**metadata, "annotations": annotations}})
+        made = kube.apply({**wanted, "metadata": {**metadata, "annotations": annotations}})
+        _note(notes, (wanted["kind"], metadata["name"]), accepted(wanted, made))
     elif isinstance(action, TakeAway):
         kube.take_away(action.found, action.paths)
     else:

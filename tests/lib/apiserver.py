@@ -78,6 +78,9 @@ class ApiServer:
             f"--service-account-key-file={folder}/sa.key",
             f"--service-account-signing-key-file={folder}/sa.key",
             "--disable-admission-plugins=DefaultIngressClass",
+            # Policies that rewrite objects are a beta of this version.
+            "--feature-gates=MutatingAdmissionPolicy=true",
+            "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
             *(self._audit_options() if self._audited else ()),
         )
         until(self._is_ready, START_SECONDS, f"the API server answers; see {folder}/kube-apiserver.log", every=0.1)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from streamapp.errors import ManifestError
@@ -18,6 +19,7 @@ from streamapp_operator.decide.drift import differences
 from streamapp_operator.decide.executors import outdated as outdated_executors
 from streamapp_operator.decide.executors import to_replace
 from streamapp_operator.decide.problems import mistakes_of
+from streamapp_operator.decide.settled import Accepted, is_settled
 from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.last_answer import Heard, Words, hear
 from streamapp_operator.driver.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
@@ -46,6 +48,9 @@ from streamapp_operator.versions.rollout import Rollout, control_revisions, roll
 
 PAUSE_ANNOTATION = "streamapp.dev/pause-reconciliation"
 _MOST_DIFFERENCES = 3
+_DRIVER_NEEDS = ("ConfigMap", "ControllerRevision", "Role", "RoleBinding", "Secret", "ServiceAccount", *STARTERS)
+"""Kinds of objects that a driver starts by. It is started anew when they are right, whatever there is to do about
+others."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,15 @@ class TakeAway:
 
 
 Action = Apply | Delete | Scale | Hold | TakeAway
+Notes = Mapping[tuple[str, str], Accepted]
+"""By kind and name of objects."""
+
+
+def kind_of(action: Action) -> str:
+    """Of the object that it changes."""
+    if isinstance(action, Apply):
+        return str(action.wanted["kind"])
+    return str(action.found["kind"]) if isinstance(action, Delete | TakeAway) else "Pod"
 
 
 @dataclass(frozen=True)
@@ -125,6 +139,7 @@ def decide(
     trial: Trial | None = None,
     words: Words | None = None,
     pace: Pace | None = None,
+    notes: Notes = MappingProxyType({}),
 ) -> Decision:
     """
     Args:
@@ -136,6 +151,8 @@ def decide(
         trial: of the last decision; None: a version that has to prove itself gets its time anew.
         words: of the last decision; None: the driver has not been heard yet.
         pace: of the last decision; None: it begins to be watched now whether epochs are committed.
+        notes: of objects that the API server made something else of than was applied; one that is not noted is
+            applied once more.
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
@@ -144,7 +161,7 @@ def decide(
     actions: tuple[Action, ...] = ()
     doubtful: tuple[Object, ...] = ()
     if not paused and "deletionTimestamp" not in body["metadata"]:
-        changes = _changes(app, seen, objects) if app is not None and objects else ()
+        changes = _changes(app, seen, objects, notes) if app is not None and objects else ()
         actions = (*_hold(body), *useless_pods(seen, now), *changes)
         doubtful = _doubtful(seen, objects, changes)
     previous = (body.get("status") or {}).get("target", {})
@@ -309,7 +326,7 @@ def _running(seen: Observation) -> int:
     return sum(runs(pod) for pod in seen.executors)
 
 
-def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[Action, ...]:
+def _changes(app: App, seen: Observation, objects: tuple[Object, ...], notes: Notes) -> tuple[Action, ...]:
     """The difference between what is wanted and what is there."""
     actions: list[Action] = []
     names = set()
@@ -321,7 +338,7 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
         found = seen.children.get((kind, name))
         if found is None:
             actions.append(Apply(wanted, f"make {kind} {name}", is_new=True))
-        elif different := list(differences(wanted, found)):
+        elif (different := list(differences(wanted, found))) and not is_settled(notes.get((kind, name)), wanted, found):
             actions.append(Apply(wanted, _set(different, wanted), is_new=False))
         elif added := additions(wanted, found):
             paths = ", ".join(".".join(map(str, path)) for path in added[:_MOST_DIFFERENCES])
@@ -329,12 +346,12 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...]) -> tuple[
     for (kind, name), found in seen.children.items():
         if (kind, name) not in names and kind in LISTED and kind != "Job":
             actions.append(Delete(found, f"delete {kind} {name}, which is not needed any more"))
-    actions += _runs(app, seen, objects)
+    actions += _runs(app, seen, objects, notes)
     restart = _outdated_driver(seen, objects)
     if not restart:
         actions += _other_replicas(app, seen)
         actions += [] if actions or app.stopped else _earlier_executors(app, seen, objects)
-    elif not actions:  # what the next driver reads is there
+    elif not any(isinstance(each, Apply | TakeAway) and kind_of(each) in _DRIVER_NEEDS for each in actions):
         actions += restart
     return tuple(actions)
 
@@ -360,7 +377,7 @@ def _set(different: list[str], wanted: Object) -> str:
     return f"set {', '.join(different[:_MOST_DIFFERENCES])} of {wanted['kind']} {wanted['metadata']['name']}"
 
 
-def _runs(app: App, seen: Observation, objects: tuple[Object, ...]) -> Iterator[Action]:
+def _runs(app: App, seen: Observation, objects: tuple[Object, ...], notes: Notes) -> Iterator[Action]:
     """Jobs that are not needed any more, and the one that is, as soon as it may begin; and while it runs, what of it is
     not as it should be."""
     spec = app.manifest.spec
@@ -372,8 +389,11 @@ def _runs(app: App, seen: Observation, objects: tuple[Object, ...]) -> Iterator[
         found = next((each for each in seen.jobs if each["metadata"]["name"] == name), None)
         if may_begin(seen.jobs, name, seen.drivers):
             yield Apply(job, f"make Job {name}", is_new=True)
-        elif found is not None and (different := list(differences(right := set_right(job, found), found))):
-            yield Apply(right, _set(different, job), is_new=False)
+        elif found is not None:
+            right = set_right(job, found)
+            different = list(differences(right, found))
+            if different and not is_settled(notes.get(("Job", name)), right, found):
+                yield Apply(right, _set(different, job), is_new=False)
 
 
 def _other_replicas(app: App, seen: Observation) -> list[Action]:
