@@ -88,9 +88,9 @@ def pacer() -> Iterator[Any]:
 
 def test_epochs_grow_and_shrink_to_the_time_aimed_at(pacer: Any) -> None:
     first = pacer.limit()
-    pacer.observe(first, 60_000)
+    pacer.observe(first, 20_000)
     assert pacer.limit() == first, "the first epoch is slow because everything is new"
-    pacer.observe(first, 1_000)
+    pacer.observe(first, 2_000)
     assert pacer.limit() == 2 * first
     pacer.observe(10, 20_000)
     assert pacer.limit() == 2 * first, "a small epoch says nothing about how large ones run"
@@ -98,8 +98,15 @@ def test_epochs_grow_and_shrink_to_the_time_aimed_at(pacer: Any) -> None:
     assert pacer.limit() == 2 * first, "it is just right"
     pacer.observe(2 * first, 12_000)
     assert pacer.limit() == first // 2
+    pacer.observe(first // 2, 100)
+    assert pacer.limit() == 4 * first, "far from the time aimed at, it grows fast"
+    pacer.observe(4 * first, 24_000)
+    assert pacer.limit() == first // 2
     for _ in range(50):
-        pacer.observe(pacer.limit(), 600_000)
+        pacer.observe(pacer.limit(), 29_000)
     assert pacer.limit() == 1000, "an epoch never gets so small that it only costs"
+    for _ in range(50):
+        pacer.observe(pacer.limit(), 40_000)
+    assert pacer.limit() == 1, "but no transaction may take as long as its timeout"
     pacer.drain()
     assert pacer.limit() == 0, "an app that stops takes no more"

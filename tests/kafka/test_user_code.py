@@ -122,6 +122,37 @@ def test_of_a_table_a_row_that_becomes_none_is_deleted(app: Make) -> None:
     assert a.latest("out") == {"a": None, "b": {"said": "b! 1"}}
 
 
+SLOW = """import time
+
+
+def slowly(row):
+    time.sleep(0.002)
+    with open({calls!r}, "a") as file:
+        file.write(".")
+    return {{"n": row["n"]}}
+"""
+
+
+def test_an_epoch_that_takes_longer_than_a_transaction_is_tried_again_with_more_time_and_the_next_are_smaller(
+    own_kafka: KafkaConfig, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    slow = indent(SLOW.format(calls=str(calls)), " " * 8)
+    a = App(own_kafka, tmp_path, """
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "n INT"}}}
+  - {name: slow, python: {function: "slow:slowly", schema: "n INT"}}
+  - {name: out, to: {topic: $T-out}}
+""", "  transactionTimeout: 2s\n  code:\n    files:\n      slow.py: |\n" + slow)  # fmt: skip
+    a.create("in", partitions=1)
+    numbers = range(6_000)
+    a.send("in", *((None, json.dumps({"n": n})) for n in numbers))
+    a.run({"spark.sql.execution.arrow.maxRecordsPerBatch": "100"})
+    assert sorted(record.value["n"] for record in a.received("out")) == list(numbers)
+    assert len(calls.read_text()) > len(numbers), "a transaction was ended while it was at work"
+    (status,) = a.statuses[-1]["subTopologies"].values()
+    assert status["epochs"] > 2, "what came after the first epoch was cut smaller"
+
+
 def test_what_a_function_returns_can_be_grouped(app: Make) -> None:
     a = app(f"""
   - {ORDERS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,7 +18,7 @@ from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.topics import ensure_topics, topics_of
 from streamapp.manifest import parse_manifest
-from streamapp.spark.app import Options, run_app
+from streamapp.spark.app import Options, place_here, run_app
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,12 @@ class App:
             )  # fmt: skip
         assert producer.flush(30) == 0
 
-    def run(self) -> None:
-        """To the end of the input, as `streamapp run --until-caught-up`."""
+    def run(self, settings: Mapping[str, str] | None = None) -> None:
+        """To the end of the input, as `streamapp run --until-caught-up`; with further settings of Spark's."""
         ensure_topics(Admin(self.kafka), topics_of(self.plan), create_all=True)
-        options = Options(state_dir=self._folder / self.prefix, until_caught_up=True)
+        state_dir = self._folder / self.prefix
+        place = replace(place_here(self.plan, state_dir), settings=settings or {})
+        options = Options(state_dir=state_dir, until_caught_up=True, place=place)
         run_app(self.plan, self.kafka, options, on_progress=lambda status: self.statuses.append(dict(status)))
 
     def run_until_told(self, on_progress: Callable[[Mapping[str, Any]], None]) -> None:

@@ -21,6 +21,7 @@ _KNOWN: dict[str, type[StreamAppError]] = {
 # The text of the expression also stands in plans that Spark prints: only the raised error counts.
 # Spark passes on its message without its class where it was thrown in a query's own thread.
 _TAKEN_OVER = re.compile(r"another runtime of application '[^']*' has taken over: this one stops")
+_OVERDUE = re.compile(r"OverdueTransactionException: (.*)")
 _REFUSED = re.compile(
     r"(TransactionalIdAuthorization|TopicAuthorization|GroupAuthorization|SaslAuthentication|SslAuthentication)"
     r"Exception: (.*)"
@@ -100,6 +101,9 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
         found = re.search(rf"{name}: (.*)", trace)
         if found:
             return Failure(error(found[1].strip()), False)
+    overdue = _OVERDUE.search(trace)
+    if overdue:  # before the names of Kafka's settings are looked for, as it names one
+        return Failure(RunError(f"sub-topology '{subtopology}': {overdue[1].strip()}"), True)
     if "InvalidTxnTimeoutException" in trace or "transaction.max.timeout.ms" in trace:
         return Failure(InputError(
             "spec.transactionTimeout is longer than this Kafka allows; make it shorter, or raise the broker's "

@@ -75,6 +75,9 @@ class Queries:
             PREFIX + "subTopology": part.name,
             PREFIX + "store": store.name if store else "",
             PREFIX + "fingerprint": store.fingerprint if store else "",
+            PREFIX + "functions": ", ".join(
+                f"node '{node.name}' ({node.function})" for node in part.nodes if isinstance(node, n.Python)
+            ),
         }
 
     def _read(self, node: n.Node) -> DataFrame:

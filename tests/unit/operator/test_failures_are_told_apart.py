@@ -46,6 +46,10 @@ PLAN = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n Filter raise_error(
         ("x.TopicAuthorizationException: Not authorized to access topics: [t]\n at", 3, True, "topics: [t]; allow it"),
         ("x.SaslAuthenticationException: invalid credentials\n at", 3, True, "does not let the app in: invalid cred"),
         ("x\nCaused by: y.TimeoutException: no answer\n at", 3, True, "y.TimeoutException: no answer"),
+        (
+            "x.OverdueTransactionException: partition 0: … raise the brokers' transaction.max.timeout.ms\n at",
+            3, True, "sub-topology 'part': partition 0: …",
+        ),
     ],
 )
 def test_each_kind_of_failure(trace: str, exit_code: int, retriable: bool, words: str) -> None:

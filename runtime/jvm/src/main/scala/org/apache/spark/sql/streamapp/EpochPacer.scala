@@ -11,14 +11,19 @@ import scala.collection.mutable
  *
  * A step controller, not a model of the rate: an epoch has a fixed part and a part that grows with its keys rather than
  * its records, so that "records per second" says little about an epoch of another size. What ends well before the
- * target may be twice as large next time; what takes much longer is cut in proportion. The first epoch of a process,
- * which compiles and connects, does not count.
+ * target may be two to eight times as large next time; what takes much longer is cut in proportion. The first epoch of a
+ * process, which compiles and connects, does not count, unless it took half of what a transaction may take.
+ *
+ * The range of an epoch is fixed before its first task runs, so the first epochs are small: nobody knows yet how long a
+ * record takes, and Kafka ends a transaction that outlives its timeout.
  */
 final class EpochPacer {
   import EpochPacer._
 
   @volatile private var limitRecords = FirstLimit
   @volatile private var draining = false
+  @volatile private var chosen = false
+  private var transactionMs = 60000L
   private var warm = false
   private val expected = mutable.Map[AnyRef, Long]()
   private val input = mutable.Map[AnyRef, Long]()
@@ -29,8 +34,35 @@ final class EpochPacer {
 
   def drain(): Unit = draining = true
 
+  /**
+   * A query starts, in a process that may have had it before.
+   *
+   * @param transactionMs  how long one transaction may take
+   * @param learned        the limit that an earlier run has noted (see [[worthNoting]])
+   */
+  def begin(transactionMs: Long, learned: Option[Long]): Unit = synchronized {
+    this.transactionMs = transactionMs
+    if (!warm) learned.foreach(limit => limitRecords = math.min(limitRecords, math.max(1L, limit)))
+    chosen = false
+    expected.clear()
+    input.clear()
+  }
+
+  /** True while the query is at an epoch whose range was fixed before it started: an earlier try has not ended it. */
+  def repeating: Boolean = !chosen
+
+  /**
+   * The limit, if a later run should begin with it: a small one. A large one is reached again within a few epochs, and
+   * might be too much for the next version of the app.
+   */
+  def worthNoting: Option[Long] = Some(limitRecords).filter(_ < FirstLimit)
+
+  /** How many records the sources give to the epoch that is under way. */
+  def underWay: Long = synchronized(input.values.sum)
+
   /** A source will have so many records for the next epoch; returns what all sources have told so far. */
   def expect(source: AnyRef, records: Long): Long = synchronized {
+    chosen = true
     expected(source) = records
     expected.values.sum
   }
@@ -51,23 +83,27 @@ final class EpochPacer {
   }
 
   private[streamapp] def observe(records: Long, millis: Long): Unit = {
+    val targetMs = math.min(TargetMs, transactionMs / 4)
     val full = records >= limitRecords / 2 // a smaller one says nothing about how large ones run
-    if (full && warm) {
-      val wanted =
-        if (millis < TargetMs * RoomBelow) limitRecords * 2
-        else if (millis > TargetMs * RoomAbove) limitRecords * TargetMs / millis
-        else limitRecords
-      limitRecords = math.max(Smallest, math.min(wanted, Largest))
-    }
+    limitRecords =
+      if (millis > transactionMs / 2) math.max(1L, math.min(limitRecords, records * targetMs / millis))
+      else if (!full || !warm) limitRecords
+      else if (millis < targetMs * RoomBelow) math.min(limitRecords * growth(targetMs, millis), Largest)
+      else if (millis > targetMs * RoomAbove) math.max(limitRecords * targetMs / millis, math.min(Smallest, limitRecords))
+      else limitRecords
     warm ||= records > 0
   }
+
+  private def growth(targetMs: Long, millis: Long): Long =
+    math.max(2L, math.min(targetMs / math.max(millis, 1L), FastestGrowth))
 }
 
 object EpochPacer {
   private val TargetMs = 3000L
   private val RoomBelow = 0.75
   private val RoomAbove = 1.6
-  private val FirstLimit = 200000L
+  private val FirstLimit = 5000L
+  private val FastestGrowth = 8L
   private val Smallest = 1000L
   private val Largest = 5000000L
 

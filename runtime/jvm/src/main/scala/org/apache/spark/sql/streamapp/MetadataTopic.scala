@@ -215,7 +215,7 @@ object MetadataTopic {
   private val ConfirmedForNs = 1000000000L
 
   /** The producer is no longer the one of its transactional id, which has several causes (see [[MetadataTopic]]). */
-  private def isDisowned(error: Throwable): Boolean = Iterator.iterate(error)(_.getCause).takeWhile(_ != null).exists {
+  private[streamapp] def isDisowned(error: Throwable): Boolean = Iterator.iterate(error)(_.getCause).takeWhile(_ != null).exists {
     case _: ProducerFencedException | _: InvalidProducerEpochException | _: InvalidTxnStateException |
         _: InvalidPidMappingException | _: UnknownProducerIdException => true
     case _ => false

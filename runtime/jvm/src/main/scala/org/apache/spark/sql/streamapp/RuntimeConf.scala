@@ -28,6 +28,8 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
   val exactlyOnce: Boolean = get(Prefix + "guarantee").forall(_ == "exactly-once")
   /** After which Kafka ends the transaction of a producer that is not heard of. */
   val transactionTimeoutMs: Int = get(Prefix + "transactionTimeoutMs").map(_.toInt).getOrElse(60000)
+  /** The nodes that call a function of the user's, as an error names them; empty where there is none. */
+  val functions: String = get(Prefix + "functions").getOrElse("")
   val clientConfig: Option[String] = get(Prefix + "clientConfig").filter(_.nonEmpty)
   /** Changelog records after which a live store of any size refreshes its local base (see LocalBase). */
   val localBaseRecords: Long = get(Prefix + "localBaseRecords").map(_.toLong).getOrElse(1000000L)

@@ -46,6 +46,10 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
 
   private var producer: KafkaProducer[Array[Byte], Array[Byte]] = _
   private var open = false
+  private var openedNs = 0L
+  private var timeoutMs = 0
+  // The producer was made for work that is tried again, and has the longest timeout.
+  private var extended = false
   private var fencedBy = NoAttempt
   // One per producer: a discarded producer still reports the records it dropped, and that must not hit its successor.
   private var deliveries = new Deliveries
@@ -92,14 +96,29 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     if (fencedBy != owner && !open) {
       discard()
       RuntimePlugin.requireDriver(conf.applicationId)
-      producer = newProducer()
-      if (conf.exactlyOnce) producer.initTransactions()
+      extended = TransactionTimeout.isAgain
+      connect(if (extended) TransactionTimeout.most(conf) else conf.transactionTimeoutMs)
       fencedBy = owner
     }
   }
 
-  /** True when this process holds a producer that nothing is known to have fenced. */
-  def live: Boolean = synchronized(producer != null)
+  private def connect(timeoutMs: Int): Unit = {
+    this.timeoutMs = timeoutMs
+    producer = newProducer()
+    try if (conf.exactlyOnce) producer.initTransactions()
+    catch {
+      // The brokers allow less, and do not let us read how much: what the user has set is no guess.
+      case error: KafkaException if timeoutMs > conf.transactionTimeoutMs && TransactionTimeout.isRefused(error) =>
+        producer.close(Duration.ZERO)
+        connect(conf.transactionTimeoutMs)
+    }
+  }
+
+  /**
+   * True when this process holds a producer that nothing is known to have fenced, and whose transactions may take as long as
+   * the task needs. Another producer must not just take its place: what others have committed meanwhile would be missed.
+   */
+  def live: Boolean = synchronized(producer != null && (extended || !conf.exactlyOnce || !TransactionTimeout.isAgain))
 
   // Synchronized with begin(): between a zombie's check and its send, its successor must not open a transaction.
   def send(record: ProducerRecord[Array[Byte], Array[Byte]]): Unit = synchronized {
@@ -151,6 +170,9 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
         marks.remove(participant)
         participant.confirmed(mark.version, mark.nextOffset)
       }
+      // What a process leaves open holds readers up until its timeout: a long one serves one epoch. The next task makes a
+      // producer as after a move, so that it misses nothing.
+      if (extended && conf.exactlyOnce) discard()
     }
     lose()
     owner = NoAttempt
@@ -197,6 +219,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private def openTransaction(): Unit = {
     if (producer == null) throw new IllegalStateException(s"$id: no producer, the store was not loaded in this process")
     if (conf.exactlyOnce) producer.beginTransaction()
+    openedNs = System.nanoTime()
     open = true
   }
 
@@ -222,12 +245,27 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
 
   private def rethrowSendError(): Unit = {
     val error = deliveries.firstError.get
-    if (error != null) throw error.inFull(conf)
+    if (error != null) throw explained(error.inFull(conf))
   }
 
   /** After a failed send every call of the producer fails, saying only that one before it has: the first error counts. */
   private def producing[Result](call: => Result): Result =
-    try call catch { case error: KafkaException => rethrowSendError(); throw error }
+    try call catch { case error: KafkaException => rethrowSendError(); throw explained(error) }
+
+  // Kafka says only that the producer is not the one of its id any more.
+  private def explained(error: Exception): Exception = {
+    val tookMs = (System.nanoTime() - openedNs) / 1000000
+    if (!conf.exactlyOnce || !open || tookMs < timeoutMs || !TransactionTimeout.mayHaveEnded(error)) error
+    else {
+      val records = TransactionTimeout.recordsOfEpoch.map(count => s", which has $count records").getOrElse("")
+      val slow = if (conf.functions.isEmpty) "the work on its records" else s"the work of ${conf.functions} on its records"
+      val help = if (extended) "raise the brokers' transaction.max.timeout.ms, or make that work shorter"
+        else "the epoch is tried again with as much time as the brokers allow; make that work shorter, or raise " +
+          "spec.transactionTimeout"
+      new OverdueTransactionException(s"partition $partition: the transaction of epoch $epoch$records, was open for " +
+        s"${tookMs / 1000} s, and Kafka ends one after ${timeoutMs / 1000} s: $slow takes too long; $help", error)
+    }
+  }
 
   /** What one producer was given, and what came of it. */
   private final class Deliveries {
@@ -289,7 +327,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     if (conf.exactlyOnce) {
       val mutated = if (Mutation.NoFence) s"/${java.util.UUID.randomUUID()}" else ""
       properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, s"${conf.applicationId}/$id$mutated")
-      properties.put(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, conf.transactionTimeoutMs.toString)
+      properties.put(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, timeoutMs.toString)
     }
     new KafkaProducer(properties, new ByteArraySerializer, new ByteArraySerializer)
   }

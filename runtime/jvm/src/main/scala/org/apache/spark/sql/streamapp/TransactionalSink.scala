@@ -40,6 +40,10 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
   // One sink for each start of a query. The first epoch may be one that a former run has left half done.
   private val queryRun = UUID.randomUUID().toString
   private var settled = false
+  private val pacer = EpochPacer.of(conf.subTopology)
+  private val pace = s"/${conf.applicationId}/${conf.subTopology}/pace"
+  private var noted = metadata.get(pace).flatMap(file => new String(file.bytes, UTF_8).toLongOption)
+  pacer.begin(conf.transactionTimeoutMs, noted)
 
   override def addBatch(epoch: Long, data: DataFrame): Unit = {
     val started = System.nanoTime()
@@ -48,17 +52,34 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     val execution = castToImpl(data).queryExecution
     val rows = execution.toRdd
     Failpoint.hit("epoch.planned", epoch)
+    TransactionTimeout.announce(rows.sparkContext, pacer.underWay, again = pacer.repeating)
     // Tasks that have committed count, whatever becomes of the epoch: its replay does not run them again.
     val reports = mutable.Buffer[TaskReport]()
     var done = false
     try {
       if (stateful) writeStateful(rows, epoch, reports) else writeStateless(rows, epoch, reports)
       Failpoint.hit("epoch.tasks-committed", epoch)
-      EpochPacer.of(conf.subTopology).epochDone()
+      pacer.epochDone()
+      notePace()
       done = true
     } finally {
       val committed = reports.synchronized(reports.toList)
       EpochReports.add(conf.subTopology, epoch, committed, EpochCounts.of(execution), stateful, done, started)
+    }
+  }
+
+  private def metadata: MetadataTopic = MetadataTopic.current(conf.applicationId)
+
+  // Only of apps that are slow, and there only when the limit is another one by half.
+  private def notePace(): Unit = {
+    val limit = pacer.worthNoting
+    val same = (limit, noted) match {
+      case (Some(now), Some(before)) => now * 2 > before && now < before * 2
+      case (now, before) => now.isEmpty && before.isEmpty
+    }
+    if (!same) {
+      metadata.put(Seq(pace -> limit.map(_.toString.getBytes(UTF_8)).orNull))
+      noted = limit
     }
   }
 
