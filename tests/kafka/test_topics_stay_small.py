@@ -124,7 +124,8 @@ def test_a_topic_of_an_earlier_version_is_altered(tidy: tuple[KafkaConfig, Path]
     admin.create([replace(spec, wishes={}, config={"cleanup.policy": "compact", "delete.retention.ms": "604800000"})])
     assert tune(admin, [spec]) == []
     wanted = {**spec.config, **spec.wishes}
-    assert wanted.items() <= admin.configs([spec.name])[spec.name].items()
+    # The controller has answered; the broker that is asked may not have heard of it yet.
+    until(lambda: wanted.items() <= admin.configs([spec.name])[spec.name].items(), 30, "the settings", every=0.05)
     assert tune(admin, [replace(spec, wishes={"segment.bytes": "1"})])[0].startswith(
         f"internal topic '{spec.name}' grows more than it has to: "
     )
