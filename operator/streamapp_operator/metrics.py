@@ -31,8 +31,8 @@ TABLE: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     ),
     "streamapp_resource_info": (
         "gauge",
-        ("namespace", "name", "phase", "ready"),
-        "Always 1: the phase of an app, and the status of its condition Ready",
+        ("namespace", "name", "phase", "ready", "reason"),
+        "Always 1: the phase of an app, and the status and reason of its condition Ready",
     ),
     "streamapp_resource_replicas": ("gauge", ("namespace", "name"), "Executors that run"),
     "streamapp_resource_desired_replicas": ("gauge", ("namespace", "name"), "Executors that are wanted"),
@@ -122,8 +122,8 @@ class AppMetrics(Collector):
 
 def _samples(body: Mapping[str, Any]) -> Iterator[Sample]:
     status = body.get("status") or {}
-    ready = next((c["status"] for c in status.get("conditions", ()) if c["type"] == "Ready"), "Unknown")
-    yield "info", (status.get("phase", "Unknown"), ready), 1
+    ready: Mapping[str, Any] = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
+    yield "info", (status.get("phase", "Unknown"), ready.get("status", "Unknown"), ready.get("reason", "Unknown")), 1
     yield "replicas", (), status.get("replicas", 0)
     yield "desired_replicas", (), status.get("desiredReplicas", 0)
     yield "restarts", (), status.get("restarts", 0)

@@ -109,7 +109,8 @@ def test_apps_are_shown_as_long_as_they_are_there(apps: Apps, operator: Operator
     key = (apps.namespace, "word-count")
     labels = dict(zip(("namespace", "name"), key, strict=True))
     operator.controller.metrics.apps.see(key, apps.get("StreamApp", "word-count"))
-    assert operator.value("streamapp_resource_info", **labels, phase="Pending", ready="False") == 1
+    shown = {"phase": "Pending", "ready": "False", "reason": "DriverPending"}
+    assert operator.value("streamapp_resource_info", **labels, **shown) == 1
     assert operator.value("streamapp_resource_max_replicas", **labels) == 4
     body = apps.get("StreamApp", "word-count")
     apps.kube.delete("StreamApp", apps.namespace, "word-count", body["metadata"]["uid"])

@@ -61,7 +61,7 @@ def test_what_is_deleted_or_changed_waits(apps: Apps, tmp_path: Path) -> None:
         assert apps.await_driver()["metadata"]["uid"] == driver
         status = apps.status()
         assert (status["phase"], status["desiredReplicas"], status["version"]) == ("Running", 1, version)
-        assert reasons(apps, "Paused", "Degraded", "Ready") == ("ReconciliationPaused", "AsExpected", "Processing")
+        assert reasons(apps, "Paused", "Degraded", "Ready") == ("ReconciliationPaused", "AsExpected", "UpdatePaused")
         assert status["plan"]["outcome"] == "Paused"
         assert "reconciliation is paused" in status["plan"]["why"]
         assert {change["field"] for change in status["plan"]["changes"]} == {"epochInterval", "replicas"}

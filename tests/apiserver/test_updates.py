@@ -86,6 +86,7 @@ def test_one_that_does_not_is_taken_back(apps: Apps, proven: str, tmp_path: Path
     driver = renew(apps, driver)
     with apps.driver_says(STUCK, tmp_path):
         apps.pass_time(40)
+        assert apps.condition("Ready")["status"] == "Unknown"
         progressing = apps.condition("Progressing")
         assert (progressing["status"], progressing["reason"]) == ("True", "Proving")
         assert "when it does not for 60 s, generation 1 comes back" in progressing["message"]
@@ -102,8 +103,8 @@ def test_one_that_does_not_is_taken_back(apps: Apps, proven: str, tmp_path: Path
     with apps.driver_says(WELL, tmp_path):
         apps.pass_time(200)
         assert apps.status()["version"] == proven
-        assert apps.condition("Ready")["status"] == "True"
-        assert apps.condition("Degraded")["reason"] == "RolledBack"
+        assert apps.condition("Ready")["reason"] == apps.condition("Degraded")["reason"] == "RolledBack"
+        assert apps.condition("Stalled")["status"] == "True"
         with apps.counting() as writes:
             apps.reconcile()
         assert writes == []

@@ -25,8 +25,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def is_ready(body: Mapping[str, Any]) -> bool:
+    """Whether the app is Ready as the resource asks for it now, and not as it did before."""
+    ready = ("Ready", "True", body["metadata"]["generation"])
     conditions = (body.get("status") or {}).get("conditions", ())
-    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+    return any((each["type"], each["status"], each["observedGeneration"]) == ready for each in conditions)
 
 
 def lines_of(body: Mapping[str, Any]) -> Iterator[str]:

@@ -16,7 +16,7 @@ GROUP, VERSION, PLURAL = "streamapp.dev", "v1alpha1", "streamapps"
 
 _COLUMNS = (
     ("Phase", "string", ".status.phase", "What it is doing."),
-    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether it processes records."),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether it does what is asked for."),
     ("Replicas", "integer", ".status.replicas", "Executors that run."),
     ("Desired", "integer", ".status.desiredReplicas", "Executors that are wanted."),
     ("Lag", "integer", ".status.lag.total", "Records not processed yet."),

@@ -136,12 +136,15 @@ def _conditions() -> Schema:
         "One condition.",
         ["lastTransitionTime", "message", "reason", "status", "type"],
         type={
-            **_text("Ready, Progressing, Degraded, TopologyValid, StateRestored, ScalingActive or Paused."),
+            **_text(
+                "Ready, Progressing, Degraded, TopologyValid, StateRestored, ScalingActive, Paused; "
+                "while true: Reconciling, Stalled."
+            ),
             "maxLength": 316,
         },
         status={**_text("True, False or Unknown."), "enum": ["True", "False", "Unknown"]},
         observedGeneration={
-            **_integer("The generation of the spec it is about.", "int64"),
+            **_integer("The generation of the spec it is about; what runs is of it when Ready is True.", "int64"),
             "minimum": 0,
         },
         lastTransitionTime={**_text("When `status` changed last."), "format": "date-time"},

@@ -44,7 +44,13 @@ from streamapp_operator.scaling.scaling import scaled
 from streamapp_operator.settings import Settings
 from streamapp_operator.status.facts import Facts
 from streamapp_operator.versions.health_gate import Look, Trial, judge
-from streamapp_operator.versions.rollout import Rollout, control_revisions, rollout_of, without
+from streamapp_operator.versions.rollout import (
+    Rollout,
+    control_revisions,
+    rollout_of,
+    version_acted_upon,
+    without,
+)
 
 PAUSE_ANNOTATION = "streamapp.dev/pause-reconciliation"
 _MOST_DIFFERENCES = 3
@@ -189,6 +195,7 @@ def decide(
         run=last_run(seen.jobs, seen.drivers) if body["spec"].get("run") == UNTIL_CAUGHT_UP else None,
         next_run=next_run,
         rollout=wanted.rollout,
+        outdated=not paused and app is not None and _is_outdated(app, seen, objects, actions),
         failures=failures,
         unusable_secret=wanted.unusable_secret,
     )
@@ -418,6 +425,14 @@ def _outdated_driver(seen: Observation, objects: tuple[Object, ...]) -> list[Act
     if _template(objects) in (None, state.template):
         return []
     return [Delete(seen.driver, "restart the driver with the new plan")]
+
+
+def _is_outdated(app: App, seen: Observation, objects: tuple[Object, ...], actions: tuple[Action, ...]) -> bool:
+    """Whether the driver that there is does not do what is wanted now."""
+    if not objects:  # it cannot be made anew as long as a Secret is not usable
+        return version_acted_upon(seen.body, seen.children) != app.version_name
+    ends = any(isinstance(action, Delete) and kind_of(action) == "Job" for action in actions)
+    return ends or bool(_outdated_driver(seen, objects))
 
 
 def _hold(body: Object) -> tuple[Hold, ...]:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seven conditions. Their reasons are words that people and alarms may rely on: they are listed in REASONS, and the
-documentation is held against that list."""
+"""The conditions: seven that are always there, and two more for tools that read statuses of any kind.
+
+Their reasons are words that people and alarms may rely on: they are listed in REASONS, and the documentation is held
+against that list."""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from streamapp_operator.observe.runs import FAILED as RUN_FAILED
 from streamapp_operator.scaling import autoscaler as autoscale
 from streamapp_operator.status.facts import Facts
 from streamapp_operator.times import stamp
-from streamapp_operator.versions.rollout import ROLLED_BACK
+from streamapp_operator.versions.rollout import INVALID, PAUSED, ROLLED_BACK
 
 Condition = dict[str, Any]
 Verdict = tuple[str, str, str]
@@ -50,6 +52,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "Stalled",
         "Deleting",
         "RestartsUsedUp",
+        "Updating",
+        "Proving",
+        "UpdateRefused",
+        "UpdatePaused",
+        "RolledBack",
+        "Refused",
     ),
     "Progressing": ("Settled", "Applying", "Starting", "Restoring", "Scaling", "Proving", "Stopping", "Deleting"),
     "Degraded": (
@@ -76,11 +84,15 @@ REASONS: dict[str, tuple[str, ...]] = {
         *autoscale.REASONS,
     ),
     "Paused": ("Active", "Suspended", "ReconciliationPaused"),
+    "Reconciling": ("Applying", "Starting", "Restoring", "Scaling", "Proving", "Stopping", "Deleting"),
+    "Stalled": ("TopologyInvalid", "UpdateRefused", "RolledBack", "Refused", "RestartsUsedUp", "DriverFailed"),
 }
+ONLY_WHILE_TRUE = ("Reconciling", "Stalled")
+"""Conditions that are there only while they are true, as kstatus has it."""
 
 
 def conditions(facts: Facts, previous: Iterable[Mapping[str, Any]], now: datetime) -> list[Condition]:
-    """All seven, each with the time at which its status became what it is.
+    """All that hold, each with the time at which its status became what it is.
 
     Args:
         facts: of now.
@@ -96,6 +108,7 @@ def conditions(facts: Facts, previous: Iterable[Mapping[str, Any]], now: datetim
         "StateRestored": _state_restored(facts),
         "ScalingActive": _scaling_active(facts),
         "Paused": _paused(facts),
+        **_for_tools(facts),
     }
     found = []
     for kind, (status, reason, message) in verdicts.items():
@@ -162,7 +175,51 @@ def _ready(facts: Facts) -> Verdict:
         return FALSE, "DriverStarting", "the driver runs, and its pod is not ready yet"
     if facts.stalled:
         return FALSE, "Stalled", facts.stalled
-    return TRUE, "Processing", "records are processed"
+    return _not_yet(facts) or (TRUE, "Processing", "records are processed")
+
+
+def _not_yet(facts: Facts) -> Verdict | None:
+    """Why an app that processes records is not what its resource asks for; None when it is."""
+    if held := _held(facts):
+        return FALSE, *held
+    if facts.rollout.held == PAUSED:
+        return FALSE, "UpdatePaused", f"records are processed as before; {facts.rollout.why}"
+    if facts.outdated:
+        return FALSE, "Updating", "records are processed by the driver as it was before; it is to make way"
+    if facts.rollout.on_trial and facts.rollout.can_go_back:
+        return UNKNOWN, "Proving", _trial_words(facts)
+    return None
+
+
+def _held(facts: Facts) -> tuple[str, str] | None:
+    """Why what is asked for does not come to run until somebody changes something: reason and message; None when
+    nothing speaks against it."""
+    if facts.rollout.held == INVALID or facts.problems:
+        words = f"the manifest cannot be run: {_lines(facts.problems)}"
+        if facts.app is None:
+            return "TopologyInvalid", words
+        return "UpdateRefused", f"{words}\nWhat ran before goes on"
+    if facts.rollout.held in (NEEDS_STATE_MIGRATION, FORBIDDEN):
+        return "UpdateRefused", f"{facts.rollout.why}. What ran before goes on"
+    if facts.rollout.held == ROLLED_BACK:
+        return "RolledBack", facts.rollout.why
+    if facts.refusal:
+        return "Refused", facts.refusal
+    return None
+
+
+def _for_tools(facts: Facts) -> dict[str, Verdict]:
+    """What kstatus, and with it Flux and Helm, looks for in a resource of any kind: `Stalled` where what is asked for
+    does not come by itself, else `Reconciling` while something is under way."""
+    if not facts.deleting:
+        if held := _held(facts):
+            return {"Stalled": (TRUE, *held)}
+        if facts.halted:
+            return {"Stalled": (TRUE, "RestartsUsedUp", facts.halted_words)}
+        if facts.rest == "Failed":
+            return {"Stalled": (TRUE, "DriverFailed", _run_words(facts))}
+    progressing = _progressing(facts)
+    return {"Reconciling": progressing} if progressing[0] == TRUE else {}
 
 
 def _progressing(facts: Facts) -> Verdict:

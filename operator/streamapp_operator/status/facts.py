@@ -71,6 +71,8 @@ class Facts:
     """What autoscaling says; None where there is none."""
     rollout: Rollout = field(default_factory=lambda: Rollout(None))
     """Which version is to run, and why."""
+    outdated: bool = False
+    """Whether the driver that runs is of an earlier version, or of earlier settings, and is to make way."""
     failures: Failures | None = None
     """Of the driver; None where they are not counted."""
     unusable_secret: str = ""

@@ -109,6 +109,11 @@ def acted_upon(body: Mapping[str, Any], children: Children) -> Mapping[str, Any]
     return as_resource(body, version.spec, _live(body))
 
 
+def version_acted_upon(body: Mapping[str, Any], children: Children) -> str:
+    """The name of the version that was acted upon last; empty when there is none."""
+    return _acted_upon(body, children)[0]
+
+
 def without(body: Mapping[str, Any], children: Children, error: ManifestError) -> Rollout:
     """What is to run although the resource asks for something that cannot be run."""
     kept = _kept(children)

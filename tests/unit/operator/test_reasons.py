@@ -25,7 +25,7 @@ from streamapp_operator.observe.runs import RUNNING as RUN_RUNNING
 from streamapp_operator.scaling import autoscaler as autoscale
 from streamapp_operator.status.conditions import EXECUTORS_SECONDS, REASONS, conditions
 from streamapp_operator.status.facts import PHASES, Facts
-from streamapp_operator.versions.rollout import INVALID, ROLLED_BACK, Rollout
+from streamapp_operator.versions.rollout import INVALID, PAUSED, ROLLED_BACK, Rollout
 
 NOW = datetime(2024, 3, 13, tzinfo=UTC)
 LIVE_PHASES = ("Starting", "Restoring", "Running", "Restarting", "Stopped", "Failed")
@@ -75,7 +75,7 @@ def any_facts(chooser: random.Random) -> Facts:
     if policy is not None and not suspended and not paused:
         recommended = 3 if policy.mode == "Recommend" else None
         scaling = autoscale.Decision(1, chooser.choice(autoscale.REASONS), "words", recommended)
-    held = perhaps(chooser.choice((INVALID, ROLLED_BACK, NEEDS_STATE_MIGRATION, FORBIDDEN)), "")
+    held = perhaps(chooser.choice((INVALID, PAUSED, ROLLED_BACK, NEEDS_STATE_MIGRATION, FORBIDDEN)), "")
     run = Run("job", chooser.choice((RUN_RUNNING, COMPLETED, RUN_FAILED)), ended="then", error="it failed")
     return Facts(
         generation=1,
@@ -94,6 +94,7 @@ def any_facts(chooser: random.Random) -> Facts:
         rollout=Rollout(wanted, held, "words", kept=perhaps({PROVED.name: PROVED}, {})),
         failures=Failures("version", {DATA: 9}),
         deleting=bool(perhaps(True, False)) and chooser.random() < 0.2,
+        outdated=bool(perhaps(True, False)),
         run=perhaps(run),
         next_run=perhaps(NOW + timedelta(hours=1)),
         **{name: perhaps("words", "") for name in WORDS if name != "silence"},

@@ -18,6 +18,7 @@ from streamapp_operator.driver.pods import RUNNING, DriverState, runs
 from streamapp_operator.driver.restart_budget import BUDGETS, Failures, count_failures
 from streamapp_operator.manifest.versions import HEALTHY, REJECTED
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION
+from streamapp_operator.status.conditions import ONLY_WHILE_TRUE
 from streamapp_operator.versions.health_gate import PROOF_SECONDS, Look, Trial, judge
 from streamapp_operator.versions.rollout import acted_upon
 
@@ -71,6 +72,18 @@ def reasons(app: Simulation) -> list[str]:
     return [event.reason for event in app.events]
 
 
+def ready(app: Simulation) -> str:
+    """Why it is not Ready; empty when it is, at the generation of now."""
+    found = app.condition("Ready")
+    assert found["observedGeneration"] == app.body["metadata"]["generation"]
+    return "" if found["status"] == "True" else str(found["reason"])
+
+
+def stalled(app: Simulation) -> str:
+    """Why what is asked for does not come by itself; empty when it may."""
+    return next((c["reason"] for c in app.status["conditions"] if c["type"] == "Stalled"), "")
+
+
 # --- versions -----------------------------------------------------------------------------------------------
 
 
@@ -120,12 +133,45 @@ def test_one_that_does_not_is_taken_back_and_not_tried_again(does: Any, words: s
     assert app.status["plan"]["outcome"] == "RolledBack"
     app.run(3 * DEADLINE, every=20)
     assert app.ran == [good, bad, good]
-    assert app.condition("Ready")["status"] == "True"
+    assert ready(app) == stalled(app) == "RolledBack", "what runs is not what was asked for"
+    assert app.condition("Ready")["message"] == degraded["message"]
     assert app.status["healthyVersion"] == good
     assert reasons(app).count("RolledBack") == 1
     assert app.body["spec"]["image"] == "bad"
     assert "image" not in acted_upon(app.body, app.children)["spec"], "whose lag is read"
     assert acted_upon(app.body, {}) is app.body
+
+
+def test_ready_speaks_of_the_version_that_is_asked_for() -> None:
+    """Neither the driver before it nor one that has still to prove itself is Ready."""
+    app = Simulation()
+    app.apply(60, **SPEC)
+    good = app.running
+    assert ready(app) == ""
+    app.apply(0, **with_image("new"))
+    seen = []
+    while app.status["healthyVersion"] == good:
+        assert app.now < START + timedelta(seconds=300)
+        assert any((c["type"], c["status"]) == ("Reconciling", "True") for c in app.status["conditions"])
+        seen.append(ready(app))
+        app.now += timedelta(seconds=1)
+        app.look()
+    assert "" not in seen
+    assert {"Updating", "Proving"} <= set(seen)
+    app.run(5)
+    assert ready(app) == ""
+    assert not set(ONLY_WHILE_TRUE) & {c["type"] for c in app.status["conditions"]}
+
+
+def test_ready_waits_for_a_change_that_waits() -> None:
+    app = Simulation()
+    app.apply(60, **SPEC)
+    app.body["metadata"]["annotations"]["streamapp.dev/pause-reconciliation"] = "true"
+    app.run(10)
+    assert ready(app) == ""
+    app.apply(20, **with_image("new"))
+    assert ready(app) == "UpdatePaused"
+    assert stalled(app) == ""
 
 
 def test_while_it_is_taken_back_what_is_live_is_taken_up() -> None:
@@ -289,7 +335,7 @@ def test_state_of_another_meaning_is_not_touched() -> None:
     assert "undo the change, or give the node another `store`" in valid["message"]
     assert (app.running, app.ran, app.status["desiredReplicas"]) == (good, [good], 2)
     assert app.status["plan"]["outcome"] == "Refused"
-    assert app.condition("Ready")["status"] == "True"
+    assert ready(app) == stalled(app) == "UpdateRefused"
     assert reasons(app).count("UpdateRefused") == 1
     app.apply(60, **SPEC)
     assert app.condition("TopologyValid")["status"] == "True"
@@ -302,6 +348,7 @@ def test_a_manifest_that_is_wrong_leaves_all_that_is_live() -> None:
     app.apply(10, **with_image("x", driver={"resources": {"limits": {"memory": "1Mi"}}}, replicas=3))
     assert app.condition("TopologyValid")["reason"] == "Invalid"
     assert (app.running, app.status["desiredReplicas"]) == (good, 3)
+    assert ready(app) == stalled(app) == "UpdateRefused"
     app.apply(10, **with_image("x", driver={"resources": {"limits": {"memory": "1Mi"}}}, suspend=True))
     assert app.running == ""
 
