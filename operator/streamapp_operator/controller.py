@@ -11,8 +11,10 @@ from time import monotonic
 
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import Lease, NotHolder
+from streamapp_operator.deletion.kafka import Cleaner
 from streamapp_operator.deletion.uninstall import leave
 from streamapp_operator.metrics import Metrics
+from streamapp_operator.observe.lag import Lags
 from streamapp_operator.observe.observation import APP_KIND
 from streamapp_operator.observe.observer import Objects
 from streamapp_operator.reconcile import Memory, reconcile
@@ -62,7 +64,7 @@ class Controller:
         self._settings = settings
         self._lease = lease
         self._home = home
-        self._memory = Memory()
+        self._memory = Memory(Lags(settings=settings), Cleaner(settings=settings))
         if lease is not None:
             kube.may_write = lease.require
         kube.on_answer = self.metrics.request

@@ -32,6 +32,10 @@ class Settings:
     """Parts of pod templates that manifests may give besides the harmless ones, see `render.permits.PARTS`."""
     allowed_images: tuple[str, ...] = ()
     """Registries, folders or images that apps may name; none: any."""
+    allowed_brokers: tuple[str, ...] = ("*",)
+    """Hosts that apps may name as brokers, see `manifest.addresses`."""
+    allowed_token_endpoints: tuple[str, ...] = ()
+    """Hosts that apps may have tokens asked of."""
     network_policy: bool = True
     """Whether apps get NetworkPolicies."""
     api_server_ports: tuple[int, ...] = (443, 6443)

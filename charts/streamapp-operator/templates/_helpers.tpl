@@ -76,6 +76,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   "executorResources" .Values.apps.executor.resources
   "podTemplateAllow" .Values.apps.podTemplate.allow
   "allowedImages" .Values.apps.allowedImages
+  "allowedBrokers" .Values.apps.allowedBrokers
+  "allowedTokenEndpoints" .Values.apps.allowedTokenEndpoints
   "networkPolicy" .Values.apps.networkPolicy
   "apiServerPorts" .Values.networkPolicy.apiServerPorts
   "kafkaPorts" .Values.apps.kafkaPorts

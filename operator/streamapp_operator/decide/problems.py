@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamapp.errors import ManifestError, Problem
+from streamapp_operator.manifest.addresses import problems_of_addresses
 from streamapp_operator.manifest.app import App, read_app
 from streamapp_operator.manifest.modules import with_modules
 from streamapp_operator.render.config import config_map
@@ -64,6 +65,8 @@ def _errors(body: Mapping[str, Any], code: Object | None, settings: Settings) ->
     image = spec.get("image")
     if isinstance(image, str) and (problem := problem_of_image(image, settings)) is not None:
         refused.append(problem)
+    if app is not None:
+        refused += problems_of_addresses(app.plan.kafka, settings)
     if refused:
         yield ManifestError(refused)
     try:

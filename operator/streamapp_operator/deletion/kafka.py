@@ -21,8 +21,10 @@ from streamapp.kafka.config import KafkaConfig
 from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.ownership import Ownership, read_ownership
 from streamapp_operator.backoff import Backoff
+from streamapp_operator.manifest.addresses import RefusedAddress
 from streamapp_operator.manifest.kafka_login import config_of, open_secrets
 from streamapp_operator.observe.remains import Remains
+from streamapp_operator.settings import Settings
 
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 20.0, 60.0
 """A Kafka that has not answered is left alone for so long at first, and at last. Who deletes an app waits for it."""
@@ -46,6 +48,7 @@ class Outcome:
 class Cleaner:
     backoff: Backoff[str] = field(default_factory=lambda: Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS))
     """By address."""
+    settings: Settings = field(default_factory=Settings)
     last: dict[str, Outcome] = field(default_factory=dict)
     """By owner: what came of the last try, if something is left."""
 
@@ -60,8 +63,11 @@ class Cleaner:
         if why := self.backoff.reason(address):
             return Outcome(left=remains.topics, why=why)
         try:
-            kafka = config_of(remains.kafka, open_secrets(remains.kafka, remains.secrets, remains.namespace))
+            keys = open_secrets(remains.kafka, remains.secrets, remains.namespace)
+            kafka = config_of(remains.kafka, keys, self.settings)
             admin = Admin(kafka)
+        except RefusedAddress as error:  # for good: the deletion need not wait for it
+            return Outcome(why=f"not deleted: {', '.join(remains.topics)} ({error})")
         except StreamAppError as error:  # which says nothing about Kafka
             return Outcome(left=remains.topics, why=str(error))
         try:

@@ -18,6 +18,8 @@ from streamapp.kafka.config import KafkaConfig, reference, to_text
 from streamapp.kafka.login import CA, CERTIFICATE, JAAS, KEY
 from streamapp.manifest.model import is_object_name
 from streamapp.plan import KafkaSettings
+from streamapp_operator.manifest.addresses import require_addresses
+from streamapp_operator.settings import Settings
 
 Object = dict[str, Any]
 Secrets = Mapping[str, Object | None]
@@ -102,8 +104,13 @@ def assumed_login(kafka: KafkaSettings) -> Login:
     return _login(kafka, _TLS_PARTS if kafka.tls_secret else (), sasl, "")
 
 
-def config_of(kafka: KafkaSettings, keys: Keys) -> KafkaConfig:
-    """For the operator's own connection."""
+def config_of(kafka: KafkaSettings, keys: Keys, settings: Settings) -> KafkaConfig:
+    """For the operator's own connection. Whoever connects gets the address here.
+
+    Raises:
+        RefusedAddress: when it is not to connect there.
+    """
+    require_addresses(kafka, settings)
     return KafkaConfig(kafka.bootstrap_servers or "", kafka_login.properties_of(kafka, keys.all))
 
 

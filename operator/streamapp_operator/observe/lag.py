@@ -19,6 +19,7 @@ from streamapp_operator.backoff import Backoff
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.manifest.kafka_login import Secrets, config_of, open_secrets
 from streamapp_operator.observe.observation import Position
+from streamapp_operator.settings import Settings
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 """Address and properties of a connection."""
@@ -31,6 +32,7 @@ class Lags:
     """Reads positions. It keeps connections: one for each address and credentials, and one for each app's group."""
 
     backoff: Backoff[_Key] = field(default_factory=lambda: Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS))
+    settings: Settings = field(default_factory=Settings)
     _admins: dict[_Key, Admin] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _users: dict[tuple[str, str], _User] = field(default_factory=dict, repr=False)
@@ -48,7 +50,7 @@ class Lags:
         try:
             app = read_app(body)
             plan = app.plan
-            config = config_of(plan.kafka, open_secrets(plan.kafka, secrets, app.namespace))
+            config = config_of(plan.kafka, open_secrets(plan.kafka, secrets, app.namespace), self.settings)
             key = _key(config)
             if why := self.backoff.reason(key):
                 self.forget(app.namespace, app.name)

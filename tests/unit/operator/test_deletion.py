@@ -111,6 +111,14 @@ def test_what_is_told(outcome: Outcome, reason: str, words: str) -> None:
     assert words in event.message
 
 
+def test_kafka_at_an_address_that_is_not_allowed_holds_no_deletion_up() -> None:
+    remains = remains_of(Observation(body(kafka={"bootstrapServers": "169.254.169.254:80"})))
+    assert remains is not None
+    outcome = Cleaner().clean(remains)
+    assert outcome.left == outcome.deleted == ()
+    assert f"not deleted: {', '.join(TOPICS)} (`kafka.bootstrapServers`: " in outcome.why
+
+
 def test_a_secret_that_is_gone_leaves_the_topics_and_is_named() -> None:
     kafka = {"bootstrapServers": "kafka:9093", "tls": {"secretRef": {"name": "kafka-ca"}}}
     seen = Observation(body(kafka=kafka), secrets={"kafka-ca": None})

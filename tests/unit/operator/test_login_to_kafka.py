@@ -54,7 +54,7 @@ def test_a_laptop_and_a_pod_get_the_same_settings(tmp_path: Path) -> None:
         (tmp_path / file.path).write_bytes(base64.b64decode(all_of_it()[file.secret]["data"][file.key]))
     (tmp_path / "client.properties").write_text(login.properties.replace(DIRECTORY, str(tmp_path)))
     in_the_pod = KafkaConfig.load("k:9093", tmp_path / "client.properties")
-    here = config_of(SCRAM, keys)
+    here = config_of(SCRAM, keys, Settings())
     assert {**in_the_pod.properties, "ssl.truststore.certificates": CERTIFICATE} == here.properties
     assert here.properties == {
         "security.protocol": "SASL_SSL",
@@ -71,7 +71,7 @@ def test_a_laptop_and_a_pod_get_the_same_settings(tmp_path: Path) -> None:
 
 def test_nothing_of_a_secret_is_told() -> None:
     keys = open_secrets(SCRAM, all_of_it(), "shop")
-    assert CANARY not in f"{login_of(SCRAM, keys, 'seal')} {keys!r} {config_of(SCRAM, keys)!r}"
+    assert CANARY not in f"{login_of(SCRAM, keys, 'seal')} {keys!r} {config_of(SCRAM, keys, Settings())!r}"
 
 
 def test_the_mark_changes_with_the_content_and_is_no_use_to_those_who_guess() -> None:
@@ -87,13 +87,13 @@ def test_what_strimzi_makes_is_taken_as_it_is() -> None:
     found = {**all_of_it(), "user": secret(password="p", sasl_jaas_config=jaas)}
     keys = open_secrets(SCRAM, found, "shop")
     assert dict(keys.sasl) == {"sasl.jaas.config": jaas}
-    assert config_of(SCRAM, keys).for_librdkafka()["sasl.username"] == "u"
+    assert config_of(SCRAM, keys, Settings()).for_librdkafka()["sasl.username"] == "u"
 
 
 def test_a_client_of_oauth() -> None:
     settings = KafkaSettings("k:9", sasl_mechanism="OAUTHBEARER", sasl_secret="c", token_endpoint="https://x/t")
     keys = open_secrets(settings, {"c": secret(clientId="app", clientSecret=CANARY)}, "shop")
-    found = config_of(settings, keys).for_librdkafka()
+    found = config_of(settings, keys, Settings(allowed_token_endpoints=("*",))).for_librdkafka()
     found.pop("https.ca.pem", None)  # the system's
     assert found == {
         "bootstrap.servers": "k:9",
