@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from benchmarks import first_output, latency, memory, report, restore, systems, word_count
+from benchmarks import first_output, latency, memory, report, restore, sub_topologies, systems, word_count
 from benchmarks.kafka_edge import Kafka
 from benchmarks.systems import KAFKA_STREAMS, OURS, STOCK_SPARK, Starter
 from streamapp.kafka.broker import EmbeddedBroker
@@ -115,6 +115,16 @@ class Bench:
         ]
         return report.table(("seconds", *self._numbers, "median"), rows)
 
+    def sub_topologies(self) -> str:
+        load = sub_topologies.Load(seconds=15, warm_up_seconds=15) if self._quick else sub_topologies.Load()
+        found = {}
+        for number in sub_topologies.NUMBERS:
+            found[number] = sub_topologies.measure(self._kafka, number, load, self._scratch)
+            print(f"  sub-topologies, {number}: {found[number]}", flush=True)
+        head = ("p50 / p99 in ms", *sub_topologies.COLUMNS, "processors in use")
+        text = f"{load.per_second:,} records/s for {load.seconds} s after {load.warm_up_seconds} s of warm-up.\n\n"
+        return text + report.table(head, [sub_topologies.row(n, each) for n, each in found.items()])
+
     def operator(self) -> str:
         from benchmarks import reconcile  # which needs the tests' API server; the others do not
 
@@ -164,6 +174,7 @@ BENCHMARKS: dict[str, Callable[[Bench], str]] = {
     "restore": Bench.restore,
     "memory": Bench.memory,
     "first-output": Bench.first_output,
+    "sub-topologies": Bench.sub_topologies,
     "operator": Bench.operator,
     "first-epoch": Bench.first_epoch,
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `streamapp` command, with a spy that tells on stdout how long a restore took, to the hundredth of a second.
+"""The `streamapp` command, with spies that tell on stdout how long a restore took, to the hundredth of a second, and,
+with `EPOCHS` among the environment's variables, what each epoch took.
 
 Runs in a process of its own. Started by systems.py.
 """
@@ -7,20 +8,51 @@ Runs in a process of its own. Started by systems.py.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+)
 
 from streamapp.cli.main import main
 
+EPOCHS = "STREAMAPP_BENCHMARK_EPOCHS"
 
-def watch_restore() -> None:
-    """Says "restored SECONDS RECORDS" when all store partitions are there, from the first one's start."""
-    began: float | None = None
+
+class EpochTimes(StreamingQueryListener):
+    """Says "epoch {...}" for each epoch that ends: its sub-topology, number, start and parts in milliseconds."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        told = event.progress
+        if "addBatch" in told.durationMs:
+            about = {"part": told.name, "epoch": told.batchId, "started": told.timestamp, **told.durationMs}
+            print(f"epoch {json.dumps(about)}", flush=True)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None: ...
+    def onQueryIdle(self, event: QueryIdleEvent) -> None: ...
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None: ...
+
+
+def watch() -> None:
+    """Says what the spies find."""
     while (session := SparkSession.getActiveSession() or SparkSession._instantiatedSession) is None:
         time.sleep(0.05)
+    if EPOCHS in os.environ:
+        session.streams.addListener(EpochTimes())
+    watch_restore(session)
+
+
+def watch_restore(session: SparkSession) -> None:
+    """Says "restored SECONDS RECORDS" when all store partitions are there, from the first one's start."""
+    began: float | None = None
     assert session._jvm is not None
     bridge = session._jvm.org.apache.spark.sql.streamapp.DriverBridge
     while True:
@@ -36,5 +68,5 @@ def watch_restore() -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=watch_restore, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
     sys.exit(main(sys.argv[1:]))

@@ -138,11 +138,11 @@ class Running:
             process.kill()
 
 
-def _launch(command: list[str], job: Job) -> Running:
+def _launch(command: list[str], job: Job, **more: str) -> Running:
     job.dir.mkdir(parents=True, exist_ok=True)
     log = job.dir / "log"
     path = os.pathsep.join((str(HERE.parent), os.environ.get("PYTHONPATH", "")))
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
     with log.open("a") as errors:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment,
@@ -168,19 +168,22 @@ spec:
 
 def ours(job: Job, epoch_interval: str = "100ms") -> Running:
     """StreamApp, exactly-once, by `streamapp run`."""
+    text = MANIFEST.format(
+        app=job.app, input=job.input, output=job.output, epoch_interval=epoch_interval, partitions=STATE_PARTITIONS
+    )
+    return run_manifest(job, text)
+
+
+def run_manifest(job: Job, text: str, **environment: str) -> Running:
+    """Any app of ours."""
     job.dir.mkdir(parents=True, exist_ok=True)
     manifest = job.dir / "app.yaml"
-    manifest.write_text(
-        MANIFEST.format(
-            app=job.app, input=job.input, output=job.output, epoch_interval=epoch_interval,
-            partitions=STATE_PARTITIONS,
-        )
-    )  # fmt: skip
+    manifest.write_text(text)
     command = [
         sys.executable, str(HERE / "ours_main.py"), "run", str(manifest),
         "--bootstrap-servers", job.bootstrap, "--state-dir", str(job.dir / "state"),
     ]  # fmt: skip
-    return _launch(command, job)
+    return _launch(command, job, **environment)
 
 
 def kafka_streams(job: Job, threads: int = 2) -> Running:

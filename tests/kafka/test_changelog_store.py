@@ -15,25 +15,19 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from lib.faults import flip_bits
-from lib.probe import compile_probe, probe_class_path
+from lib.probe import probe_session
 from lib.verify import committed
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
-from streamapp.spark.jvm import end_jvm
-from streamapp.spark.session import PREFIX, Place, open_session
+from streamapp.spark.session import PREFIX
 
 pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[SparkSession]:
-    classes = compile_probe(root / "tests" / "jvm", tmp_path_factory.mktemp("probe"))
-    end_jvm()  # another test's JVM has not got the probe on its class path
-    place = Place(master="local[2]", work_dir=tmp_path_factory.mktemp("work"), memory="1g")
-    session = open_session("probe", place, 1, {}, class_path=probe_class_path(classes))
-    yield session
-    session.stop()
-    end_jvm()
+    with probe_session(root / "tests" / "jvm", tmp_path_factory.mktemp("probe")) as session:
+        yield session
 
 
 class Stores:

@@ -47,8 +47,8 @@ FAILPOINTS = (
     "transaction.after-commit",
     "epoch.tasks-committed",
     "metadata.before-write.commits",
+    "metadata.deferred.commits",
     "metadata.before-commit.commits",
-    "metadata.after-write.commits",
 )
 """Every step of an epoch, in order."""
 FIRST_FAILPOINTS = (

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
+from pyspark.sql import SparkSession
 
-from streamapp.spark.session import JARS, runtime_class_path
+from streamapp.spark.jvm import end_jvm
+from streamapp.spark.session import JARS, Place, open_session, runtime_class_path
 
 
 def all_jars() -> str:
@@ -29,3 +33,19 @@ def compile_probe(sources: Path, target: Path) -> Path:
 def probe_class_path(target: Path) -> str:
     """Spark's extra class path with the probe in front."""
     return os.pathsep.join([str(target), runtime_class_path()])
+
+
+@contextmanager
+def probe_session(sources: Path, folder: Path) -> Iterator[SparkSession]:
+    """A Spark session in this process with the probe on its class path."""
+    (classes := folder / "classes").mkdir()
+    compile_probe(sources, classes)
+    end_jvm()  # another test's JVM has not got it
+    place = Place(master="local[2]", work_dir=folder / "work", memory="1g")
+    place.work_dir.mkdir()
+    session = open_session("probe", place, 1, {}, class_path=probe_class_path(classes))
+    try:
+        yield session
+    finally:
+        session.stop()
+        end_jvm()

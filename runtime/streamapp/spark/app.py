@@ -162,7 +162,7 @@ class _App:
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan)
         self._metadata = metadata
-        self._housekeeping = Housekeeping(kafka, plan, metadata.claimed, self._objection)
+        self._housekeeping = Housekeeping(kafka, plan, metadata.claimed, self._objection, metadata.flush)
         self._replicas = None if executors is None else Replicas(spark, executors, options.executor_template)
         self._server = StatusServer(
             self._status,

@@ -33,13 +33,23 @@ class Housekeeping:
     """One thread calls this; `lag` and `trouble` are those of the last round that has ended."""
 
     def __init__(
-        self, kafka: KafkaConfig, plan: Plan, claimed: Claimed, ask_objection: Callable[[], str]
+        self,
+        kafka: KafkaConfig,
+        plan: Plan,
+        claimed: Claimed,
+        ask_objection: Callable[[], str],
+        flush: Callable[[], None],
     ) -> None:
-        """`claimed` is the app's own; `ask_objection` says why this driver has to stop, as another one has taken over;
-        nothing when it has not."""
+        """
+        Args:
+            claimed: the app's own.
+            ask_objection: says why this driver has to stop, as another one has taken over; nothing when it has not.
+            flush: makes durable which epochs have ended; raises when it cannot.
+        """
         self._plan = plan
         self._claimed = claimed
         self._ask_objection = ask_objection
+        self._flush = flush
         self._asked_at = time.monotonic()
         self._admin = Admin(kafka)
         self._group = GroupPosition(kafka, plan.application_id)
@@ -102,6 +112,8 @@ class Housekeeping:
             self._require_driver()
         if self.objection:
             return self.objection
+        # What is shown or purged must be behind every epoch that a driver after this one might run again.
+        self._flush()
         if self._claimed.group:
             self._group.write(positions)
         failpoint.hit("housekeeping.group-written")

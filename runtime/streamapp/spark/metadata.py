@@ -79,6 +79,17 @@ class Metadata:
             self._bridge.forgetState(plan.application_id, name)
         self._note(new)
 
+    def flush(self) -> None:
+        """Makes durable which epochs have ended. The driver itself only writes that down with the next epoch.
+
+        Raises:
+            StreamAppError: when Kafka does not take it, or another driver has taken over.
+        """
+        try:
+            self._bridge.flush(self._plan.application_id)
+        except Py4JJavaError as error:
+            raise diagnose("metadata", str(error), self._plan.application_id).error from None
+
     def note_committed(self, subtopologies: Collection[str]) -> None:
         """
         Args:

@@ -85,6 +85,9 @@ object DriverBridge {
   /** Whether no consumer group of the applicationId's name has members or offsets. */
   def groupIsFree(applicationId: String): Boolean = MetadataTopic.current(applicationId).groupIsFree
 
+  /** Which epochs have ended is durable then, as far as this driver has seen them end. */
+  def flush(applicationId: String): Unit = MetadataTopic.current(applicationId).flush()
+
   /** The run has ended; a later one in this process opens everything anew. */
   def end(applicationId: String): Unit = {
     TaskTransaction.closeAll(applicationId)

@@ -3,8 +3,8 @@ package org.apache.spark.sql.streamapp
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.time.Duration
-import java.util.{Properties, TreeMap, UUID}
-import java.util.concurrent.ConcurrentHashMap
+import java.util.{LinkedHashMap, Properties, UUID}
+import java.util.concurrent.{ConcurrentHashMap, ConcurrentSkipListMap}
 
 import scala.jdk.CollectionConverters._
 
@@ -33,6 +33,9 @@ final case class MetadataFile(bytes: Array[Byte], modified: Long)
  * One instance per driver. It holds all files in memory (Spark keeps about a hundred small ones per query) and is the
  * only writer: opening it fences the driver before it, whose next write fails with [[FencedException]].
  *
+ * A write is a transaction, and each epoch waits for one: what several queries write at a time shares it, and what need
+ * not be durable at once ([[defer]]) goes with the next.
+ *
  * Being fenced alone says little: the broker does the same to a driver that stood still for longer than the
  * transaction timeout. So a driver writes its name before it fences: the last name on the topic is the driver's, and
  * who was fenced looks there.
@@ -42,13 +45,16 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
 
   private val topic = conf.metadataTopic
   private val partition = new TopicPartition(topic, 0)
-  private val files = new TreeMap[String, MetadataFile]()
+  /** As they are to be read: with what is deferred. */
+  private val files = new ConcurrentSkipListMap[String, MetadataFile]()
+  private val deferred = new DeferredChanges
   private val incarnation = UUID.randomUUID().toString
   /** All that others have written before this offset is in `files`. Only reading moves it: behind a record of ours may
    * lie the name of a newer driver as well as the marker of our transaction. */
   private var end = 0L
   private var producer: KafkaProducer[String, Array[Byte]] = _
-  private var closed = false
+  private val writes = new GroupedWrites[Seq[Change]](s"the writer of $topic", writeTogether)
+  private val confirming = new Object
   private val kafkaObjects = new OwnObjects(conf)
   private var confirmedAt = System.nanoTime() - ConfirmedForNs - 1
 
@@ -62,7 +68,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
       takeOver()
       requireOwner()
       if (!files.containsKey(OwnerKey)) put(Seq(OwnerKey -> owner.getBytes(UTF_8)))
-    } catch { case error: Throwable => closeProducer(); throw error }
+    } catch { case error: Throwable => close(); throw error }
   }
 
   // Outside of a transaction, as opening one would fence.
@@ -86,11 +92,26 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     }
   }
 
-  private def readFrom(from: Option[Long]): Long =
-    TopicReader.readToEnd(conf, partition, from) { record =>
-      val path = new String(record.key, UTF_8)
-      if (record.value == null) files.remove(path) else files.put(path, MetadataFile(record.value, record.timestamp))
+  // What was read is shown at once, and at its last state: others may be reading the files.
+  private def readFrom(from: Option[Long]): Long = {
+    val found = new LinkedHashMap[String, Option[MetadataFile]]
+    val end = TopicReader.readToEnd(conf, partition, from) { record =>
+      found.put(new String(record.key, UTF_8), Option(record.value).map(MetadataFile(_, record.timestamp)))
     }
+    val later = deferred.all
+    found.forEach((path, file) => if (!later.exists(_._1 == path)) show(path, file))
+    end
+  }
+
+  private def show(path: String, file: Option[MetadataFile]): Unit = file match {
+    case Some(some) => files.put(path, some)
+    case None => files.remove(path)
+  }
+
+  private def showNow(changes: Seq[Change]): Unit = {
+    val now = System.currentTimeMillis()
+    changes.foreach { case (path, bytes) => show(path, Option(bytes).map(MetadataFile(_, now))) }
+  }
 
   private def newProducer(): KafkaProducer[String, Array[Byte]] = {
     val properties: Properties = conf.client(
@@ -105,27 +126,40 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
   }
 
   /**
-   * Writes all changes or none; a null value deletes. When Kafka does not answer, the outcome is unknown: the call
-   * fails, and the next one first finds out what is there.
+   * Writes all changes or none, and what was deferred before; a null value deletes. When Kafka does not answer, the
+   * outcome is unknown: the call fails, and the next one first finds out what is there.
    * @throws FencedException when another driver has opened the topic since
    */
-  def put(changes: Seq[(String, Array[Byte])]): Unit = synchronized {
-    try write(changes)
-    catch { case error if isDisowned(error) => write(changes) } // reopens; writing the same again changes nothing
-    val now = System.currentTimeMillis()
-    changes.foreach { case (path, bytes) =>
-      if (bytes == null) files.remove(path) else files.put(path, MetadataFile(bytes, now))
-    }
+  def put(changes: Seq[Change]): Unit = writes(changes)
+
+  /**
+   * Makes changes that this driver sees at once, and that are written with the next [[put]]. A driver that ends before
+   * has not made them.
+   */
+  def defer(changes: Seq[Change]): Unit = {
+    deferred.add(changes)
+    showNow(changes)
   }
 
-  private def write(changes: Seq[(String, Array[Byte])]): Unit =
+  /** Writes what is deferred, if anything is: what this driver has seen until now is durable then. */
+  def flush(): Unit = if (deferred.all.nonEmpty) put(Nil)
+
+  private def writeTogether(group: Seq[Seq[Change]]): Unit = {
+    val before = deferred.all
+    val all = before +: group
+    try write(all)
+    catch { case error if isDisowned(error) => write(all) } // reopens; writing the same again changes nothing
+    deferred.forget(before)
+    group.foreach(showNow)
+  }
+
+  private def write(changes: Seq[Seq[Change]]): Unit =
     try {
-      if (closed) throw new IllegalStateException(s"the run of '${conf.applicationId}' has ended")
       if (producer == null) reopen()
       producer.beginTransaction()
-      changes.foreach { case (path, bytes) => producer.send(new ProducerRecord(topic, 0, path, bytes)) }
+      for (some <- changes; (path, bytes) <- some) producer.send(new ProducerRecord(topic, 0, path, bytes))
       producer.flush() // a commit that is asked for before can overtake records (see TaskTransaction)
-      changes.foreach { case (path, _) => Failpoint.hitAt("metadata.before-commit", path) }
+      for (some <- changes; (path, _) <- some) Failpoint.hitAt("metadata.before-commit", path)
       producer.commitTransaction()
     } catch {
       case error: Throwable =>
@@ -140,7 +174,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
    * @throws PositionMismatchException when an internal topic is not the one on record
    */
   def confirm(): Unit = {
-    synchronized {
+    confirming.synchronized {
       if (System.nanoTime() - confirmedAt > ConfirmedForNs) {
         put(Seq(ConfirmedKey -> incarnation.getBytes(UTF_8)))
         confirmedAt = System.nanoTime()
@@ -181,28 +215,29 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     producer = null
   }
 
-  def get(path: String): Option[MetadataFile] = synchronized(Option(files.get(path)))
+  def get(path: String): Option[MetadataFile] = Option(files.get(path))
 
   /** A file, a made folder, or a folder that exists because something lies below it. */
-  def exists(path: String): Boolean = synchronized {
-    files.containsKey(path) || files.containsKey(path + "/") || {
-      val next = files.ceilingKey(path + "/")
-      next != null && next.startsWith(path + "/")
-    }
+  def exists(path: String): Boolean = files.containsKey(path) || {
+    val next = files.ceilingKey(path + "/")
+    next != null && next.startsWith(path + "/")
   }
 
   /** Everything below a folder, by full path. */
   def below(path: String): Seq[(String, MetadataFile)] =
-    synchronized(files.subMap(path + "/", path + "0").asScala.toSeq) // '0' is the character after '/'
+    files.subMap(path + "/", path + "0").asScala.toSeq // '0' is the character after '/'
 
-  def close(): Unit = synchronized {
-    closed = true
-    closeProducer()
+  /** What is deferred is not written any more. */
+  def close(): Unit = {
+    writes.close(() => closeProducer())
     kafkaObjects.close()
   }
 }
 
 object MetadataTopic {
+  /** A file's path and what is in it now; null: there is none. */
+  type Change = (String, Array[Byte])
+
   /** Holds the application's owner: "namespace/name/uid", or "local/name" on a laptop. No path of Spark's starts like this. */
   val OwnerKey = "owner"
 

@@ -29,13 +29,24 @@ class TopicCheckpointFileManager(root: Path, hadoopConf: Configuration) extends 
       override def close(): Unit = if (!ended) {
         ended = true
         refuseExisting()
+        val change = Seq(key(path) -> buffer.toByteArray)
         Failpoint.hitAt("metadata.before-write", key(path))
-        topic.put(Seq(key(path) -> buffer.toByteArray))
-        Failpoint.hitAt("metadata.after-write", key(path))
+        if (mayWait(path)) {
+          topic.defer(change)
+          Failpoint.hitAt("metadata.deferred", key(path))
+        } else {
+          topic.put(change)
+          Failpoint.hitAt("metadata.after-write", key(path))
+        }
       }
       override def cancel(): Unit = ended = true
     }
   }
+
+  // That an epoch has ended is known from the markers too: its replay does nothing. So this goes with the range of the next
+  // epoch. Not that of the first one, which says that the state has its form, and that the app has run.
+  private def mayWait(path: Path): Boolean =
+    path.getParent.getName == "commits" && path.getName.toLongOption.exists(_ > 0)
 
   override def open(path: Path): FSDataInputStream = {
     val file = topic.get(key(path)).getOrElse(throw new FileNotFoundException(path.toString))
@@ -56,13 +67,14 @@ class TopicCheckpointFileManager(root: Path, hadoopConf: Configuration) extends 
   }
 
   override def mkdirs(path: Path): Unit =
-    if (!topic.exists(key(path))) topic.put(Seq((key(path) + "/") -> Array.emptyByteArray))
+    if (!topic.exists(key(path))) topic.defer(Seq((key(path) + "/") -> Array.emptyByteArray))
 
   override def exists(path: Path): Boolean = topic.exists(key(path))
 
+  // What Spark deletes are files that it does not read any more.
   override def delete(path: Path): Unit = {
     val gone = topic.below(key(path)).map(_._1) ++ topic.get(key(path)).map(_ => key(path))
-    if (gone.nonEmpty) topic.put(gone.map(_ -> null))
+    if (gone.nonEmpty) topic.defer(gone.map(_ -> null))
   }
 
   override def isLocal: Boolean = false

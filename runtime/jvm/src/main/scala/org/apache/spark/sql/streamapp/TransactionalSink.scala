@@ -78,7 +78,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
       case (now, before) => now.isEmpty && before.isEmpty
     }
     if (!same) {
-      metadata.put(Seq(pace -> limit.map(_.toString.getBytes(UTF_8)).orNull))
+      metadata.defer(Seq(pace -> limit.map(_.toString.getBytes(UTF_8)).orNull))
       noted = limit
     }
   }

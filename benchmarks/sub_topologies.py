@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What epochs cost an app of many sub-topologies: from the start of an epoch of one to the start of its next, and what
+the metadata topic takes of that. Only of StreamApp."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Producer
+
+from benchmarks.kafka_edge import Kafka
+from benchmarks.ours_main import EPOCHS
+from benchmarks.systems import Job, Running, run_manifest
+
+NUMBERS = (1, 5, 10)
+PARTITIONS = 4
+COLUMNS = ("between two epochs", "range written", "end written", "the rest")
+"""How each figure is called, in the order of Epochs."""
+
+_HEAD = """\
+apiVersion: streamapp.dev/v1alpha1
+kind: StreamApp
+metadata: {{name: {app}}}
+spec:
+  maxParallelism: 4
+  topology:
+  - {{name: orders, stream: {{topic: {input}, value: json, schema: '{schema}'}}}}
+"""
+_PART = """\
+  - {{name: by-{n}, from: orders, groupBy: [k{n}], aggregate: {{count: "count(*)"}}}}
+  - {{name: to-{n}, from: by-{n}, to: {{topic: {output}-{n}}}}}
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """How fast, how long."""
+
+    per_second: int = 1000
+    warm_up_seconds: int = 60
+    seconds: int = 60
+    keys: int = 1000
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Each a median and a 99th percentile in milliseconds, over the epochs of all sub-topologies."""
+
+    between: tuple[float, float]
+    range_written: tuple[float, float]
+    end_written: tuple[float, float]
+    rest: tuple[float, float]
+    processors: float
+    """In use by the app's processes, on average."""
+    epochs: int
+
+
+def measure(kafka: Kafka, number: int, load: Load, scratch: Path) -> Epochs:
+    """An app of so many sub-topologies that read the same records, each by another key."""
+    job = Job.of(kafka.bootstrap, "parts", str(number), scratch)
+    kafka.create(job.input, PARTITIONS)
+    for n in range(number):
+        kafka.create(f"{job.output}-{n}", PARTITIONS)
+    schema = ", ".join(f"k{n} bigint" for n in range(number))
+    text = _HEAD.format(app=job.app, input=job.input, schema=schema)
+    text += "".join(_PART.format(n=n, output=job.output) for n in range(number))
+    running = run_manifest(job, text, **{EPOCHS: "1"})
+    try:
+        _send(kafka, job.input, number, load, running, until=lambda: _parts(running) == number)
+        _send(kafka, job.input, number, load, running, seconds=load.warm_up_seconds)
+        before, used = len(running.said), running.cpu_seconds()
+        _send(kafka, job.input, number, load, running, seconds=load.seconds)
+        used = running.cpu_seconds() - used
+        epochs = _epochs(running.said[before:])
+    finally:
+        running.stop()
+    kafka.forget(job.app)
+    shutil.rmtree(job.dir, ignore_errors=True)
+    return _summary(epochs, used / load.seconds)
+
+
+def row(number: int, found: Epochs) -> tuple[str, ...]:
+    """A row of the report's table."""
+    pairs = (found.between, found.range_written, found.end_written, found.rest)
+    name = "1 sub-topology" if number == 1 else f"{number} sub-topologies"
+    return (name, *(f"{p50:.0f} / {p99:.0f}" for p50, p99 in pairs), f"{found.processors:.2f}")
+
+
+def _send(
+    kafka: Kafka,
+    topic: str,
+    number: int,
+    load: Load,
+    running: Running,
+    seconds: float = 120.0,
+    until: Callable[[], bool] = lambda: False,
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "log_level": 2})
+    start = time.monotonic()
+    for index in range(int(seconds * load.per_second)):
+        while (ahead := start + index / load.per_second - time.monotonic()) > 0:
+            time.sleep(min(ahead, 0.001))
+        key = index * 7919 % load.keys
+        record = {f"k{n}": (key + n) % load.keys for n in range(number)}
+        producer.produce(topic, json.dumps(record), partition=index % PARTITIONS)
+        producer.poll(0)
+        if index % load.per_second == 0:
+            running.check()
+            if until():
+                break
+    producer.flush(30)
+
+
+def _parts(running: Running) -> int:
+    return len({epoch["part"] for epoch in _epochs(running.said)})
+
+
+def _epochs(said: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line.removeprefix("epoch ")) for line in said if line.startswith("epoch ")]
+
+
+def _summary(epochs: list[dict[str, Any]], processors: float) -> Epochs:
+    starts: dict[str, list[float]] = {}
+    for epoch in epochs:
+        starts.setdefault(epoch["part"], []).append(datetime.fromisoformat(epoch["started"]).timestamp() * 1000)
+    between = [gap for times in starts.values() for gap in np.diff(sorted(times))]
+    written = [epoch.get("walCommit", 0) for epoch in epochs]
+    ended = [epoch.get("commitOffsets", 0) for epoch in epochs]
+    rest = [epoch["triggerExecution"] - a - b for epoch, a, b in zip(epochs, written, ended, strict=True)]
+    return Epochs(_both(between), _both(written), _both(ended), _both(rest), processors, len(epochs))
+
+
+def _both(millis: list[float]) -> tuple[float, float]:
+    p50, p99 = np.percentile(millis, [50, 99])
+    return float(p50), float(p99)

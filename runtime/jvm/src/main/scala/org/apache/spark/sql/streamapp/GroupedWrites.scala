@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.util.concurrent.{CompletableFuture, ConcurrentLinkedQueue, ExecutionException, Executors, RejectedExecutionException}
+
+/**
+ * Few writes for many threads: what is asked for while one is under way goes out together in the next.
+ *
+ * One thread of its own writes. A thread that is interrupted stops waiting, and leaves its write and those of others alone.
+ *
+ * @param write gets all that waits, in the order in which it was asked for; what it throws, each of them gets
+ */
+private[streamapp] final class GroupedWrites[Item](name: String, write: Seq[Item] => Unit) {
+  private final class Waiting(val item: Item) {
+    val done = new CompletableFuture[Unit]
+  }
+
+  private val waiting = new ConcurrentLinkedQueue[Waiting]
+  private val writer = Executors.newSingleThreadExecutor { task =>
+    val thread = new Thread(task, name)
+    thread.setDaemon(true)
+    thread
+  }
+
+  /** Returns when it is written. */
+  def apply(item: Item): Unit = {
+    val mine = new Waiting(item)
+    waiting.add(mine)
+    submit(() => writeAll())
+    try mine.done.get()
+    catch { case failed: ExecutionException => throw failed.getCause }
+  }
+
+  /** Does something between two writes, after those that wait, and then ends. */
+  def close(last: () => Unit): Unit = {
+    val ended = new CompletableFuture[Unit]
+    submit(() => try last() finally ended.complete(()))
+    writer.shutdown()
+    ended.get()
+  }
+
+  private def submit(task: Runnable): Unit =
+    try writer.execute(task)
+    catch { case _: RejectedExecutionException => throw new IllegalStateException(s"$name has ended") }
+
+  private def writeAll(): Unit = {
+    val group = Iterator.continually(waiting.poll()).takeWhile(_ != null).toSeq
+    if (group.nonEmpty) {
+      try {
+        write(group.map(_.item))
+        group.foreach(_.done.complete(()))
+      } catch { case error: Throwable => group.foreach(_.done.completeExceptionally(error)) }
+    }
+  }
+}
