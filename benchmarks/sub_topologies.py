@@ -32,7 +32,7 @@ metadata: {{name: {app}}}
 spec:
   maxParallelism: 4
   topology:
-  - {{name: orders, stream: {{topic: {input}, value: json, schema: '{schema}'}}}}
+  - {{name: orders, stream: {{topic: {input}, value: {{format: json, schema: "{schema}"}}}}}}
 """
 _PART = """\
   - {{name: by-{n}, from: orders, groupBy: [k{n}], aggregate: {{count: "count(*)"}}}}
