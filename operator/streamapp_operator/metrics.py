@@ -34,6 +34,11 @@ TABLE: Mapping[str, tuple[str, tuple[str, ...], str]] = {
         ("namespace", "name", "phase", "ready", "reason"),
         "Always 1: the phase of an app, and the status and reason of its condition Ready",
     ),
+    "streamapp_resource_degraded": (
+        "gauge",
+        ("namespace", "name", "reason"),
+        "1 while the condition Degraded of an app is True, else 0; with its reason",
+    ),
     "streamapp_resource_replicas": ("gauge", ("namespace", "name"), "Executors that run"),
     "streamapp_resource_desired_replicas": ("gauge", ("namespace", "name"), "Executors that are wanted"),
     "streamapp_resource_max_replicas": (
@@ -122,8 +127,11 @@ class AppMetrics(Collector):
 
 def _samples(body: Mapping[str, Any]) -> Iterator[Sample]:
     status = body.get("status") or {}
-    ready: Mapping[str, Any] = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
+    conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
+    ready = conditions.get("Ready", {})
     yield "info", (status.get("phase", "Unknown"), ready.get("status", "Unknown"), ready.get("reason", "Unknown")), 1
+    degraded = conditions.get("Degraded", {})
+    yield "degraded", (degraded.get("reason", "Unknown"),), degraded.get("status") == "True"
     yield "replicas", (), status.get("replicas", 0)
     yield "desired_replicas", (), status.get("desiredReplicas", 0)
     yield "restarts", (), status.get("restarts", 0)

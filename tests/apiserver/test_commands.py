@@ -126,11 +126,11 @@ def test_plan(apps: Apps, plan: Callable[..., str]) -> None:
     assert "the driver is started anew" in slower
     topology = yaml.safe_load(WORD_COUNT)["spec"]["topology"]
     renamed = plan(topology=[*topology[:2], {**topology[2], "store": "others"}, *topology[3:]])
-    assert "RestartQuery  node 'counts' changes\n" in renamed
+    assert "RestartQuery  node 'counts' changes: store: word-counts becomes others\n" in renamed
     assert "store 'word-counts' is not used any more; its changelog word-count-word-counts-changelog stays" in renamed
     assert "store 'others' is new and begins empty" in renamed
     other = plan(code=1, topology=[*topology[:2], {**topology[2], "aggregate": {"count": "sum(1.5)"}}, *topology[3:]])
-    assert "NeedsStateMigration  node 'counts' changes\n" in other
+    assert "NeedsStateMigration  node 'counts' changes: aggregate.count: count(*) becomes sum(1.5)\n" in other
     assert "it would not be done, and what runs would go on: node 'counts' changes: store 'word-counts'" in other
     assert apps.get("StreamApp", "word-count")["metadata"]["generation"] == 1
 

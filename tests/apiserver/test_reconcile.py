@@ -290,9 +290,10 @@ def test_a_bad_manifest_leaves_the_app_running_and_a_good_one_recovers(apps: App
         assert "node 'words'" in valid["message"]
         assert "did you mean `split`?" in valid["message"]
         assert apps.essence() == wanted
-        assert apps.condition("Ready")["status"] == "True"
+        assert apps.condition("Ready")["reason"] == "UpdateRefused"
         apps.change(topology=good)
         apps.settle()
+        assert apps.condition("Ready")["status"] == "True"
         assert apps.condition("TopologyValid")["status"] == "True"
     assert {"TopologyInvalid", "TopologyValid"} <= set(apps.events())
 

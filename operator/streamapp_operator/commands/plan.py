@@ -97,7 +97,7 @@ def lines_of(changes: Changes) -> Iterator[str]:
         yield "nothing changes"
         return
     width = max(len(change.kind) for change in changes.fields)
-    yield from (f"{change.kind.ljust(width)}  {change.words}" for change in changes.fields)
+    yield from (f"{change.kind.ljust(width)}  {change.full_words}" for change in changes.fields)
     state = [change for change in changes.state if change.outcome != KEPT]
     if state:
         yield ""

@@ -63,8 +63,7 @@ def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
         first, *more = row[3].split("\n")
         yield "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=False)) + f"  {first}"
         yield from (" " * (sum(widths) + 6) + line for line in more)
-    if "lastError" in status:
-        error = status["lastError"]
+    if "message" in (error := status.get("lastError", {})):
         yield ""
         yield f"last error, {error['time']}:"
         yield from (f"  {line}" for line in error["message"].splitlines())

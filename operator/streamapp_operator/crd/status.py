@@ -120,7 +120,7 @@ def status_schema() -> Schema:
             etaSeconds=_integer("Expected seconds until all stores are there.", "int64"),
         ),
         lastError=_object(
-            "The last thing that went wrong.",
+            "The last thing that went wrong. It goes when the app has been well ten minutes later.",
             message=_text("What, and what to do about it."),
             node=_text("The node of the topology it happened in."),
             record=_text("The record it happened with: topic, partition, offset."),

@@ -309,7 +309,7 @@ def _judged(
         if failures.used_up and (verdict is None or verdict.word != REJECTED):
             verdict = Verdict(REJECTED, failures.message)
         if verdict is not None and verdict.word == REJECTED:
-            verdict = replace(verdict, attempt=app.restart_at) if rollout.can_go_back else None
+            verdict = replace(verdict, attempt=app.verdict_attempt) if rollout.can_go_back else None
     if failures.used_up and verdict is None:
         app = replace(app, halted=True)
         objects = render(app, settings, wanted.credentials)

@@ -123,6 +123,14 @@ def is_over(pod: Object, now: datetime) -> bool:
 
 
 _NAMED = re.compile(r"(DataError|CodeError|InputError|Infrastructure): (.*)", re.DOTALL)
+_ERROR = re.compile(r"(Error|Exception)\b|\b(ERROR|FATAL|SIGSEGV|SIGBUS)\b|\berror: ")
+_NO_ERROR = re.compile(r"\b(TRACE|DEBUG|INFO|WARN|WARNING)\b|^at ")
+_CODES: Mapping[Any, str] = {
+    134: "it crashed",
+    137: "it was killed: it did not end in time after a failed probe, or its node ran out of memory",
+    139: "it crashed",
+    143: "it was asked to end, as after a failed probe",
+}
 _LOST_SECONDS = 5.0
 _EVICTED_SECONDS = 12.0
 """A driver that is asked to stop, on a node that works after all, has mostly ended its epoch by then."""
@@ -156,9 +164,19 @@ def _last_words(terminated: Mapping[str, Any]) -> tuple[str, str]:
     words = str(terminated.get("message") or "").strip()
     if named := _NAMED.match(words):  # the driver says by itself what it is
         return named[1], named[2]
-    return "Infrastructure", words or (
-        f"the driver ended with code {terminated.get('exitCode')} ({terminated.get('reason')})"
-    )
+    code = terminated.get("exitCode")
+    how = _CODES.get(code, str(terminated.get("reason", "no reason is given")))
+    said = _error_in(words)
+    return "Infrastructure", f"the driver ended with code {code} ({how})" + (f": {said}" if said else "")
+
+
+def _error_in(log: str) -> str:
+    """The line that says of what a process ended, in the end of its log, which Kubernetes keeps of one that left no
+    word; empty where none does."""
+    lines = [line.strip() for line in log.splitlines()]
+    may_be = [line for line in lines if line and not _NO_ERROR.search(line)]
+    errors = [line for line in may_be if _ERROR.search(line)]
+    return next(reversed(errors or may_be), "")
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -71,6 +71,14 @@ class App:
         return f"{self.version_name}@{self.restart_at}" if self.restart_at else self.version_name
 
     @property
+    def verdict_attempt(self) -> str:
+        """What a verdict on the version is about besides: the restart that was last asked for, and the time that the
+        version had. Of another one it is no verdict."""
+        default = parse_duration(UpgradeSpec().progress_deadline) / 1000
+        time = f" within {self.progress_deadline:.0f} s" if self.progress_deadline != default else ""
+        return self.restart_at + time
+
+    @property
     def progress_deadline(self) -> float:
         """Seconds that a new version may take to prove itself while nothing moves."""
         upgrade = self.manifest.spec.upgrade or UpgradeSpec()

@@ -94,8 +94,10 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
         yield Event(NORMAL, "ReconciliationResumed" if was_paused else _PAUSED, paused["message"])
     yield from _known_or_not(before.get("ScalingActive", {}), after["ScalingActive"])
     scaling, replicas = after["ScalingActive"], status["desiredReplicas"]
-    if scaling["status"] == "True" and replicas != previous.get("desiredReplicas", replicas):
-        yield Event(NORMAL, "Scaling", f"{previous['desiredReplicas']} → {replicas} replicas: {scaling['message']}")
+    had = previous.get("desiredReplicas", replicas)
+    if replicas != had and replicas and had:  # a stop and a start are told by their phases
+        why = scaling["message"] if scaling["status"] == "True" else f"spec.replicas is {replicas}"
+        yield Event(NORMAL, "Scaling", f"{had} → {replicas} replicas: {why}")
     phase = status["phase"]
     if phase != previous.get("phase"):
         bad = phase in _BAD_PHASES

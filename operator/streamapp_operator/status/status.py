@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from streamapp_operator.scaling.scaling import to_status
 from streamapp_operator.status.conditions import conditions
 from streamapp_operator.status.facts import Facts
 from streamapp_operator.times import stamp
+from streamapp_operator.versions.rollout import ROLLED_BACK
 from streamapp_operator.versions.update_plan import plan_of
 
 Status = dict[str, Any]
@@ -29,6 +30,8 @@ _VOLATILE = ("lag", "subTopologies", "restore")
 _NODE = re.compile(r"node '([^']+)'")
 _RECORD = re.compile(r"topic [^,]+, partition \d+, offset \d+")
 _LONGEST_ERROR = 2000
+_OVER_SECONDS = 600.0
+"""An error goes from the status so long after it was told, if the app is well then."""
 
 
 def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Status, now: datetime) -> Status:
@@ -42,10 +45,11 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
         now: the time.
     """
     live = facts.live or Answer()
+    found = conditions(facts, previous.get("conditions", ()), now)
     status: Status = {
         "observedGeneration": facts.generation,
         "phase": facts.phase,
-        "conditions": conditions(facts, previous.get("conditions", ()), now),
+        "conditions": found,
         "target": dict(target),
         "plan": plan_of(facts.rollout, facts.generation, previous.get("plan")),
         "version": facts.rollout.app.version_name if facts.rollout.app is not None else None,
@@ -61,7 +65,7 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
         "lag": _lag(facts, previous),
         "subTopologies": sub_topologies_of(live) or previous.get("subTopologies"),
         "restore": restore_of(live),
-        "lastError": _last_error(facts, previous, now),
+        "lastError": _last_error(facts, previous, _is_well(found), now),
     }
     return {key: value for key, value in status.items() if value is not None}
 
@@ -119,9 +123,15 @@ def _quotes_numbers(condition: Mapping[str, Any]) -> bool:
     return bool(condition["reason"] in ("Restoring", "Stalled") or condition["type"] == "ScalingActive")
 
 
-def _last_error(facts: Facts, previous: Status, now: datetime) -> Status | None:
-    """What went wrong last; it stays when it is over. Some go on saying what they have said once: an error counts when
-    its own source says something else than before."""
+def _is_well(conditions: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the app does what is asked for, and nothing is amiss."""
+    found = {condition["type"]: condition["status"] for condition in conditions}
+    return (found["Ready"], found["Degraded"]) == ("True", "False")
+
+
+def _last_error(facts: Facts, previous: Status, well: bool, now: datetime) -> Status | None:
+    """What went wrong last; it stays for a while when it is over. Some go on saying what they have said once: an error
+    counts when its own source says something else than before."""
     old: Status | None = previous.get("lastError")
     before: Mapping[str, str] = (old or {}).get("told", {})
     said = _errors(facts)
@@ -137,6 +147,8 @@ def _last_error(facts: Facts, previous: Status, now: datetime) -> Status | None:
         node, record = _NODE.search(news), _RECORD.search(news)
         error = {"message": news, "time": stamp(now)}
         error |= ({"node": node[1]} if node else {}) | ({"record": record[0]} if record else {})
+    if well and error and (now - datetime.fromisoformat(error["time"])).total_seconds() > _OVER_SECONDS:
+        error = {}
     return (error | ({"told": told} if told else {})) or None
 
 
@@ -144,7 +156,7 @@ def _errors(facts: Facts) -> dict[str, tuple[str, str]]:
     """What each source says now, empty for nothing, and what tells it from the same error of another time. One that
     cannot be asked now is left out."""
     driver = facts.driver
-    found = {}
+    found = {"version": (facts.rollout.why if facts.rollout.held == ROLLED_BACK else "", "")}
     if facts.live is not None:
         found["driver"] = facts.live.error, ""
         found["executors"] = facts.live.last_loss, str(facts.live.lost)

@@ -38,7 +38,13 @@ class FieldChange:
     kind: str
     """One of `classes.CLASSES`."""
     words: str
-    """With what it was and what it becomes."""
+    """With what it was and what it becomes; of a node, that it changes."""
+    details: tuple[str, ...] = ()
+    """Each field of a node that changes, with what it was and what it becomes."""
+
+    @property
+    def full_words(self) -> str:
+        return ": ".join(filter(None, (self.words, "; ".join(self.details))))
 
 
 @dataclass(frozen=True)
@@ -103,16 +109,27 @@ def _field(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
         for name in sorted({*old, *new}):
             yield from _field(f"{path}.{name}", old.get(name), new.get(name))
     elif old != new:
-        if old is None:
-            words = f"{path}: {shorten(str(new))} is new"
-        elif "\n" in f"{old}{new}":
-            words = f"{path}: the text changes"
-        elif new is None:
-            words = f"{path}: {shorten(str(old))} goes"
-        else:
-            words = f"{path}: {shorten(str(old))} becomes {shorten(str(new))}"
         kind = class_of_change(path, comes_or_goes=old is None or new is None)
-        yield FieldChange(path, kind, words)
+        yield FieldChange(path, kind, _words(path, old, new))
+
+
+def _words(path: str, old: Any, new: Any) -> str:
+    if old is None:
+        return f"{path}: {shorten(str(new))} is new"
+    if "\n" in f"{old}{new}":
+        return f"{path}: the text changes"
+    if new is None:
+        return f"{path}: {shorten(str(old))} goes"
+    return f"{path}: {shorten(str(old))} becomes {shorten(str(new))}"
+
+
+def _details(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    """What differs between two forms of a node."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in (*old, *(name for name in new if name not in old)):
+            yield from _details(old.get(name), new.get(name), f"{path}.{name}" if path else name)
+    elif old != new:
+        yield _words(path, old, new)
 
 
 def _nodes(old: Any, new: Any, migrated: set[str]) -> Iterator[FieldChange]:
@@ -123,7 +140,8 @@ def _nodes(old: Any, new: Any, migrated: set[str]) -> Iterator[FieldChange]:
         if was.get(name) != will.get(name):
             how = "goes" if name not in will else "is new" if name not in was else "changes"
             kind = NEEDS_STATE_MIGRATION if name in migrated else RESTART_QUERY
-            yield FieldChange(f"topology[{name}]", kind, f"node '{name}' {how}")
+            details = tuple(_details(was[name], will[name])) if how == "changes" else ()
+            yield FieldChange(f"topology[{name}]", kind, f"node '{name}' {how}", details)
 
 
 def _migrated(before: Manifest, after: Manifest, state: tuple[StateChange, ...]) -> set[str]:

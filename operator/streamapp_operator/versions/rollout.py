@@ -89,7 +89,7 @@ def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings, 
     except ManifestError as error:
         return without(body, children, error)
     mine = kept.get(wanted.version_name)
-    if mine is not None and mine.is_rejected(wanted.restart_at) and healthy is not None:
+    if mine is not None and mine.is_rejected(wanted.verdict_attempt) and healthy is not None:
         app = _going_on(body, healthy, live)
         return Rollout(app, ROLLED_BACK, _taken_back(mine, healthy, wanted.name), (), changes, kept, mine)
     if changes is not None and changes.refused:
@@ -199,5 +199,6 @@ def _taken_back(rejected: Version, healthy: Version, name: str) -> str:
         )
     return (
         f"generation {rejected.number} was taken back: {rejected.verdict.reason}. Generation {healthy.number} runs. "
-        f"Change the manifest; to try the same once more, type: kubectl streamapp restart {name}"
+        "Change the manifest, or give it more time by upgrade.progressDeadline; to try the same once more, type: "
+        f"kubectl streamapp restart {name}"
     )

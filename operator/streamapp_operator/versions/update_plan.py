@@ -35,7 +35,7 @@ def described(changes: Changes) -> dict[str, Any]:
         "class": changes.kind,
         "restarts": changes.restarts,
         "changes": [
-            {"field": change.field, "class": change.kind, "change": change.words} for change in changes.fields
+            {"field": change.field, "class": change.kind, "change": change.full_words} for change in changes.fields
         ],
         "state": [{"name": each.name, "outcome": each.outcome, "what": each.words} for each in changes.state],
     }

@@ -170,7 +170,7 @@ def test_a_restore_is_told_with_how_far_it_is() -> None:
     assert told["StateRestored"] == told["Ready"] == "stores are restored: 25% (4s)"
 
 
-def test_the_last_error_has_its_node_and_record_and_stays() -> None:
+def test_the_last_error_has_its_node_and_record_and_stays_until_the_app_is_well() -> None:
     status = status_of(facts(READY, phase("Restarting", error=TROUBLE)), "word-count", {}, {}, NOW)
     told = status["lastError"].pop("told")
     assert list(told) == ["driver"]
@@ -181,8 +181,14 @@ def test_the_last_error_has_its_node_and_record_and_stays() -> None:
         "record": "topic text-lines, partition 3, offset 14",
     }
     assert status["lastError"] == error
-    later = datetime(2024, 3, 14, tzinfo=UTC)
-    assert status_of(facts(READY, phase("Running")), "word-count", {}, status, later)["lastError"] == error
+    for later, seen, message in (
+        (timedelta(minutes=10), facts(READY, phase("Running")), TROUBLE),
+        (timedelta(days=1), facts(READY, phase("Running"), unusable_secret="no user"), TROUBLE),
+        (timedelta(days=2), facts(READY, phase("Restoring")), TROUBLE),
+        (timedelta(days=3), facts(READY, phase("Running")), None),
+    ):
+        status = status_of(seen, "word-count", {}, status, NOW + later)
+        assert status.get("lastError", {}).get("message") == message
 
 
 def test_the_last_error_is_the_last() -> None:
@@ -192,7 +198,8 @@ def test_the_last_error_is_the_last() -> None:
     def last(driver: DriverState, live: dict[str, Any] | None, day: int, **more: Any) -> tuple[str, str]:
         now = datetime(2024, 3, day, tzinfo=UTC)
         nonlocal status
-        status = status_of(facts(driver, live, **more), "word-count", {}, status, now)
+        seen = facts(driver, live, outdated=True, **more)  # so that it is not well
+        status = status_of(seen, "word-count", {}, status, now)
         return status["lastError"]["message"], status["lastError"]["time"][8:10]
 
     def lost(count: int, **more: Any) -> dict[str, Any]:

@@ -59,6 +59,36 @@ def test_each_kind_of_failure(trace: str, exit_code: int, retriable: bool, words
     assert "\n" not in str(failure.error)
 
 
+LOG = """26/01/01 10:00:00 INFO SparkContext: Running Spark
+Exception in thread "main" java.lang.IllegalStateException: no disk
+\tat org.apache.spark.Error.main(Main.scala:1)
+Caused by: java.io.IOException: No space left on device
+26/01/01 10:00:01 WARN NativeCodeLoader: an Exception of no weight
+26/01/01 10:00:02 WARN Utils: Set SPARK_LOCAL_IP
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "words"),
+    [
+        (1, LOG, "code 1 (Error): Caused by: java.io.IOException: No space left on device"),
+        (1, "26/01/01 10:00:02 WARN Utils: Set SPARK_LOCAL_IP", "code 1 (Error)"),
+        (
+            137,
+            "26/01/01 10:00:02 WARN Utils: an Error",
+            "code 137 (it was killed: it did not end in time after a failed probe, or its node ran out of memory)",
+        ),
+        (2, "usage: streamapp\nstreamapp: error: no such option", "code 2 (Error): streamapp: error: no such option"),
+    ],
+)
+def test_a_driver_that_left_no_word_ended_of_the_error_in_its_log(code: int, log: str, words: str) -> None:
+    ended = {"terminated": {"exitCode": code, "reason": "Error", "message": log}}
+    container = {"name": "driver", "restartCount": 1, "state": {"running": {}}, "lastState": ended}
+    pod = {"metadata": {"name": "p"}, "status": {"phase": "Running", "containerStatuses": [container]}}
+    assert driver_state(pod).error == f"the driver ended with {words}"
+    assert driver_state(pod).cause == "Infrastructure"
+
+
 SIDECAR = {"name": "agent", "restartCount": 7, "state": {"terminated": {"exitCode": 1, "message": "Other: not ours"}}}
 """Of a user's template; Kubernetes has it first, by its name."""
 

@@ -136,7 +136,7 @@ def test_the_last_run() -> None:
     assert last_run(jobs[1:], []) == Run("new", "Completed", "2024-03-13T10:00:01Z", "2024-03-13T10:05:00Z")
     failed = last_run(jobs[:1], [pod("old", "Failed", "boom", 3)])
     assert failed is not None
-    assert (failed.result, failed.error) == ("Failed", "boom")
+    assert (failed.result, failed.error) == ("Failed", "the driver ended with code 3 (no reason is given): boom")
     gone = last_run(jobs[:1], [])
     assert gone is not None
     assert gone.error == "BackoffLimitExceeded"

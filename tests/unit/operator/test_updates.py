@@ -136,6 +136,7 @@ def test_one_that_does_not_is_taken_back_and_not_tried_again(does: Any, words: s
     assert ready(app) == stalled(app) == "RolledBack", "what runs is not what was asked for"
     assert app.condition("Ready")["message"] == degraded["message"]
     assert app.status["healthyVersion"] == good
+    assert words in app.status["lastError"]["message"], "hours later"
     assert reasons(app).count("RolledBack") == 1
     assert app.body["spec"]["image"] == "bad"
     assert "image" not in acted_upon(app.body, app.children)["spec"], "whose lag is read"
@@ -172,6 +173,45 @@ def test_ready_waits_for_a_change_that_waits() -> None:
     app.apply(20, **with_image("new"))
     assert ready(app) == "UpdatePaused"
     assert stalled(app) == ""
+
+
+def test_after_a_rollback_the_last_error_is_its_cause_with_node_and_record() -> None:
+    why = "node 'counts': topic t, partition 3, offset 14: the value cannot be read as integer"
+    app = Simulation(by_image(bad=fails(f"DataError: {why}")))
+    app.apply(60, **SPEC)
+    app.apply(120, **with_image("bad"))
+    app.behaviour = lambda spec, seconds: {"live": live()}
+    app.run(3600, every=60)
+    error = app.status["lastError"]
+    assert (error["node"], error["record"]) == ("counts", "topic t, partition 3, offset 14")
+    assert why in error["message"]
+    assert "was taken back" in error["message"]
+    app.apply(3600, **SPEC, epochInterval="2s")
+    assert "message" not in app.status.get("lastError", {})
+
+
+def test_what_was_taken_back_is_tried_again_with_more_time() -> None:
+    app = Simulation(by_image(slow=lambda spec, seconds: works(spec, seconds - 400) if seconds > 400 else {}))
+    app.apply(60, **SPEC)
+    good = app.version
+    app.apply(**with_image("slow"))
+    app.run(DEADLINE + 120, every=20)
+    assert app.running == good
+    assert "or give it more time by upgrade.progressDeadline" in app.status["plan"]["why"]
+    app.apply(60, **with_image("slow", upgrade={"progressDeadline": "10 minutes"}, replicas=2))
+    assert app.running != good
+    app.run(600, every=20)
+    assert app.running == app.status["healthyVersion"] != good
+    assert ready(app) == ""
+
+
+def test_the_number_of_replicas_is_an_event_whoever_sets_it() -> None:
+    app = Simulation()
+    app.apply(60, **SPEC)
+    app.apply(30, **{**SPEC, "replicas": 3})
+    app.apply(30, **{**SPEC, "replicas": 3, "suspend": True})
+    app.apply(60, **{**SPEC, "replicas": 3})
+    assert [e.message for e in app.events if e.reason == "Scaling"] == ["1 → 3 replicas: spec.replicas is 3"]
 
 
 def test_while_it_is_taken_back_what_is_live_is_taken_up() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamapp.manifest.model import PodSpec, Spec
+from streamapp_operator.commands.plan import lines_of
 from streamapp_operator.crd.rules import _of_the_app
 from streamapp_operator.manifest.app import App, read_app
 from streamapp_operator.manifest.change_classes import (
@@ -29,6 +30,7 @@ from streamapp_operator.manifest.change_classes import (
 from streamapp_operator.settings import Settings
 from streamapp_operator.versions.changes import DRIVER, EXECUTORS, NOTHING, Changes, changes_between
 from streamapp_operator.versions.state_changes import KEPT, NEW, REFUSED, UNUSED, would_miss
+from streamapp_operator.versions.update_plan import described
 
 LINES = {"name": "lines", "stream": {"topic": "text-lines", "value": "text"}}
 WORDS = {"name": "words", "from": "lines", "flatMap": {"word": "split(lower(value), ' ')"}}
@@ -294,3 +296,14 @@ def test_another_parallelism_is_forbidden() -> None:
 
 def _resource(of: App) -> dict[str, Any]:
     return yaml.safe_load(yaml.safe_dump(of.manifest.to_object()))  # type: ignore[no-any-return]
+
+
+def test_the_plan_shows_the_old_and_the_new_text_of_a_node() -> None:
+    other = {**WORDS, "flatMap": {"word": "split(value, ' ')"}}
+    found = changes(topology=[LINES, other, COUNTS, {**OUT, "to": {"topic": "elsewhere"}}])
+    words = [change["change"] for change in described(found)["changes"]]
+    assert words == [
+        "node 'words' changes: flatMap.word: split(lower(value), ' ') becomes split(value, ' ')",
+        "node 'out' changes: to.topic: word-counts becomes elsewhere",
+    ]
+    assert all(line in "\n".join(lines_of(found)) for line in words)
