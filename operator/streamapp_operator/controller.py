@@ -11,6 +11,7 @@ from time import monotonic
 
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import Lease, NotHolder
+from streamapp_operator.crd.reading import status_in
 from streamapp_operator.deletion.kafka import Cleaner
 from streamapp_operator.deletion.uninstall import leave
 from streamapp_operator.metrics import Metrics
@@ -91,7 +92,7 @@ class Controller:
         if item is not None and item["kind"] == APP_KIND:
             self.metrics.apps.see(key, item)
             # Whoever has changed an app waits for an answer; whatever else is to be looked at, does not.
-            seen = (item.get("status") or {}).get("observedGeneration")
+            seen = status_in(item).get("observedGeneration")
             self.queue.add(key, AHEAD if item["metadata"]["generation"] != seen else 0.0)
         else:
             self.queue.add(key)

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from streamapp_operator.crd.reading import status_in
 from streamapp_operator.workqueue import Key
 
 # name -> (kind, labels, meaning)
@@ -126,7 +127,7 @@ class AppMetrics(Collector):
 
 
 def _samples(body: Mapping[str, Any]) -> Iterator[Sample]:
-    status = body.get("status") or {}
+    status = status_in(body)
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
     ready = conditions.get("Ready", {})
     yield "info", (status.get("phase", "Unknown"), ready.get("status", "Unknown"), ready.get("reason", "Unknown")), 1
@@ -135,7 +136,7 @@ def _samples(body: Mapping[str, Any]) -> Iterator[Sample]:
     yield "replicas", (), status.get("replicas", 0)
     yield "desired_replicas", (), status.get("desiredReplicas", 0)
     yield "restarts", (), status.get("restarts", 0)
-    if "total" in (lag := status.get("lag") or {}):
+    if "total" in (lag := status.get("lag", {})):
         yield "lag", (), lag["total"]
     if "maxReplicas" in (scaling := body.get("spec", {}).get("autoscaling") or {}):
         yield "max_replicas", (), scaling["maxReplicas"]

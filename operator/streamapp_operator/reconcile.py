@@ -189,7 +189,7 @@ def _round(
     past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key), memory.paces.get(key)
     notes = memory.accepted.setdefault(key, {})
     decision = decide(seen, settings, new, clock(), *past, notes)
-    previous: Status = seen.body.get("status") or {}
+    previous: Status = seen.earlier_status
     needed = DECISIVE | {kind_of(action) for action in decision.actions}
     if not needed <= fresh and not _leaves_all_but_numbers(decision, previous, name, clock()):
         raise _NotCertain(needed)
@@ -353,7 +353,8 @@ def _tell(kube: Kube, body: Object, previous: Status, status: Status, now: datet
 def _seconds_since_said(body: Object, now: datetime) -> float:
     """Since the status was last written. The API server keeps the time for us."""
     fields: list[dict[str, Any]] = body["metadata"].get("managedFields", [])
-    times = [f["time"] for f in fields if f["manager"] == MANAGER and f.get("subresource") == "status"]
+    ours = [f for f in fields if (f.get("manager"), f.get("subresource")) == (MANAGER, "status")]
+    times = [f["time"] for f in ours if "time" in f]
     if not times:
         return NUMBERS_SECONDS
     return (now - datetime.fromisoformat(max(times))).total_seconds()

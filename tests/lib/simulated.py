@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from streamapp.manifest import API_VERSION, KIND
+from streamapp_operator.crd.reading import status_in
 from streamapp_operator.decide.decision import Apply, Decision, Delete, decide
 from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.driver.last_answer import Words
@@ -124,7 +125,7 @@ class Simulation:
                     self.driver = None
                 else:
                     self.executors = [pod for pod in self.executors if pod["metadata"] != found["metadata"]]
-        previous = self.body.get("status") or {}
+        previous = seen.earlier_status
         status = status_of(decision.facts, "app", decision.target, previous, self.now)
         self.events += events_between(previous, status)
         self.body["status"] = status
@@ -134,8 +135,7 @@ class Simulation:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.body.get("status") or {}
-        return found
+        return status_in(self.body)
 
     def condition(self, kind: str) -> Mapping[str, Any]:
         return next(c for c in self.status["conditions"] if c["type"] == kind)
@@ -186,7 +186,7 @@ class Simulation:
         if self.driver is None:
             self.executors = []
             return
-        count = int((self.body.get("status") or {}).get("desiredReplicas", 1))
+        count = self.status.get("desiredReplicas", 1)
         self.executors = self.executors[:count]
         while len(self.executors) < count:
             name = f"app-exec-{next(self._uids)}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamapp_operator.commands.target import add_app, names_of_apps, target_of
+from streamapp_operator.crd.reading import status_in
 
 HELP = "how an app on a cluster is doing"
 DESCRIPTION = """Prints phase, executors, lag, epochs, conditions and the last error of a StreamApp.
@@ -27,37 +28,36 @@ def run(options: argparse.Namespace) -> int:
 def is_ready(body: Mapping[str, Any]) -> bool:
     """Whether the app is Ready as the resource asks for it now, and not as it did before."""
     ready = ("Ready", "True", body["metadata"]["generation"])
-    conditions = (body.get("status") or {}).get("conditions", ())
-    return any((each["type"], each["status"], each["observedGeneration"]) == ready for each in conditions)
+    conditions = status_in(body).get("conditions", ())
+    return any((each["type"], each["status"], each.get("observedGeneration")) == ready for each in conditions)
 
 
 def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
     """The page. Pure, of the resource."""
-    metadata, status = body["metadata"], body.get("status") or {}
+    metadata, status = body["metadata"], status_in(body)
     yield f"{metadata['namespace']}/{metadata['name']}: {status.get('phase', 'not seen by an operator yet')}"
     if not status:
         return
-    if status["observedGeneration"] != metadata["generation"]:
-        seen, wanted = status["observedGeneration"], metadata["generation"]
+    seen, wanted = status.get("observedGeneration", "?"), metadata["generation"]
+    if seen != wanted:
         yield f"  generation  {wanted}; what follows is about generation {seen}"
-    yield f"  executors   {status['replicas']} of {status['desiredReplicas']}"
-    if "lag" in status:
-        topics = ", ".join(f"{topic} {records}" for topic, records in sorted(status["lag"].get("topics", {}).items()))
-        yield f"  lag         {status['lag']['total']} records" + (f": {topics}" if topics else "")
+    yield f"  executors   {status.get('replicas', '?')} of {status.get('desiredReplicas', '?')}"
+    if "total" in (lag := status.get("lag", {})):
+        topics = ", ".join(f"{topic} {records}" for topic, records in sorted(lag.get("topics", {}).items()))
+        yield f"  lag         {lag['total']} records" + (f": {topics}" if topics else "")
     for part in status.get("subTopologies", ()):
         watermark = f", watermark {part['watermark']}" if "watermark" in part else ""
-        yield f"  {part['name']:<11} epoch {part['epoch']}{watermark}"
-    if "restore" in status:
-        yield f"  restore     {status['restore']['progress']}"
-    yield from _run(status.get("run") or {})
+        yield f"  {part['name']:<11} epoch {part.get('epoch', '?')}{watermark}"
+    if progress := status.get("restore", {}).get("progress"):
+        yield f"  restore     {progress}"
+    yield from _run(status.get("run", {}))
     if status.get("restarts"):
         yield f"  restarts    {status['restarts']}"
-    if "plan" in status:
-        plan = status["plan"]
-        yield f"  last change generation {plan['generation']}: {plan['class']}, {plan['outcome']}"
+    if "generation" in (plan := status.get("plan", {})):
+        yield f"  last change generation {plan['generation']}: {plan.get('class', '?')}, {plan.get('outcome', '?')}"
     yield ""
     rows = [("CONDITION", "STATUS", "REASON", "MESSAGE")]
-    rows += [(each["type"], each["status"], each["reason"], each["message"]) for each in status["conditions"]]
+    rows += [(each["type"], each["status"], each["reason"], each["message"]) for each in status.get("conditions", ())]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     for row in rows:
         first, *more = row[3].split("\n")
@@ -65,7 +65,7 @@ def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
         yield from (" " * (sum(widths) + 6) + line for line in more)
     if "message" in (error := status.get("lastError", {})):
         yield ""
-        yield f"last error, {error['time']}:"
+        yield f"last error, {error.get('time', 'at an unknown time')}:"
         yield from (f"  {line}" for line in error["message"].splitlines())
 
 

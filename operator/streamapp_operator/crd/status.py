@@ -8,6 +8,8 @@ from typing import Any
 from streamapp_operator.manifest.change_classes import CLASSES
 
 Schema = dict[str, Any]
+LARGEST_NUMBER = 2**48
+"""A larger number counts nothing: sums of those below fit into the 64 bits of a status."""
 
 
 def status_schema() -> Schema:

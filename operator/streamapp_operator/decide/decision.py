@@ -170,7 +170,7 @@ def decide(
         changes = _changes(app, seen, objects, notes) if app is not None and objects else ()
         actions = (*_hold(body), *useless_pods(seen, now), *changes)
         doubtful = _doubtful(seen, objects, changes)
-    previous = (body.get("status") or {}).get("target", {})
+    previous = seen.earlier_status.get("target", {})
     next_run = next_run_of(wanted.app, now)
     driver = driver_state(seen.driver)
     heard = hear(seen.status, seen.silence, driver, words, now)
@@ -188,7 +188,7 @@ def decide(
         silence=heard.silence,
         stalled=stalled,
         position=seen.position,
-        before=str((body.get("status") or {}).get("phase", "")),
+        before=seen.earlier_status.get("phase", ""),
         executors=_running(seen),
         remaining=len(seen.executors),
         scaling=wanted.scaling,
@@ -261,7 +261,7 @@ def _rendered(
     """
     if rollout.app is None:
         return _Wanted(rollout)
-    status = seen.body.get("status") or {}
+    status = seen.earlier_status
     app, scaling, history = scaled(
         rollout.app,
         settings,
@@ -297,7 +297,7 @@ def _judged(
     driver, live = driver_state(seen.driver), seen.status
     outdated = seen.driver is not None and driver.template != template
     well = not outdated and live is not None and live.phase == "Running"
-    before = (seen.body.get("status") or {}).get("failures")
+    before = seen.earlier_status.get("failures", {})
     failures = count_failures(before, driver, app.attempt, outdated=outdated, well=well, now=now)
     if app.manifest.spec.suspend:
         failures = replace(failures, counts={})

@@ -122,7 +122,7 @@ def _clean(
 
 
 def _say(kube: Kube, seen: Observation, now: datetime) -> None:
-    body, previous = seen.body, seen.body.get("status") or {}
+    body, previous = seen.body, seen.earlier_status
     if previous.get("phase") == "Deleting":
         return
     facts = Facts(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from streamapp_operator.crd.status import LARGEST_NUMBER
+
 STARTING, RESTORING, RUNNING, RESTARTING, STOPPED, FAILED = (
     "Starting",
     "Restoring",
@@ -20,8 +22,6 @@ STARTING, RESTORING, RUNNING, RESTARTING, STOPPED, FAILED = (
     "Failed",
 )
 PHASES = (STARTING, RESTORING, RUNNING, RESTARTING, STOPPED, FAILED)
-LARGEST_NUMBER = 2**48
-"""A larger number counts nothing: sums of those below fit into the 64 bits of a status."""
 T = TypeVar("T")
 
 

@@ -83,18 +83,18 @@ class Failures:
 
 
 def count_failures(
-    before: Mapping[str, Any] | None, driver: DriverState, of: str, *, outdated: bool, well: bool, now: datetime
+    before: Mapping[str, Any], driver: DriverState, of: str, *, outdated: bool, well: bool, now: datetime
 ) -> Failures:
     """
     Args:
-        before: what the status has.
+        before: what the status has; empty: nothing.
         driver: its pod.
         of: the version, and the attempt at it, that is to run.
         outdated: whether the pod is not of it yet.
         well: whether the app processes records now.
         now: the time.
     """
-    old = Failures(**before) if before else Failures(of)
+    old = _read(before)
     if old.of != of:
         old = Failures(of, pod=old.pod, seen=old.seen)
     if driver.state in (ABSENT, STOPPING):
@@ -105,6 +105,15 @@ def count_failures(
         if driver.cause and not outdated:
             counts = {**old.counts, driver.cause: old.counts.get(driver.cause, 0) + fresh}
             return replace(old, counts=counts, message=driver.error, time=stamp(now))
-    if old.counts and well and (now - datetime.fromisoformat(old.time)).total_seconds() > WELL_SECONDS:
+    if old.counts and well and (not old.time or _since(old.time, now) > WELL_SECONDS):
         return replace(old, counts={}, message="", time="")
     return old
+
+
+def _read(before: Mapping[str, Any]) -> Failures:
+    names = ("of", "counts", "message", "time", "pod", "seen")
+    return Failures(**{"of": "", **{name: before[name] for name in names if name in before}})
+
+
+def _since(time: str, now: datetime) -> float:
+    return (now - datetime.fromisoformat(time)).total_seconds()

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
+from streamapp_operator.crd.reading import status_in
 from streamapp_operator.driver.answer import Answer
 from streamapp_operator.render.meta import Object
 
@@ -74,3 +77,8 @@ class Observation:
     """The ConfigMap that the app's `code` names; None when it names none, or there is none."""
     token: str = field(default="", repr=False)
     """By which its live interface knows the operator."""
+
+    @cached_property
+    def earlier_status(self) -> dict[str, Any]:
+        """What could be read of the status that the resource has. Nobody reads it elsewhere."""
+        return status_in(self.body)

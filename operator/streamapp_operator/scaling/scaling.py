@@ -31,6 +31,9 @@ from streamapp_operator.scaling.autoscaler import (
 from streamapp_operator.settings import Settings
 from streamapp_operator.times import stamp
 
+_LEAST_SPEED = 0.001
+"""Records per second: a status has no slower one."""
+
 
 def policy_of(spec: AutoscalingSpec, now: datetime) -> Policy:
     """What the manifest asks for at that time; without any target, to catch up soon."""
@@ -83,7 +86,7 @@ def scaled(
     if "autoscaling" in status:  # another operator may have decided since we did
         history = replace(history, record=record_of(status["autoscaling"]))
     wanted = history.record.wanted
-    replicas = int(status.get("desiredReplicas", spec.min_replicas)) if wanted is None else wanted
+    replicas = status.get("desiredReplicas", spec.min_replicas) if wanted is None else wanted
     if paused:
         return replace(app, plan=replace(app.plan, replicas=replicas)), None, replace(history, samples=())
     metrics = None
@@ -150,7 +153,7 @@ def record_of(status: Mapping[str, Any]) -> Record:
     known = most is not None and until is not None
     return Record(
         _whole(status, "wantedReplicas"),
-        speed if speed is not None and speed > 0 else None,
+        speed if speed is not None and speed >= _LEAST_SPEED else None,
         change,
         most if known else None,
         until if known else None,

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from lib.manifests import JUNK, places
+from lib.misfits import misfits
 from lib.simulated import Simulation, live
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.driver.answer import Answer, SubTopology, read_answer
@@ -74,28 +74,3 @@ def test_a_phase_of_a_newer_version_is_neither_ready_nor_a_failure() -> None:
     ]
     app.apply(seconds=15, topology=topology, kafka={"bootstrapServers": "kafka:9092"})
     assert (app.condition("Ready")["status"], app.condition("Degraded")["status"]) == ("Unknown", "False")
-
-
-TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "integer": int,
-    "number": (int, float),
-}
-
-
-def misfits(value: Any, schema: Mapping[str, Any], path: str) -> Any:
-    """Places that the API server would refuse."""
-    if not isinstance(value, TYPES[schema["type"]]):
-        yield f"{path}: {value!r} is no {schema['type']}"
-    elif isinstance(value, dict):
-        for key, each in value.items():
-            known = schema.get("properties", {}).get(key) or schema.get("additionalProperties")
-            if known is not None:
-                yield from misfits(each, known, f"{path}.{key}")
-    elif isinstance(value, list):
-        for each in value:
-            yield from misfits(each, schema["items"], f"{path}[]")
-    elif isinstance(value, int) and abs(value) >= 2**63:
-        yield f"{path}: {value} is too large"

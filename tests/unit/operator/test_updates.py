@@ -596,4 +596,4 @@ def test_every_failure_is_counted_once(steps: list[tuple[int, bool, bool]]) -> N
 
 def _counted(kept: Mapping[str, Any] | None, uid: str, ended: int) -> Failures:
     driver = DriverState(RUNNING, error="bad", cause="DataError", ended=ended, uid=uid)
-    return count_failures(kept, driver, "v", outdated=False, well=False, now=START)
+    return count_failures(kept or {}, driver, "v", outdated=False, well=False, now=START)
