@@ -14,3 +14,15 @@ def stamp(moment: datetime) -> str:
     '2024-01-31T12:00:00Z'
     """
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds_since(time: str, now: datetime) -> float:
+    """
+    Args:
+        time: with its zone, as Kubernetes writes it.
+
+    >>> from datetime import UTC
+    >>> seconds_since("2024-01-31T12:00:00Z", datetime(2024, 1, 31, 12, 1, tzinfo=UTC))
+    60.0
+    """
+    return (now - datetime.fromisoformat(time)).total_seconds()

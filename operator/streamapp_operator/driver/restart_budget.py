@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from streamapp_operator.driver.pods import ABSENT, STOPPING, DriverState
-from streamapp_operator.times import stamp
+from streamapp_operator.times import seconds_since, stamp
 
 DATA, CODE, INPUT = "DataError", "CodeError", "InputError"
 MEMORY, INFRASTRUCTURE = "OutOfMemory", "Infrastructure"
@@ -105,7 +105,7 @@ def count_failures(
         if driver.cause and not outdated:
             counts = {**old.counts, driver.cause: old.counts.get(driver.cause, 0) + fresh}
             return replace(old, counts=counts, message=driver.error, time=stamp(now))
-    if old.counts and well and (not old.time or _since(old.time, now) > WELL_SECONDS):
+    if old.counts and well and (not old.time or seconds_since(old.time, now) > WELL_SECONDS):
         return replace(old, counts={}, message="", time="")
     return old
 
@@ -113,7 +113,3 @@ def count_failures(
 def _read(before: Mapping[str, Any]) -> Failures:
     names = ("of", "counts", "message", "time", "pod", "seen")
     return Failures(**{"of": "", **{name: before[name] for name in names if name in before}})
-
-
-def _since(time: str, now: datetime) -> float:
-    return (now - datetime.fromisoformat(time)).total_seconds()

@@ -18,7 +18,7 @@ from streamapp_operator.manifest.change_classes import FORBIDDEN, NEEDS_STATE_MI
 from streamapp_operator.observe.runs import FAILED as RUN_FAILED
 from streamapp_operator.scaling import autoscaler as autoscale
 from streamapp_operator.status.facts import Facts
-from streamapp_operator.times import stamp
+from streamapp_operator.times import seconds_since, stamp
 from streamapp_operator.versions.rollout import INVALID, PAUSED, ROLLED_BACK
 
 Condition = dict[str, Any]
@@ -281,7 +281,7 @@ def _degraded(facts: Facts, under_way: float) -> Verdict:
 def _under_way(progressing: Mapping[str, Any] | None, now: datetime) -> float:
     if progressing is None or progressing["status"] != TRUE:
         return 0.0
-    return (now - datetime.fromisoformat(progressing["lastTransitionTime"])).total_seconds()
+    return seconds_since(progressing["lastTransitionTime"], now)
 
 
 def _topology_valid(facts: Facts) -> Verdict:

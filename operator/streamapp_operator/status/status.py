@@ -19,7 +19,7 @@ from streamapp_operator.render.meta import selector_text
 from streamapp_operator.scaling.scaling import to_status
 from streamapp_operator.status.conditions import conditions
 from streamapp_operator.status.facts import Facts
-from streamapp_operator.times import stamp
+from streamapp_operator.times import seconds_since, stamp
 from streamapp_operator.versions.rollout import ROLLED_BACK
 from streamapp_operator.versions.update_plan import plan_of
 
@@ -147,7 +147,7 @@ def _last_error(facts: Facts, previous: Status, well: bool, now: datetime) -> St
         node, record = _NODE.search(news), _RECORD.search(news)
         error = {"message": news, "time": stamp(now)}
         error |= ({"node": node[1]} if node else {}) | ({"record": record[0]} if record else {})
-    if well and error and (now - datetime.fromisoformat(error["time"])).total_seconds() > _OVER_SECONDS:
+    if well and ("time" not in error or seconds_since(error["time"], now) > _OVER_SECONDS):
         error = {}
     return (error | ({"told": told} if told else {})) or None
 
