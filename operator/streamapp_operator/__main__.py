@@ -4,6 +4,7 @@
     STREAMAPP_SETTINGS       JSON, see `settings_of`
     STREAMAPP_NAMESPACES     to watch, separated by commas; empty: its own
     STREAMAPP_CLUSTER_WIDE   `true`: watch all of them
+    STREAMAPP_OWN_NAMESPACE  `true`: its own too, where all are watched
     STREAMAPP_NAMESPACE      its own, where it does not run in a pod
     STREAMAPP_LEASE          name of the Lease
     STREAMAPP_HEALTH_PORT    for probes and metrics; empty: none
@@ -81,12 +82,14 @@ def main(environment: Mapping[str, str]) -> int:
     home = environment.get("STREAMAPP_NAMESPACE") or (
         _OWN_NAMESPACE.read_text().strip() if _OWN_NAMESPACE.exists() else "default"
     )
-    if not namespaces and environment.get("STREAMAPP_CLUSTER_WIDE") != "true":
+    everywhere = not namespaces and environment.get("STREAMAPP_CLUSTER_WIDE") == "true"
+    if not namespaces and not everywhere:
         namespaces = [home]
+    left_alone = home if everywhere and environment.get("STREAMAPP_OWN_NAMESPACE") != "true" else None
     name = environment.get("STREAMAPP_LEASE") or LEASE
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     cache = Cache(kube)
-    controller = Controller(kube, settings, lease, home=home, cache=cache)
+    controller = Controller(kube, settings, lease, home=home, cache=cache, left_alone=left_alone)
     informer = Informer(kube, cache, namespaces, controller.see, partial(tell, lease_kube, home, name))
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)

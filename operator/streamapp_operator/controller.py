@@ -7,6 +7,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from time import monotonic
 
 from streamapp_operator.cluster.kube import Kube, KubeError
@@ -22,6 +23,7 @@ from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import Object
 from streamapp_operator.settings import Settings
+from streamapp_operator.status.events import WARNING, Event, to_object
 from streamapp_operator.workqueue import AHEAD, Key, Workqueue
 
 WAIT_FOR_LEASE_SECONDS = 2.0
@@ -41,6 +43,7 @@ class Controller:
         clock: seconds that never go back.
         home: the namespace of the operator itself; None: it runs in none.
         cache: objects as they were a moment ago; None: each look asks the API server for all of them.
+        left_alone: a namespace whose apps get a warning and are not run; None: there is none.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Controller:
         clock: Callable[[], float] = monotonic,
         home: str | None = None,
         cache: Objects | None = None,
+        left_alone: str | None = None,
     ) -> None:
         self.queue = Workqueue()
         self.metrics = Metrics(lambda: self.queue.depth, lambda: lease is None or lease.is_held)
@@ -65,6 +69,9 @@ class Controller:
         self._settings = settings
         self._lease = lease
         self._home = home
+        self._left_alone = left_alone
+        self._warned: set[Key] = set()
+        """Apps that are left alone, and know it."""
         self._memory = Memory(Lags(settings=settings), Cleaner(settings=settings))
         if lease is not None:
             kube.may_write = lease.require
@@ -89,6 +96,8 @@ class Controller:
 
     def see(self, key: Key, item: Object | None) -> None:
         """An app, or one of its objects, has changed; None: that one is gone."""
+        if key[0] == self._left_alone and item is None:
+            self._warned.discard(key)
         if item is not None and item["kind"] == APP_KIND:
             self.metrics.apps.see(key, item)
             # Whoever has changed an app waits for an answer; whatever else is to be looked at, does not.
@@ -129,15 +138,37 @@ class Controller:
                 continue
             self._one(key)
 
+    def _warn(self, key: Key) -> None:
+        """Tells an app that it is not run."""
+        namespace, name = key
+        found = None if key in self._warned else self._kube.get(APP_KIND, namespace, name)
+        if found is not None:
+            sentence = (
+                f"the operator does not run apps in its own namespace '{namespace}': they could take its account; "
+                f"apply the app in another one, or set watch.ownNamespace: true in the values of the operator's chart"
+            )
+            log.warning("%s/%s: %s", namespace, name, sentence)
+            event = Event(WARNING, "NamespaceNotWatched", sentence)
+            self._kube.create(to_object(event, found, datetime.now(UTC)))
+            self._warned.add(key)
+
+    def _look(self, key: Key) -> float | None:
+        """Returns after how many seconds the app is to be looked at again; None: not by itself."""
+        namespace, name = key
+        if namespace == self._left_alone:
+            self._warn(key)
+            return None
+        return reconcile(
+            self._kube, namespace, name, self._settings, new_credentials, self._memory, cache=self._cache
+        )
+
     def _one(self, key: Key) -> None:
         namespace, name = key
         thread = threading.current_thread().name
         self._under_way[thread] = key, self._clock()
         try:
             with self.metrics.reconciling():
-                again = reconcile(
-                    self._kube, namespace, name, self._settings, new_credentials, self._memory, cache=self._cache
-                )
+                again = self._look(key)
         except NotHolder:
             self.queue.done(key, WAIT_FOR_LEASE_SECONDS)
         except KubeError as error:

@@ -29,6 +29,7 @@ from streamapp_operator.deletion.uninstall import TRIES, leave
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.observe.remains import DEADLINE_SECONDS, FINALIZER, Remains, is_held
 from streamapp_operator.reconcile import Memory
+from streamapp_operator.settings import Settings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kafka]
 
@@ -265,6 +266,18 @@ def test_a_manifest_that_never_was_one_holds_nothing_up(apps: Apps) -> None:
     delete(apps)
     await_gone(apps)
     assert "internal topics are left, if there are any" in told(apps, "TopicsLeft")
+
+
+def test_a_pod_template_that_is_not_allowed_any_more_holds_nothing_up(apps: Apps, kafka: KafkaConfig) -> None:
+    apps.settings = Settings(pod_template_allow=("hostNamespaces",))
+    plan = create(apps, kafka.bootstrap_servers, driver={"podTemplate": {"spec": {"hostPID": True}}})
+    admin = use(kafka, plan, owner_of(apps))
+    apps.settings = Settings()
+    apps.settle()
+    assert apps.condition("TopologyValid")["status"] == "False"
+    delete(apps)
+    await_gone(apps)
+    assert not internal(plan) & admin.topics().keys()
 
 
 def test_paused_reconciliation_does_not_hold_a_deletion_up(apps: Apps, kafka: KafkaConfig) -> None:

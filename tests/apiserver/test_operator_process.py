@@ -192,6 +192,11 @@ def test_with_the_rights_of_the_whole_cluster_it_looks_after_every_namespace(
     new.create(replicas=3)
     await_budget(new, 2)
     assert home.lease_holder() != ""
+    # An app beside the operator could take its account.
+    home.create(replicas=2)
+    until(lambda: "NamespaceNotWatched" in home.events(), 10, "a warning", every=0.2)
+    assert home.get("StreamApp", "word-count").get("status") is None
+    assert not home.get("StreamApp", "word-count")["metadata"].get("finalizers")
     assert {apps.lease_holder() for apps in (*others, new)} == {""}
     operator.stop()
     refused = [line for line in operator.said.lower().splitlines() if "forbidden" in line]

@@ -19,7 +19,7 @@ from lib.apiserver import ApiServer
 from lib.chart import VALUES, Object, Render
 from lib.grants import Grant, argued_in, asked_for, granted_by, roles_of
 from lib.operator import WORD_COUNT
-from lib.operator_process import NOT_HERE
+from lib.operator_process import NOT_HERE, OWN
 from lib.wait import until
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.observe.observation import LISTED
@@ -95,7 +95,7 @@ class Running:
 @pytest.fixture(scope="module")
 def installed(api: ApiServer, render: Render) -> list[Object]:
     """The chart's objects, applied, but for the pods: the operator runs as a process here."""
-    return applied(api, render())
+    return applied(api, render("--set", OWN))
 
 
 def applied(api: ApiServer, rendered: list[Object]) -> list[Object]:
@@ -109,7 +109,8 @@ def operator(api: ApiServer, render: Render, installed: list[Object], tmp_path: 
     config = yaml.safe_load(api.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": api.token_of(NAMESPACE, ACCOUNT)}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-    (deployment,) = [item for item in render() if item["kind"] == "Deployment"]
+    objects = render("--set", OWN)
+    (deployment,) = [item for item in objects if item["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     given = {item["name"]: item["value"] for item in container["env"] if "value" in item}
     log = tmp_path / "log"

@@ -152,8 +152,10 @@ def test_images(render: Render) -> None:
 
 def test_what_is_watched(render: Render) -> None:
     for options, namespaces, cluster_wide in (
-        ((), "streams", None),
+        ((), "default", None),
         (("--set", "watch.namespaces={b,a}"), "a,b", None),
+        (("--set", "watch.ownNamespace=true"), "streams", None),
+        (("--set", "watch.namespaces={b,a},watch.ownNamespace=true"), "a,b,streams", None),
         (("--set", "watch.clusterWide=true"), None, "true"),
     ):
         container = operator_of(render(*options))
@@ -189,11 +191,12 @@ def test_common_labels_are_on_every_object(render: Render) -> None:
         ("apps.driver.resources.limit.memory=1Gi", "limit"),
         ("networkPolicy.kafkaPorts={kafka}", "kafkaPorts"),
         ("watch.clusterWide=true,watch.namespaces={a}", "say one of the two"),
+        ("watch.namespaces={a,streams}", "apps in namespace 'streams' could take the account of the operator"),
         ("serviceAccount.create=false", "say which ServiceAccount there is"),
     ],
 )
 def test_wrong_values_are_refused(helm: Helm, setting: str, said: str) -> None:
-    done = helm("template", "ops", str(CHART), "--kube-version", KUBERNETES, "--set", setting)
+    done = helm("template", "ops", str(CHART), "-n", "streams", "--kube-version", KUBERNETES, "--set", setting)
     assert done.returncode != 0
     assert said in done.stderr
 

@@ -20,7 +20,12 @@ def install(namespace: Namespace, *options: str) -> None:
         options: further ones of `helm install`.
     """
     place = ("-n", namespace.name, "--wait", f"--timeout={SECONDS}s")
-    values = {"fullnameOverride": NAME, "crds.install": "false", "resources.requests.cpu": "20m"}
+    values = {
+        "fullnameOverride": NAME,
+        "crds.install": "false",
+        "watch.ownNamespace": "true",
+        "resources.requests.cpu": "20m",
+    }
     chosen = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
     try:
         namespace.cluster.helm("install", NAME, str(CHART), *place, *image_options(), *chosen, *options)

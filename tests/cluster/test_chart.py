@@ -54,7 +54,7 @@ class Release:
     def helm(self, verb: str, *arguments: str, chart: Path | None = None) -> str:
         place = ["-n", self.namespace.name]
         if chart is not None:
-            wait = ["--wait", f"--timeout={SECONDS:g}s"]
+            wait = ["--wait", f"--timeout={SECONDS:g}s", "--set", "watch.ownNamespace=true"]
             return self.cluster.helm(verb, "ops", str(chart), *place, *wait, *self._images, *arguments)
         return self.cluster.helm(verb, "ops", *place, *arguments)
 

@@ -28,6 +28,20 @@ def test_an_image_and_a_namespace_from_the_command_line(capsys: pytest.CaptureFi
     assert "--owner=shop/" in printed
 
 
+def test_a_template_that_the_operator_s_values_allow(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (root / "examples" / "word-count.yaml").read_text()
+    kafka = "spec:\n  kafka: {bootstrapServers: 'kafka:9092'}\n  driver: {podTemplate: {spec: {hostPID: true}}}\n"
+    (file := tmp_path / "app.yaml").write_text(text.replace("spec:\n", kafka, 1))
+    assert main(["render", str(file)]) == 1
+    assert "apps.podTemplate.allow: [hostNamespaces]" in capsys.readouterr().err
+    assert main(["render", str(file), "--allow", "hostNamespaces"]) == 0
+    assert "hostPID: true" in capsys.readouterr().out
+    assert main(["render", str(file), "--allow", "hostpid"]) == 1
+    assert "--allow: there is no part 'hostpid'; there are: containers, " in capsys.readouterr().err
+
+
 def test_without_kafka_there_is_nothing_to_render(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["render", str(root / "examples" / "word-count.yaml")]) == 1
     assert "`kafka` is missing; say where Kafka is" in capsys.readouterr().err

@@ -23,6 +23,8 @@ NOT_HERE = (
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
 )
 """Kinds of the chart's objects that tests on an API server without a node leave out."""
+OWN = "watch.ownNamespace=true"
+"""The value of the chart with which apps may be where the operator is."""
 
 
 def grant(api: ApiServer, render: Render, namespace: str, *options: str) -> str:
@@ -84,12 +86,12 @@ class Operators:
     def start(self, namespace: str, proxy: Proxy | None = None) -> OperatorProcess:
         """One for the apps of a namespace, which reaches the API server through the proxy if there is one."""
         if namespace not in self._tokens:
-            self._tokens[namespace] = grant(self._api, self._render, namespace)
+            self._tokens[namespace] = grant(self._api, self._render, namespace, "--set", OWN)
         return self._start(proxy or self._api, namespace, self._tokens[namespace], cluster_wide=False)
 
     def start_cluster_wide(self, namespace: str) -> OperatorProcess:
         """One in that namespace, for the apps of all."""
-        token = grant(self._api, self._render, namespace, "--set", "watch.clusterWide=true")
+        token = grant(self._api, self._render, namespace, "--set", f"watch.clusterWide=true,{OWN}")
         return self._start(self._api, namespace, token, cluster_wide=True)
 
     def start_for(self, namespace: str, watched: Sequence[str], granted: Sequence[str]) -> OperatorProcess:
@@ -99,7 +101,9 @@ class Operators:
 
     def grant_in(self, namespace: str, granted: Sequence[str]) -> str:
         """The token of the operator in that namespace, which has the chart's rights in those from now on."""
-        return grant(self._api, self._render, namespace, "--set", f"watch.namespaces={{{','.join(granted)}}}")
+        names = f"watch.namespaces={{{','.join(granted)}}}"
+        own = ("--set", OWN) if namespace in granted else ()
+        return grant(self._api, self._render, namespace, "--set", names, *own)
 
     def _start(
         self,

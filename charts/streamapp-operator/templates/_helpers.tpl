@@ -61,7 +61,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* The namespaces that are watched, as JSON; not for watch.clusterWide. */}}
 {{- define "operator.namespaces" -}}
-{{- .Values.watch.namespaces | default (list .Release.Namespace) | uniq | sortAlpha | toJson }}
+{{- $own := .Release.Namespace }}
+{{- $named := .Values.watch.namespaces }}
+{{- if .Values.watch.ownNamespace }}{{ $named = append $named $own }}{{ end }}
+{{- $named = $named | default (list "default") }}
+{{- if and (has $own $named) (not .Values.watch.ownNamespace) }}
+{{- fail (printf "apps in namespace '%s' could take the account of the operator, which is installed there: install it in another namespace, or name others in watch.namespaces, or set watch.ownNamespace to true where everybody who writes apps may have its rights" $own) }}
+{{- end }}
+{{- $named | uniq | sortAlpha | toJson }}
 {{- end }}
 
 {{/* What the operator reads from STREAMAPP_SETTINGS. */}}

@@ -26,6 +26,7 @@ from streamapp_operator.driver.pods import RUNNING, STOPPING, driver_state, is_l
 from streamapp_operator.driver.progress import waiting_of
 from streamapp_operator.driver.restart_budget import Failures, count_failures
 from streamapp_operator.driver.stall import Pace, look_at_pace
+from streamapp_operator.manifest.addresses import problems_of_addresses
 from streamapp_operator.manifest.app import App
 from streamapp_operator.manifest.kafka_login import Login, UnusableSecret, login_of, open_secrets
 from streamapp_operator.manifest.modules import with_modules
@@ -37,7 +38,9 @@ from streamapp_operator.observe.runs import last_run, may_begin, next_run_of, ob
 from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
+from streamapp_operator.render.permits import permitting_all
 from streamapp_operator.render.runs import UNTIL_CAUGHT_UP, is_bounded, run_of_app
+from streamapp_operator.render.theirs import raise_for
 from streamapp_operator.scaling import autoscaler as autoscale
 from streamapp_operator.scaling.autoscaler import History
 from streamapp_operator.scaling.scaling import scaled
@@ -236,6 +239,8 @@ def _wanted_or_before(
         rollout = without(seen.body, seen.children, error)
     else:
         rollout = rollout_of(body, seen.children, settings, paused)
+    if rollout.app is not None and rollout.app.manifest.spec.suspend:
+        settings = permitting_all(settings)  # nothing of it runs: it is judged when it is resumed
     try:
         return _rendered(rollout, seen, settings, fresh, now, history, paused)
     except ManifestError as error:
@@ -261,6 +266,7 @@ def _rendered(
     """
     if rollout.app is None:
         return _Wanted(rollout)
+    raise_for(problems_of_addresses(rollout.app.plan.kafka, settings))
     status = seen.earlier_status
     app, scaling, history = scaled(
         rollout.app,

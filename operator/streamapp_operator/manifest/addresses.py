@@ -18,6 +18,8 @@ from streamapp.plan import KafkaSettings
 from streamapp_operator.settings import Settings
 
 ANY = "*"
+EVERYWHERE = "**"
+"""Of no chart: whatever address there is."""
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 """A name of nothing but these is an address to a C library: 0xa9fea9fe, 2852039166, 169.16689662."""
 
@@ -76,6 +78,8 @@ def _fits(allowed: str, host: str, port: str) -> bool:
     >>> _fits("169.254.169.254", "169.254.169.254", "80")
     True
     """
+    if allowed == EVERYWHERE:
+        return True
     name, at = _parts(allowed)
     name, host = name.lower().rstrip("."), host.lower().rstrip(".").strip("[]")
     if at and at != port:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from streamapp.errors import Problem
+from streamapp_operator.manifest.addresses import EVERYWHERE
 from streamapp_operator.settings import Settings
 
 PLAIN = ""
@@ -101,6 +103,17 @@ def problems_of_template(component: str, template: Any, settings: Settings) -> I
             said = f"{_short(value)} is not allowed by the operator's settings"
             fix = f"remove it, or have the operator's chart installed with apps.podTemplate.allow: [{part}]"
             yield Problem(None, f"{component}.podTemplate.{field}", None, said, fix)
+
+
+def permitting_all(settings: Settings) -> Settings:
+    """The same, but that manifests may say whatever they like."""
+    return replace(
+        settings,
+        pod_template_allow=PARTS,
+        allowed_images=(),
+        allowed_brokers=(EVERYWHERE,),
+        allowed_token_endpoints=(EVERYWHERE,),
+    )
 
 
 def problem_of_image(image: str | None, settings: Settings) -> Problem | None:

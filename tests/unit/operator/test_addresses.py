@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from lib.operator import WORD_COUNT
+from lib.simulated import Simulation
 from streamapp.plan import KafkaSettings
 from streamapp_operator.decide.problems import mistakes_of
 from streamapp_operator.manifest.addresses import RefusedAddress, problems_of_addresses
@@ -68,3 +69,17 @@ def test_an_app_that_may_not_connect_is_told_and_its_lag_is_not_looked_for() -> 
     position, why = Lags().of(body, {})
     assert position is None
     assert "apps.allowedBrokers" in why
+
+
+def test_an_app_that_may_not_connect_does_not_run() -> None:
+    app = Simulation()
+    kafka = {"bootstrapServers": f"{CLOUD}:80"}
+    spec = {**yaml.safe_load(WORD_COUNT)["spec"], "kafka": kafka}
+    app.apply(30, **spec)
+    told = app.condition("TopologyValid")
+    assert told["status"] == "False"
+    assert "apps.allowedBrokers" in told["message"]
+    assert app.driver is None
+    app.settings = Settings(allowed_brokers=(CLOUD,))
+    app.run(60)
+    assert app.driver is not None

@@ -106,6 +106,19 @@ def test_an_app_is_told_and_runs_when_it_is_mended() -> None:
     assert app.condition("TopologyValid")["status"] == "True"
 
 
+def test_an_app_that_was_there_before_runs_on_and_can_be_suspended() -> None:
+    app = Simulation(settings=Settings(pod_template_allow=("hostNamespaces",)))
+    spec = {**SPEC, "driver": {"podTemplate": {"spec": {"hostPID": True}}}}
+    app.apply(60, **spec)
+    assert app.driver is not None
+    app.settings = Settings()
+    app.run(10)
+    assert app.driver is not None
+    assert app.condition("TopologyValid")["status"] == "False"
+    app.apply(60, **spec, suspend=True)
+    assert app.driver is None
+
+
 @pytest.mark.parametrize(
     ("image", "taken"),
     [("registry.example/a", True), ("registry.example/a/b:1", True), ("registry.example/a@sha256:0", True),
