@@ -4,6 +4,7 @@ login that is refused again and again locks an account."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ class Backoff(Generic[K]):
     longest: float
     clock: Callable[[], float] = time.monotonic
     _failures: dict[K, _Failure] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """For what changes it."""
 
     def reason(self, who: K) -> str | None:
         """Why that one is left alone now; None: it may be asked."""
@@ -45,10 +48,12 @@ class Backoff(Generic[K]):
         now, before = self.clock(), self._failures.get(who)
         pause = self.first if before is None else min(2 * before.pause, self.longest)
         # One that nobody has asked for so long begins anew; else all would be remembered for ever.
-        self._failures = {each: f for each, f in self._failures.items() if now - f.at < f.pause + self.longest}
-        self._failures[who] = _Failure(now, pause, why)
+        with self._lock:
+            kept = {each: f for each, f in self._failures.items() if now - f.at < f.pause + self.longest}
+            self._failures = {**kept, who: _Failure(now, pause, why)}
         return why
 
     def answered(self, who: K) -> None:
         """Its next failure is a first one."""
-        self._failures.pop(who, None)
+        with self._lock:
+            self._failures.pop(who, None)

@@ -72,6 +72,7 @@ class Memory:
 
     lags: Lags = field(default_factory=Lags)
     cleaner: Cleaner = field(default_factory=Cleaner)
+    drivers: live.Drivers = field(default_factory=live.Drivers)
     histories: MutableMapping[Key, tuple[str, History | None]] = field(default_factory=dict)
     """By namespace and name: the uid of the resource that it is about, and what was measured."""
 
@@ -151,7 +152,7 @@ def reconcile(
     seen: Observation | None = None
     while True:
         objects = kube if cache is None else PartlyFresh(cache, kube, fresh)
-        seen = observe(objects, memory.lags, namespace, name, seen)
+        seen = observe(objects, memory.lags, memory.drivers, namespace, name, seen)
         try:
             again = _round(kube, seen, settings, new_credentials(), memory, clock, fresh) if seen is not None else None
         except _NotCertain as found:

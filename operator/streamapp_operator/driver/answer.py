@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from streamapp.plain import plain
 from streamapp_operator.crd.status import LARGEST_NUMBER
 
 STARTING, RESTORING, RUNNING, RESTARTING, STOPPED, FAILED = (
@@ -106,7 +107,7 @@ def _lag(said: Mapping[str, Any]) -> dict[str, int] | None:
     lag = said.get("lag")
     if not isinstance(lag, dict):
         return None
-    return {partition: records for partition in lag if (records := _count(lag, partition)) is not None}
+    return {plain(partition): records for partition in lag if (records := _count(lag, partition)) is not None}
 
 
 def _sub_topology(said: Mapping[str, Any]) -> SubTopology:
@@ -129,7 +130,7 @@ def _restore(said: Mapping[str, Any]) -> Restore:
 
 
 def _each(said: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any]], T]) -> dict[str, T]:
-    return {key: read(value) for key, value in _map(said, name).items() if isinstance(value, dict)}
+    return {plain(key): read(value) for key, value in _map(said, name).items() if isinstance(value, dict)}
 
 
 def _map(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -138,8 +139,9 @@ def _map(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _text(said: Mapping[str, Any], name: str) -> str:
+    """What would act on a terminal is written out: it goes into statuses and events."""
     value = said.get(name)
-    return value if isinstance(value, str) else ""
+    return plain(value) if isinstance(value, str) else ""
 
 
 def _number(said: Mapping[str, Any], name: str) -> float | None:

@@ -10,28 +10,54 @@ import json
 import socket
 import threading
 from contextlib import suppress
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from streamapp.plain import read_json
+from streamapp_operator.backoff import Backoff
 from streamapp_operator.driver.answer import Answer, read_answer
+from streamapp_operator.driver.pods import driver_state
 from streamapp_operator.render.meta import Object
 from streamapp_operator.render.pods import LIVE_PORT
 
 SECONDS = 2.0
 """For a whole answer. A driver that is busy may keep us waiting, and so may one on a node that is gone."""
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 2.0, 30.0
+"""A driver that has kept us waiting in vain is left alone for so long at first, and at last."""
 LARGEST = 256 * 1024
 """Bytes of an answer."""
 _LONGEST_WORDS = 300
 
 
-def ask(pod: Object, token: str) -> tuple[Answer | None, str]:
-    """What the driver says about itself, or None and why it says nothing."""
-    try:
-        found = read_answer(_answer(pod, token, "GET", "/status"))
-    except (OSError, ValueError, HTTPException) as error:
-        return None, f"the driver does not answer: {_words(error)}"
-    return (found, "") if found is not None else (None, "the driver's answer cannot be read")
+_Who = tuple[str, int, bool]
+"""The uid of a driver's pod, how many of its containers have ended, and whether it is ready."""
+
+
+@dataclass
+class Drivers:
+    """Asks drivers about themselves. May be used from any thread.
+
+    Only one that keeps us waiting is left alone: waiting holds other apps up. A refused connection, as of a driver that
+    starts, costs nothing. Whatever changes about its pod, it is asked at once.
+    """
+
+    backoff: Backoff[_Who] = field(default_factory=lambda: Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS))
+
+    def ask(self, pod: Object, token: str) -> tuple[Answer | None, str]:
+        """What the driver says about itself, or None and why it says nothing."""
+        state = driver_state(pod)
+        who = state.uid, state.ended, state.ready
+        if why := self.backoff.reason(who):
+            return None, why
+        try:
+            found = read_answer(_answer(pod, token, "GET", "/status"))
+        except TimeoutError as error:
+            return None, self.backoff.failed(who, f"the driver does not answer: {_words(error)}")
+        except (OSError, ValueError, HTTPException) as error:
+            return None, f"the driver does not answer: {_words(error)}"
+        self.backoff.answered(who)
+        return (found, "") if found is not None else (None, "the driver's answer cannot be read")
 
 
 def scale(pod: Object, token: str, replicas: int) -> str:

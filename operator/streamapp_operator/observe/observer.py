@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from streamapp_operator.driver import client as live
+from streamapp_operator.driver.client import Drivers
 from streamapp_operator.driver.pods import MAKERS, has_ended, newest
 from streamapp_operator.manifest.kafka_login import named_secrets
 from streamapp_operator.manifest.modules import CODE_KIND, named_config_map
@@ -33,13 +33,14 @@ class Objects(Protocol):
 
 
 def observe(
-    objects: Objects, lags: Lags, namespace: str, name: str, earlier: Observation | None = None
+    objects: Objects, lags: Lags, live: Drivers, namespace: str, name: str, earlier: Observation | None = None
 ) -> Observation | None:
     """None when there is no such resource.
 
     Args:
         objects: where they are looked up.
         lags: tells where the app is in its input.
+        live: asks its driver.
         namespace: of the resource.
         name: of the resource.
         earlier: a look of a moment ago: Kafka is not asked again so soon, nor a driver whose pod is as it was then.
@@ -73,10 +74,10 @@ def observe(
         code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,
         token=known.token if known else "",
     )
-    return _asked(seen, lags, earlier)
+    return _asked(seen, lags, live, earlier)
 
 
-def _asked(seen: Observation, lags: Lags, earlier: Observation | None) -> Observation:
+def _asked(seen: Observation, lags: Lags, live: Drivers, earlier: Observation | None) -> Observation:
     """With what driver and Kafka say."""
     if earlier is not None and (_version(earlier.driver), earlier.token) == (_version(seen.driver), seen.token):
         status, silence = earlier.status, earlier.silence

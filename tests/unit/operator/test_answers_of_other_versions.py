@@ -56,6 +56,18 @@ def test_any_answer_makes_a_status_that_the_definition_takes(hundred: int) -> No
         assert list(misfits(app.status, status_schema(), "status")) == [], f"seed {seed}: {said}"
 
 
+def test_what_would_act_on_a_terminal_is_written_out() -> None:
+    evil = "a\x1b[2J\u202eb"
+    whole = {**WHOLE, "error": evil, "lag": {f"{evil}/0": 1}, "restore": {evil: STORE}}
+    whole["subTopologies"] = {evil: {**PART, "watermark": evil}}
+    whole["replicas"] = {**WHOLE["replicas"], "lastLoss": evil, "template": evil}
+    answer = read_answer(whole)
+    assert answer is not None
+    told = (*(answer.lag or ()), *answer.parts, *answer.restores, answer.error, answer.last_loss, answer.template)
+    for text in (*told, *(part.watermark for part in answer.parts.values())):
+        assert text.removesuffix("/0") == r"a\x1b[2J\u202eb"
+
+
 def test_replicas_that_are_no_map_are_not_known() -> None:
     assert read_answer({"phase": "Running", "replicas": 3}) == Answer(phase="Running")
 
