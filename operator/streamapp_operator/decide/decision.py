@@ -239,8 +239,6 @@ def _wanted_or_before(
         rollout = without(seen.body, seen.children, error)
     else:
         rollout = rollout_of(body, seen.children, settings, paused)
-    if rollout.app is not None and rollout.app.manifest.spec.suspend:
-        settings = permitting_all(settings)  # nothing of it runs: it is judged when it is resumed
     try:
         return _rendered(rollout, seen, settings, fresh, now, history, paused)
     except ManifestError as error:
@@ -248,6 +246,12 @@ def _wanted_or_before(
     try:
         return _rendered(rollout, seen, settings, fresh, now, history, paused)
     except ManifestError:  # what runs cannot be rendered either, as the operator's settings have changed
+        if rollout.app is None or not rollout.app.manifest.spec.suspend:
+            return _Wanted(replace(rollout, app=None))
+    # It can be stopped all the same. Its objects keep what they had: a template that is refused gets into none.
+    try:
+        return _rendered(rollout, seen, permitting_all(settings), fresh, now, history, paused)
+    except ManifestError:
         return _Wanted(replace(rollout, app=None))
 
 

@@ -98,9 +98,14 @@ def _asked(seen: Observation, lags: Lags, live: Drivers, earlier: Observation | 
 
 
 def _is_run_by(pod: Object, objects: Iterable[Object]) -> bool:
-    """Whether one of these that make drivers' pods has made it, and is still there."""
-    uids = {item["metadata"]["uid"] for item in objects if item["kind"] in MAKERS}
-    return controller_of(pod).get("uid") in uids
+    """Whether one of these that make drivers' pods has made it, and is still there. Whoever makes a pod writes its
+    references too, so a StatefulSet's has to have the name that it alone gives, and that one pod has at a time."""
+    makers = {item["metadata"]["uid"]: item for item in objects if item["kind"] in MAKERS}
+    maker = makers.get(controller_of(pod).get("uid"))
+    if maker is None:
+        return False
+    own = f"{maker['metadata']['name']}-0"
+    return str(maker["kind"]) != "StatefulSet" or str(pod["metadata"]["name"]) == own
 
 
 def _version(pod: Object | None) -> str:

@@ -82,4 +82,9 @@ def test_an_app_that_may_not_connect_does_not_run() -> None:
     assert app.driver is None
     app.settings = Settings(allowed_brokers=(CLOUD,))
     app.run(60)
-    assert app.driver is not None
+    assert app.running != ""
+    app.settings = Settings()
+    app.run(30)
+    assert app.running != "", "what runs is left alone"
+    app.apply(30, **spec, suspend=True)
+    assert app.running == ""

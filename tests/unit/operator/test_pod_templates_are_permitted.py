@@ -116,7 +116,23 @@ def test_an_app_that_was_there_before_runs_on_and_can_be_suspended() -> None:
     assert app.driver is not None
     assert app.condition("TopologyValid")["status"] == "False"
     app.apply(60, **spec, suspend=True)
+    assert app.running == ""
+    assert app.status["phase"] == "Suspended"
+    app.apply(30, **spec)
+    assert app.running == "", "it is judged when it is resumed"
+    assert app.status["phase"] == "Invalid"
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_suspended_app_gets_nothing_into_its_objects_that_is_refused(before: bool) -> None:
+    """Whoever may scale a StatefulSet could make a pod of it."""
+    app = Simulation()
+    if before:
+        app.apply(60, **SPEC)
+    app.apply(60, **SPEC, suspend=True, driver={"podTemplate": {"spec": {"hostPID": True}}})
     assert app.driver is None
+    assert "apps.podTemplate.allow: [hostNamespaces]" in app.condition("TopologyValid")["message"]
+    assert "hostPID" not in str(app.children["StatefulSet", "app-driver"] if before else app.children)
 
 
 @pytest.mark.parametrize(
