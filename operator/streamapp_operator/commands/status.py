@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamapp_operator.commands.target import add_app, names_of_apps, target_of
-from streamapp_operator.crd.reading import status_in
 
 HELP = "how an app on a cluster is doing"
 DESCRIPTION = """Prints phase, executors, lag, epochs, conditions and the last error of a StreamApp.
@@ -27,6 +26,8 @@ def run(options: argparse.Namespace) -> int:
 
 def is_ready(body: Mapping[str, Any]) -> bool:
     """Whether the app is Ready as the resource asks for it now, and not as it did before."""
+    from streamapp_operator.crd.reading import status_in  # which loads the manifest's model
+
     ready = ("Ready", "True", body["metadata"]["generation"])
     conditions = status_in(body).get("conditions", ())
     return any((each["type"], each["status"], each.get("observedGeneration")) == ready for each in conditions)
@@ -34,6 +35,8 @@ def is_ready(body: Mapping[str, Any]) -> bool:
 
 def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
     """The page. Pure, of the resource."""
+    from streamapp_operator.crd.reading import status_in
+
     metadata, status = body["metadata"], status_in(body)
     yield f"{metadata['namespace']}/{metadata['name']}: {status.get('phase', 'not seen by an operator yet')}"
     if not status:
