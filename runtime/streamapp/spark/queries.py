@@ -76,7 +76,7 @@ class Queries:
             PREFIX + "store": store.name if store else "",
             PREFIX + "fingerprint": store.fingerprint if store else "",
             PREFIX + "functions": ", ".join(
-                f"node '{node.name}' ({node.function})" for node in part.nodes if isinstance(node, n.Python)
+                f"node '{node.name}' ({function})" for node in part.nodes for function in node.functions
             ),
         }
 
