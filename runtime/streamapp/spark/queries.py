@@ -91,6 +91,8 @@ class Queries:
             "kafka.allow.auto.create.topics": "false",
             # What an epoch reads is there: a fetch that waits for more would only hold up the requests behind it.
             "kafka.fetch.max.wait.ms": "1",
+            # Spark asks the broker for two offsets after each poll, and the client gives 500 records by default.
+            "kafka.max.poll.records": "5000",
             "subTopology": part.name,
             "epochIntervalMs": str(self._plan.epoch_interval_ms),
             "mayCombine": str(part.stateful is not None).lower(),
