@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from streamapp.errors import Problem, StreamAppError
@@ -20,6 +20,10 @@ from streamapp_operator.settings import Settings
 ANY = "*"
 EVERYWHERE = "**"
 """Of no chart: whatever address there is."""
+_METADATA = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")))
+"""Where AWS, Alibaba, Azure and Oracle have metadata services besides 169.254.169.254."""
+_NAT64 = ip_network("64:ff9b::/96")
+"""What has an IPv4 address in its last four bytes (RFC 6052)."""
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 """A name of nothing but these is an address to a C library: 0xa9fea9fe, 2852039166, 169.16689662."""
 
@@ -90,15 +94,16 @@ def _fits(allowed: str, host: str, port: str) -> bool:
 
 
 def _is_common(host: str) -> bool:
-    """Whether an address is of a machine. Link-local ones are where clouds keep the credentials of their machines."""
+    """Whether an address is of a machine that others may reach, and not where clouds keep their machines' credentials."""
     address: IPv4Address | IPv6Address
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
         return not all(_NUMBER.fullmatch(label) for label in host.split("."))
-    if isinstance(address, IPv6Address) and (address.ipv4_mapped or address.sixtofour):
-        address = address.ipv4_mapped or address.sixtofour or address
-    return not (address.is_link_local or address.is_multicast or address.is_unspecified)
+    if isinstance(address, IPv6Address):
+        within = IPv4Address(address.packed[-4:]) if address in _NAT64 else None
+        address = address.ipv4_mapped or address.sixtofour or within or address
+    return not (address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA)
 
 
 def _parts(address: str) -> tuple[str, str]:

@@ -29,7 +29,17 @@ def with_kafka(kafka: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "servers", [f"{CLOUD}:80", f"kafka:9092,{CLOUD}:80", "[fe80::1]:9092", "0.0.0.0:1", "0xa9fea9fe:80"]
+    "servers",
+    [
+        f"{CLOUD}:80",
+        f"kafka:9092,{CLOUD}:80",
+        "[fe80::1]:9092",
+        "0.0.0.0:1",
+        "0xa9fea9fe:80",
+        "[64:ff9b::a9fe:a9fe]:80",
+        "[fd00:ec2::254]:80",
+        "168.63.129.16:80",
+    ],
 )
 def test_addresses_of_no_machine_are_refused_by_default(servers: str) -> None:
     (problem,) = problems_of_addresses(KafkaSettings(servers), Settings())
@@ -49,7 +59,7 @@ def test_brokers_are_those_that_the_chart_allows() -> None:
     (problem,) = problems_of_addresses(KafkaSettings("a.kafka.example:9092,db.internal:5432"), settings)
     assert str(problem) == (
         "`kafka.bootstrapServers`: the operator connects to *.kafka.example:9092, 10.0.0.7 only "
-        "(in \"db.internal:5432\"); use another one, or "
+        '(in "db.internal:5432"); use another one, or '
         "have 'db.internal:5432' added to apps.allowedBrokers of the operator's chart"
     )
 
