@@ -94,7 +94,7 @@ def _fits(allowed: str, host: str, port: str) -> bool:
 
 
 def _is_common(host: str) -> bool:
-    """Whether an address is of a machine that others may reach, and not where clouds keep their machines' credentials."""
+    """Whether an address is of a machine that others may reach, and not of a cloud's metadata service."""
     address: IPv4Address | IPv6Address
     try:
         address = ip_address(host.partition("%")[0])
