@@ -36,6 +36,7 @@ from streamapp_operator.observe.lag import Lags
 from streamapp_operator.observe.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
 from streamapp_operator.observe.observer import Objects, observe
 from streamapp_operator.observe.remains import is_deleted
+from streamapp_operator.observe.trouble import Troubles
 from streamapp_operator.render import STARTERS, Credentials
 from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
 from streamapp_operator.scaling.autoscaler import History
@@ -88,6 +89,8 @@ class Memory:
     accepted: MutableMapping[Key, dict[tuple[str, str], Accepted]] = field(default_factory=dict)
     """By namespace and name: what the API server made of objects, by their kind and name, if it was not as wanted."""
 
+    troubles: Troubles = field(default_factory=Troubles)
+
     def history(self, body: Object) -> History | None:
         metadata = body["metadata"]
         uid, history = self.histories.get((metadata["namespace"], metadata["name"]), ("", None))
@@ -110,6 +113,7 @@ class Memory:
         self.paces.pop((namespace, name), None)
         self.accepted.pop((namespace, name), None)
         self.lags.forget(namespace, name)
+        self.troubles.forget(namespace, name)
 
 
 def _note(notes: MutableMapping[K, T], key: K, what: T | None) -> None:
@@ -153,6 +157,8 @@ def reconcile(
     while True:
         objects = kube if cache is None else PartlyFresh(cache, kube, fresh)
         seen = observe(objects, memory.lags, memory.drivers, namespace, name, seen)
+        if seen is not None:
+            seen = replace(seen, trouble=memory.troubles.of(kube, seen, clock()))
         try:
             again = _round(kube, seen, settings, new_credentials(), memory, clock, fresh) if seen is not None else None
         except _NotCertain as found:

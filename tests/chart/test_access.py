@@ -189,6 +189,9 @@ def test_the_operator_does_its_work_with_these_rights_and_uses_every_one(
     assert held
     kubectl("delete", "lease", ACCOUNT)
     until(lambda: is_there(f"lease/{ACCOUNT}"), 30, "the Lease is back", every=0.2)
+    # No node takes the driver.
+    listed = Grant("", "events", "list")
+    until(lambda: listed in asked_for(operator.api.audit_log, USER)[0], 60, "the operator asks why", every=1)
     operator.stop()
     assert kubectl("get", "lease", ACCOUNT, "--output=jsonpath={.spec.holderIdentity}") == ""
 

@@ -43,8 +43,8 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete, deletecollection]
-# create: what has happened to an app, for `kubectl describe`.
+# create: what has happened to an app, for `kubectl describe`. list: why a driver's pod cannot be made or started.
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [create, list]
 {{- end }}

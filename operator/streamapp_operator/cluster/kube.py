@@ -136,6 +136,11 @@ class Kube:
                 return
             query["continue"] = found["metadata"]["continue"]
 
+    def events(self, namespace: str, uid: str) -> Sequence[Object]:
+        """What has happened to the object with that uid, as far as the cluster still knows; the latest last."""
+        query = {"fieldSelector": f"involvedObject.uid={uid}"}
+        return sorted(self._call("GET", path_of("Event", namespace), query)["items"], key=_time_of)
+
     def is_ending(self, namespace: str) -> bool:
         """Whether the namespace is being deleted."""
         return "deletionTimestamp" in self._call("GET", f"{_CORE}/namespaces/{_segment(namespace)}")["metadata"]
@@ -351,6 +356,13 @@ def path_of(kind: str, namespace: str | None, name: str | None = None, subresour
     path = f"{base}/namespaces/{_segment(namespace)}/{plural}" if namespace is not None else f"{base}/{plural}"
     path += "" if name is None else f"/{_segment(name)}"
     return path + (f"/{_segment(subresource)}" if subresource else "")
+
+
+def _time_of(event: Object) -> str:
+    """When it happened last: older and newer writers of events have different fields for it."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return str(next(filter(None, times), event["metadata"]["creationTimestamp"]))
 
 
 def _segment(name: str) -> str:

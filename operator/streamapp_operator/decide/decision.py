@@ -175,7 +175,7 @@ def decide(
         doubtful = _doubtful(seen, objects, changes)
     previous = seen.earlier_status.get("target", {})
     next_run = next_run_of(wanted.app, now)
-    driver = driver_state(seen.driver)
+    driver = driver_state(seen.driver, seen.trouble)
     heard = hear(seen.status, seen.silence, driver, words, now)
     stalled, pace = look_at_pace(heard.live, app.plan, driver, pace, now) if app is not None else ("", None)
     facts = Facts(
@@ -304,7 +304,7 @@ def _judged(
     template = _template(objects)
     if template is None:  # a run to the end of the input is judged by its Job
         return app, (*control_revisions(rollout, seen.body["metadata"]["generation"], None), *objects), None, None
-    driver, live = driver_state(seen.driver), seen.status
+    driver, live = driver_state(seen.driver, seen.trouble), seen.status
     outdated = seen.driver is not None and driver.template != template
     well = not outdated and live is not None and live.phase == "Running"
     before = seen.earlier_status.get("failures", {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -54,9 +54,23 @@ class DriverState:
     template: str = ""
     """The fingerprint it was made from."""
     uid: str = ""
+    trouble: str = ""
+    """Why the cluster cannot make or start it."""
 
 
-def driver_state(pod: Object | None) -> DriverState:
+def driver_state(pod: Object | None, trouble: str = "") -> DriverState:
+    """
+    Args:
+        pod: the driver's; None when there is none.
+        trouble: what the cluster says of one that cannot be made or started.
+    """
+    found = _state_of(pod)
+    if not trouble or found.state not in (ABSENT, PENDING):
+        return found
+    return replace(found, trouble=trouble, message=f"{found.message}: {trouble}")
+
+
+def _state_of(pod: Object | None) -> DriverState:
     if pod is None:
         return DriverState(ABSENT, "the driver's pod is not there")
     status = pod.get("status", {})

@@ -67,6 +67,8 @@ class Observation:
     """What the driver says about itself; None when it does not answer."""
     silence: str = ""
     """Why it does not answer."""
+    trouble: str = ""
+    """Why the cluster cannot make or start its pod; empty when it does not say so."""
     position: Position | None = None
     """Where the app is in its input; None when that is not asked for, or not known."""
     unknown: str = ""

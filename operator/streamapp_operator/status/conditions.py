@@ -29,7 +29,8 @@ TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 LONGEST_MESSAGE = 32_000
 """The definition takes 32,768 characters."""
 EXECUTORS_SECONDS = 30.0
-"""Executors may take so long to come: one that is lost, or wanted in addition, is there within ten."""
+"""Executors may take so long to come: one that is lost, or wanted in addition, is there within ten. So may the driver's
+pod: volumes that come a moment after it are no trouble."""
 DELETING = "the driver stops, then the internal topics are deleted, as spec.deletionPolicy says"
 
 REASONS: dict[str, tuple[str, ...]] = {
@@ -62,6 +63,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "Progressing": ("Settled", "Applying", "Starting", "Restoring", "Scaling", "Proving", "Stopping", "Deleting"),
     "Degraded": (
         "AsExpected",
+        "DriverPending",
         "DriverFailed",
         "DriverSilent",
         "QueryRestarting",
@@ -256,6 +258,8 @@ def _degraded(facts: Facts, under_way: float) -> Verdict:
         return TRUE, "DriverFailed", _run_words(facts)
     if facts.halted:
         return TRUE, "RestartsUsedUp", facts.halted_words
+    if facts.driver.trouble and under_way > EXECUTORS_SECONDS:
+        return TRUE, "DriverPending", facts.driver.message
     if facts.driver.state == FAILED or facts.live_phase == "Failed":
         return TRUE, "DriverFailed", _error_of(facts) or facts.driver.message
     if facts.live_phase == "Restarting":

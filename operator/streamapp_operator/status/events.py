@@ -23,6 +23,7 @@ REASONS = (
     "Healthy",
     "Refused",
     "SecretUnusable",
+    "DriverPending",
     "DriverSilent",
     "KafkaTrouble",
     "ExecutorsMissing",
@@ -50,7 +51,16 @@ REASONS = (
     "TopicsLeft",
 )
 _USED_UP = "RestartsUsedUp"
-_WITHOUT_PHASE = ("Refused", "SecretUnusable", "DriverSilent", "KafkaTrouble", "ExecutorsMissing", "Stalled", _USED_UP)
+_WITHOUT_PHASE = (
+    "Refused",
+    "SecretUnusable",
+    "DriverPending",
+    "DriverSilent",
+    "KafkaTrouble",
+    "ExecutorsMissing",
+    "Stalled",
+    _USED_UP,
+)
 """Reasons of Degraded that no phase goes with."""
 _PAUSED = "ReconciliationPaused"
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")

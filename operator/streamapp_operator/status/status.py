@@ -65,7 +65,7 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
         "lag": _lag(facts, previous),
         "subTopologies": sub_topologies_of(live) or previous.get("subTopologies"),
         "restore": restore_of(live),
-        "lastError": _last_error(facts, previous, _is_well(found), now),
+        "lastError": _last_error(facts, previous, found, now),
     }
     return {key: value for key, value in status.items() if value is not None}
 
@@ -129,12 +129,14 @@ def _is_well(conditions: Iterable[Mapping[str, Any]]) -> bool:
     return (found["Ready"], found["Degraded"]) == ("True", "False")
 
 
-def _last_error(facts: Facts, previous: Status, well: bool, now: datetime) -> Status | None:
+def _last_error(
+    facts: Facts, previous: Status, conditions: Iterable[Mapping[str, Any]], now: datetime
+) -> Status | None:
     """What went wrong last; it stays for a while when it is over. Some go on saying what they have said once: an error
     counts when its own source says something else than before."""
     old: Status | None = previous.get("lastError")
     before: Mapping[str, str] = (old or {}).get("told", {})
-    said = _errors(facts)
+    said = _errors(facts, conditions)
     told = {source: mark for source, mark in before.items() if source not in said}
     news = ""
     for source, (message, count) in said.items():
@@ -147,12 +149,12 @@ def _last_error(facts: Facts, previous: Status, well: bool, now: datetime) -> St
         node, record = _NODE.search(news), _RECORD.search(news)
         error = {"message": news, "time": stamp(now)}
         error |= ({"node": node[1]} if node else {}) | ({"record": record[0]} if record else {})
-    if well and ("time" not in error or seconds_since(error["time"], now) > _OVER_SECONDS):
+    if _is_well(conditions) and ("time" not in error or seconds_since(error["time"], now) > _OVER_SECONDS):
         error = {}
     return (error | ({"told": told} if told else {})) or None
 
 
-def _errors(facts: Facts) -> dict[str, tuple[str, str]]:
+def _errors(facts: Facts, conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
     """What each source says now, empty for nothing, and what tells it from the same error of another time. One that
     cannot be asked now is left out."""
     driver = facts.driver
@@ -161,6 +163,8 @@ def _errors(facts: Facts) -> dict[str, tuple[str, str]]:
         found["driver"] = facts.live.error, ""
         found["executors"] = facts.live.last_loss, str(facts.live.lost)
     found["pod"] = driver.error, f"{driver.uid} {driver.ended}"
+    degraded = next(condition for condition in conditions if condition["type"] == "Degraded")
+    found["cluster"] = degraded["message"] if degraded["reason"] == "DriverPending" else "", ""
     found["apiServer"] = facts.refusal, ""
     found["manifest"] = "; ".join(facts.problems), ""
     return found

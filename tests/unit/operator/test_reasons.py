@@ -32,7 +32,7 @@ LIVE_PHASES = ("Starting", "Restoring", "Running", "Restarting", "Stopped", "Fai
 STATES = (ABSENT, PENDING, STARTING, RUNNING, FAILED, STOPPING, ENDED)
 WORDS = [field.name for field in fields(Facts) if field.default == "" and field.name != "before"]
 """What is empty as long as nothing is amiss."""
-SEEN = 20_000
+SEEN = 40_000
 
 
 def app(**spec: Any) -> App:
@@ -84,7 +84,7 @@ def any_facts(chooser: random.Random) -> Facts:
         suspended=suspended,
         paused=paused,
         changes=perhaps(("make ConfigMap x",), ()),
-        driver=DriverState(state, "words", ready=chooser.random() < 0.5),
+        driver=DriverState(state, "words", ready=chooser.random() < 0.5, trouble=perhaps("words", "")),
         live=read_answer(live),
         silence="it does not answer",
         executors=executors,

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a driver's pod cannot be made or started, as the cluster's events say."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from streamapp_operator.driver.pods import PENDING, driver_state, newest
+from streamapp_operator.observe.observation import Observation
+from streamapp_operator.render.meta import Object
+
+ASK_SECONDS = 20.0
+"""A driver that is not there yet is asked about so long after it was first missed, and again so long after the last
+time: most are there sooner, and a list of events is no cheap question."""
+
+
+class Events(Protocol):
+    """Where events are looked up."""
+
+    def events(self, namespace: str, uid: str) -> Sequence[Object]:
+        """Events about the object with that uid, the latest last."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    uid: str
+    """Of the object that it is about."""
+    at: datetime
+    trouble: str = ""
+
+
+@dataclass
+class Troubles:
+    """Asks, and remembers the answer for a while."""
+
+    _asked: MutableMapping[tuple[str, str], _Asked] = field(default_factory=dict)
+    """By namespace and name of an app."""
+
+    def of(self, cluster: Events, seen: Observation, now: datetime) -> str:
+        """What keeps the driver's pod from being made or started; empty where the cluster does not say, or it runs.
+
+        The latest event counts: what makes a pod tells when it has made one in the end.
+        """
+        metadata = seen.body["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        about = _awaited(seen)
+        if about is None:
+            self.forget(*key)
+            return ""
+        uid = about["metadata"]["uid"]
+        asked = self._asked.get(key)
+        if asked is None or asked.uid != uid:
+            asked = _Asked(uid, now)
+        elif (now - asked.at).total_seconds() >= ASK_SECONDS:
+            asked = _Asked(uid, now, _trouble_in(cluster.events(metadata["namespace"], uid)))
+        self._asked[key] = asked
+        return asked.trouble
+
+    def forget(self, namespace: str, name: str) -> None:
+        """There is no such app any more, or its driver is there."""
+        self._asked.pop((namespace, name), None)
+
+
+def _awaited(seen: Observation) -> Object | None:
+    """The pod that does not start, or what should make one; None where a driver runs, or none is wanted."""
+    if seen.driver is not None:
+        return seen.driver if driver_state(seen.driver).state == PENDING else None
+    makers = [item for (kind, _), item in seen.children.items() if kind == "StatefulSet" and item["spec"]["replicas"]]
+    return newest([*makers, *(job for job in seen.jobs if not job.get("status", {}).get("conditions"))])
+
+
+def _trouble_in(events: Sequence[Object]) -> str:
+    if not events or events[-1].get("type") != "Warning":
+        return ""
+    return f"{events[-1].get('reason', '')}: {events[-1].get('message', '')}"
