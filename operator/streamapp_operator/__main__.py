@@ -23,7 +23,6 @@ import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import fields
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,7 +143,7 @@ def tell(kube: Kube, home: str, lease: str, sentence: str) -> None:
     try:
         found = kube.get("Lease", home, lease)
         if found is not None:
-            kube.create(to_object(Event(WARNING, "NamespaceNotWatched", sentence), found, datetime.now(UTC)))
+            kube.create(to_object(Event(WARNING, "NamespaceNotWatched", sentence), found, kube.clock.now()))
     except KubeError as error:
         log.warning("no event could be written: %s", error)
 

@@ -7,7 +7,6 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
 from time import monotonic
 
 from streamapp_operator.cluster.kube import Kube, KubeError
@@ -149,7 +148,7 @@ class Controller:
             )
             log.warning("%s/%s: %s", namespace, name, sentence)
             event = Event(WARNING, "NamespaceNotWatched", sentence)
-            self._kube.create(to_object(event, found, datetime.now(UTC)))
+            self._kube.create(to_object(event, found, self._kube.clock.now()))
             self._warned.add(key)
 
     def _look(self, key: Key) -> float | None:

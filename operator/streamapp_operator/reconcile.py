@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -130,7 +130,7 @@ def reconcile(
     settings: Settings,
     new_credentials: Callable[[], Credentials],
     memory: Memory,
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    clock: Callable[[], datetime] | None = None,
     cache: Objects | None = None,
 ) -> float | None:
     """Brings one app closer to what is wanted.
@@ -142,7 +142,7 @@ def reconcile(
         settings: of the operator.
         new_credentials: for an app that has none yet.
         memory: of earlier rounds.
-        clock: the time.
+        clock: the time; None: that of the API server, which has written most times that it is held against.
         cache: objects as they were a moment ago. If by them all is well, that is that; otherwise what a word or action
             rests on is looked up anew, so that what is old leads to no wrong one. None: everything always is.
 
@@ -154,6 +154,7 @@ def reconcile(
     """
     fresh = EVERY_KIND if cache is None else ALWAYS_FRESH
     seen: Observation | None = None
+    clock = clock or kube.clock.now
     while True:
         objects = kube if cache is None else PartlyFresh(cache, kube, fresh)
         seen = observe(objects, memory.lags, memory.drivers, namespace, name, seen)

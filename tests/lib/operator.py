@@ -8,7 +8,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ class Apps:
         self.settings = Settings()
         self.memory = Memory()
         self.now: datetime | None = None
-        """The operator's clock; None: the real one."""
+        """The operator's clock; None: the API server's."""
 
     # --- what users do --------------------------------------------------------------------------------------
 
@@ -130,18 +130,19 @@ class Apps:
     # --- what the operator does -----------------------------------------------------------------------------
 
     def reconcile(self, name: str = "word-count", cache: Objects | None = None) -> float | None:
+        clock = self._clock if self.now is not None else None
         return reconcile(
-            self.operators, self.namespace, name, self.settings, new_credentials, self.memory, self._clock, cache
+            self.operators, self.namespace, name, self.settings, new_credentials, self.memory, clock, cache
         )
 
     def pass_time(self, seconds: float, every: float = 5.0) -> None:
         """The operator's clock goes on by so much, and every few seconds of it the operator looks."""
         for _ in range(int(seconds / every)):
-            self.now = (self.now or datetime.now(UTC)) + timedelta(seconds=every)
+            self.now = self._clock() + timedelta(seconds=every)
             self.settle()
 
     def _clock(self) -> datetime:
-        return self.now or datetime.now(UTC)
+        return self.now or self.operators.clock.now()
 
     def settle(self, name: str = "word-count") -> int:
         """Reconciles until there is nothing left to write; returns how many writes it took."""

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import urllib3
 from kubernetes import client, config
 
+from streamapp_operator.cluster.server_clock import ServerClock
 from streamapp_operator.manifest.modules import CODE_KIND
 from streamapp_operator.render.meta import MANAGER, Object
 
@@ -68,6 +69,7 @@ class Kube:
             be waited for. May raise.
         on_answer: told the method of every call, and HTTP's code of its answer; 0 when there was none.
         seconds: for which any answer is waited for.
+        clock: that of the API server; it is told of every answer.
     """
 
     def __init__(
@@ -76,8 +78,10 @@ class Kube:
         may_write: Callable[[], float] = lambda: SECONDS,
         on_answer: Callable[[str, int], None] = lambda method, code: None,
         seconds: float = SECONDS,
+        clock: ServerClock | None = None,
     ) -> None:
         self._api, self._seconds = api, seconds
+        self.clock = clock or ServerClock()
         self.may_write = may_write
         self.on_answer = on_answer
 
@@ -299,8 +303,10 @@ class Kube:
             body=body,
             auth_settings=["BearerToken"],
         )
+        asked = self.clock.steady()
         try:
             answer = self._api.call_api(*request, _request_timeout=seconds)
+            self.clock.note(answer.headers.get("Date"), asked)
             content = answer.read()
         except client.ApiException as error:
             self.on_answer(method, error.status or 0)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.render.meta import Object
@@ -142,7 +141,7 @@ class Lease:
         return now - self._seen[1] > float(spec.get("leaseDurationSeconds", LEASE_SECONDS))
 
     def _wanted(self, found: Object | None) -> Object:
-        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        moment = self._kube.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = dict((found or {}).get("spec", {}))
         if spec.get("holderIdentity") != self._identity:
             spec |= {
