@@ -203,6 +203,7 @@ def test_an_answer_to_a_write_is_waited_for_while_the_lease_lasts() -> None:
 
     class Answer:
         status = 200
+        headers: dict[str, str] = {}
 
         def read(self) -> bytes:
             return json.dumps({}).encode()
