@@ -144,7 +144,8 @@ def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were
     said = words.condition("TopologyValid")["message"]
     assert "node 'words'" in said and "did you mean `split`?" in said, said  # noqa: PT018
     assert "node 'counts'" in said and "wort" in said, said  # noqa: PT018
-    assert words.condition("Ready")["status"] == "True"
+    assert words.condition("Ready")["reason"] == "UpdateRefused"
+    assert words.status()["phase"] == "Running"
     words.say("still here")
     words.await_counts([*LINES, "still here"])
     words.patch(topology=good)
