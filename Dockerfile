@@ -30,31 +30,23 @@ ENV HOME=/var/lib/streamapp \
     PYTHONUNBUFFERED=1
 WORKDIR /var/lib/streamapp
 
-# --- packages, at the versions of requirements.lock -------------------------------------------------------------------
-
-FROM python AS requirements
-COPY pyproject.toml container/requirements.py /build/
-# Always of the same age, so that another change of pyproject.toml makes no package layer anew.
-RUN cd /build \
- && for image in runtime operator; do python3 requirements.py $image pyproject.toml > $image.txt; done \
- && touch --date=@0 runtime.txt operator.txt
+# --- packages, at the versions and hashes of `make lock` ------------------------------------------------------------
 
 FROM python AS builder
 RUN apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv \
  && python3 -m venv /opt/packages
-COPY requirements.lock /build/
 
 FROM builder AS runtime-packages
-COPY --from=requirements /build/runtime.txt /build/
+COPY container/build.lock container/runtime.lock /build/
 # PySpark comes as sources: made a wheel of first, it is the same package as from a wheel in pip's cache.
-RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check wheel==0.45.1 \
- && HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/runtime.txt -c /build/requirements.lock \
- && /opt/packages/bin/pip uninstall -q -y wheel setuptools pip
+RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check --require-hashes -r /build/build.lock \
+ && HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r /build/runtime.lock \
+ && /opt/packages/bin/pip uninstall -q -y wheel packaging setuptools pip
 
 FROM builder AS operator-packages
-COPY --from=requirements /build/operator.txt /build/
-RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check -r /build/operator.txt -c /build/requirements.lock \
+COPY container/operator.lock /build/
+RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check --require-hashes -r /build/operator.lock \
  && /opt/packages/bin/pip uninstall -q -y setuptools pip
 
 FROM builder AS streamapp

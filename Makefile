@@ -61,10 +61,18 @@ crd: setup ## crds/streamapp.yaml, the chart's copy of it and the manual's table
 	@cp crds/streamapp.yaml charts/streamapp-operator/files/streamapp.yaml
 	@$(PYTHON) -m pytest -q tests/unit/project/test_manual.py -k every_field --rewrite-golden
 
-lock: setup ## write the versions now in .venv to requirements.lock
-	@{ sed -n '/^#/p' requirements.lock; \
-	  $(PYTHON) -m pip list --format=freeze --exclude pip --exclude setuptools --exclude-editable | sort -f; } > .build/lock
-	@mv .build/lock requirements.lock
+# Versions stay where pyproject.toml allows them; ARGS=--upgrade takes the newest, ARGS="--upgrade-package NAME" those of one.
+# The lists of the images are parts of requirements.lock, so each goes by it.
+UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+  --no-emit-package colorama
+lock: setup ## requirements.lock and the lists of the images, with hashes, from pyproject.toml; ARGS=--upgrade for newer versions
+	@$(UV_COMPILE) pyproject.toml --all-extras --group build $(ARGS) -o requirements.lock >/dev/null
+	@$(UV_COMPILE) --group build -c requirements.lock -o container/build.lock >/dev/null
+	@for image in runtime operator; do $(PYTHON) container/requirements.py $$image pyproject.toml \
+	  | $(UV_COMPILE) - -c requirements.lock -o container/$$image.lock >/dev/null || exit 1; done
+	@for file in requirements.lock container/{build,runtime,operator}.lock; do \
+	  { printf '# %s\n' 'SPDX-License-Identifier: Apache-2.0' 'Made by `make lock`: change pyproject.toml first.'; \
+	    sed '/^#/d' $$file; } > .build/lock && cp .build/lock $$file || exit 1; done
 
 wheel: setup ## dist/streamapp-VERSION-py3-none-any.whl, jars included
 	@rm -rf dist

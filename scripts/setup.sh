@@ -126,14 +126,16 @@ apt_jdk() { # newer Debian releases no longer carry 17; 21 serves as well
 
 ensure_python_environment() {
   local fingerprint
-  fingerprint=$(cat requirements.lock pyproject.toml | cksum)
+  fingerprint=$(cat requirements.lock container/build.lock pyproject.toml | cksum)
   if [ -x "$venv_python" ] && [ "$(cat "$stamps/python" 2>/dev/null)" = "$fingerprint" ]; then return 0; fi
   if ! "$venv_python" -c 'import pip' 2>/dev/null; then
     say "creating .venv with $(find_python) ..."
     "$(find_python)" -m venv --clear .venv
   fi
   say "installing the Python packages of requirements.lock (pyspark is large: minutes on a slow line) ..."
-  "$venv_python" -m pip install --quiet --disable-pip-version-check -r requirements.lock ||
+  # PySpark comes as sources. What makes a wheel of them is checked as well: an isolated build would fetch it unchecked.
+  "$venv_python" -m pip install --quiet --disable-pip-version-check --require-hashes -r container/build.lock &&
+    "$venv_python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock ||
     die "pip could not install requirements.lock (its own message is above)"
   "$venv_python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . ||
     die "pip could not install this project in editable form (its own message is above)"

@@ -191,7 +191,7 @@ def _blobs(layout: Path) -> list[Path]:
 
 def _sources() -> Iterable[Path]:
     """All that goes into the images."""
-    yield from (ROOT / name for name in ("Dockerfile", "requirements.lock", "pyproject.toml"))
+    yield ROOT / "Dockerfile"
     for folder in ("container", "runtime/streamapp", "operator/streamapp_operator"):
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:

@@ -50,11 +50,7 @@ def test_every_source_file_begins_with_its_licence(tracked: list[Path]) -> None:
 
 
 def test_no_registry_host_is_named(tracked: list[Path]) -> None:
-    texts = [
-        path
-        for path in tracked
-        if path.suffix not in (".png", ".svg", ".jar") and path.name != "test_layout.py"
-    ]
+    texts = [path for path in tracked if path.suffix not in (".png", ".svg", ".jar") and path.name != "test_layout.py"]
     assert [path for path in texts if REGISTRY_HOST.search(path.read_text(errors="replace"))] == []
 
 
@@ -62,14 +58,31 @@ def test_no_built_jar_is_tracked(tracked: list[Path]) -> None:
     assert [path for path in tracked if path.suffix in (".jar", ".class", ".whl")] == []
 
 
-def test_every_dependency_is_pinned(root: Path) -> None:
-    lines = [
-        line
-        for line in (root / "requirements.lock").read_text().splitlines()
-        if line and not line.startswith("#")
-    ]
-    assert lines
-    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []
+LOCKS = ("requirements.lock", "container/build.lock", "container/operator.lock", "container/runtime.lock")
+PINNED = re.compile(r"([A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+)( ; [^;]+?)?((?: --hash=sha256:[0-9a-f]{64})+)")
+
+
+def _locked(path: Path) -> dict[str, str]:
+    """Hashes by package and version."""
+    text = path.read_text().replace(" \\\n", " ")
+    lines = [re.sub(r" +", " ", line) for line in text.splitlines() if line and not line.startswith("#")]
+    found = [PINNED.fullmatch(line) for line in lines]
+    assert [line for line, match in zip(lines, found, strict=True) if match is None] == []
+    return {match[1]: match[3] for match in found if match is not None}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_dependency_is_pinned_with_its_hashes(root: Path, name: str) -> None:
+    locked = _locked(root / name)
+    assert locked
+    assert locked.items() <= _locked(root / "requirements.lock").items()
+
+
+@pytest.mark.parametrize(("file", "commands"), [("scripts/setup.sh", 2), ("Dockerfile", 3)])
+def test_packages_of_others_are_installed_by_their_hashes(root: Path, file: str, commands: int) -> None:
+    lines = [line for line in (root / file).read_text().splitlines() if "pip install" in line and " -r " in line]
+    assert len(lines) == commands
+    assert [line for line in lines if "--require-hashes" not in line] == []
 
 
 def test_names_of_internal_topics_are_made_and_known_in_one_module(root: Path) -> None:
