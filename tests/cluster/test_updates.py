@@ -107,8 +107,8 @@ def test_code_that_fails_is_taken_back(words: WordCount) -> None:
     words._until(lambda: words.status()["version"] != good, 30, "the new version is acted upon")
     words.say("not a number")
     words._until(lambda: words.status().get("plan", {}).get("outcome") == "RolledBack", 90, "it is taken back")
-    words.await_ready()
     words.await_counts([*LINES, "not a number"])
+    assert words.condition("Ready")["reason"] == "RolledBack"
     degraded = words.condition("Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "RolledBack")
     assert "CAST_INVALID_INPUT" in degraded["message"]
