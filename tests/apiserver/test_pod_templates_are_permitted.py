@@ -13,6 +13,7 @@ import yaml
 from lib.apiserver import ApiServer
 from lib.chart import Render
 from lib.operator import WORD_COUNT, Apps
+from lib.operator_process import OWN
 from lib.permits import IN_POLICY, TAKEN
 from lib.wait import until
 from streamapp_operator.cluster.kube import Kube, KubeError
@@ -79,7 +80,7 @@ def test_the_admission_policy_refuses_what_the_operator_refuses(
     api: ApiServer, kube: Kube, new_namespace: Callable[[], str], render: Render
 ) -> None:
     namespace, other = new_namespace(), new_namespace()
-    images = "apps.allowedImages={registry.example/a}"
+    images = f"apps.allowedImages={{registry.example/a}},{OWN}"
     with policy(api, kube, render("--set", images, namespace=namespace), namespace):
         for template, _, field in IN_POLICY:
             assert "ValidatingAdmissionPolicy" in refusal(kube, namespace, template), field
@@ -94,7 +95,8 @@ def test_the_admission_policy_refuses_what_the_operator_refuses(
 
 def test_a_part_that_is_allowed_is_let_through(api: ApiServer, kube: Kube, namespace: str, render: Render) -> None:
     most = [part for part in PARTS if part != "hostNamespaces"]
-    objects = render("--set", f"apps.podTemplate.allow={{{','.join(most)}}}", namespace=namespace)
+    allowed = f"apps.podTemplate.allow={{{','.join(most)}}},{OWN}"
+    objects = render("--set", allowed, namespace=namespace)
     with policy(api, kube, objects, namespace):
         for template, part, field in IN_POLICY:
             assert bool(refusal(kube, namespace, template)) == (part == "hostNamespaces"), field
