@@ -35,6 +35,16 @@ class Kafka:
         self.admin.delete(name for name in self.admin.topics() if name.startswith(prefix))
 
 
+def paced(per_second: int, seconds: float) -> Iterator[int]:
+    """Numbers from 0, each when it is due: so many a second, for so many seconds."""
+    start = time.monotonic()
+    for index in range(int(seconds * per_second)):
+        due = start + index / per_second
+        while (ahead := due - time.monotonic()) > 0:
+            time.sleep(min(ahead, 0.001))
+        yield index
+
+
 class Gate:
     """Records that lie on the topic, in a transaction, and become readable all at once when it is opened."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.kafka_edge import Kafka
+from benchmarks.kafka_edge import Kafka, paced
 from benchmarks.systems import Job, Running, Starter
 
 PARTITIONS = 4
@@ -145,11 +145,7 @@ class _Sender:
         self._producer.flush(30)
 
     def _send_for(self, seconds: float) -> None:
-        start = time.monotonic()
-        for index in range(int(seconds * self._load.per_second)):
-            due = start + index / self._load.per_second
-            while (ahead := due - time.monotonic()) > 0:
-                time.sleep(min(ahead, 0.001))
+        for _ in paced(self._load.per_second, seconds):
             self._send()
 
     def _send(self) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka import Producer
 
-from benchmarks.kafka_edge import Kafka
+from benchmarks.kafka_edge import Kafka, paced
 from benchmarks.ours_main import EPOCHS
 from benchmarks.systems import Job, Running, run_manifest
 
@@ -104,10 +103,7 @@ def _send(
     until: Callable[[], bool] = lambda: False,
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "log_level": 2})
-    start = time.monotonic()
-    for index in range(int(seconds * load.per_second)):
-        while (ahead := start + index / load.per_second - time.monotonic()) > 0:
-            time.sleep(min(ahead, 0.001))
+    for index in paced(load.per_second, seconds):
         key = index * 7919 % load.keys
         record = {f"k{n}": (key + n) % load.keys for n in range(number)}
         producer.produce(topic, json.dumps(record), partition=index % PARTITIONS)
