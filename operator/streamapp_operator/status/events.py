@@ -13,6 +13,19 @@ from streamapp_operator.times import stamp
 from streamapp_operator.versions.rollout import ROLLED_BACK
 
 NORMAL, WARNING = "Normal", "Warning"
+_USED_UP = "RestartsUsedUp"
+_WITHOUT_PHASE = (
+    "Refused",
+    "SecretUnusable",
+    "DriverPending",
+    "DriverSilent",
+    "KafkaTrouble",
+    "ExecutorsMissing",
+    "Stalled",
+    _USED_UP,
+)
+"""Reasons of Degraded that no phase goes with."""
+_PAUSED = "ReconciliationPaused"
 REASONS = (
     "Applying",
     "Scaling",
@@ -21,18 +34,11 @@ REASONS = (
     "UpdateRefused",
     "RolledBack",
     "Healthy",
-    "Refused",
-    "SecretUnusable",
-    "DriverPending",
-    "DriverSilent",
-    "KafkaTrouble",
-    "ExecutorsMissing",
-    "Stalled",
+    *_WITHOUT_PHASE,
     "Recovered",
-    "RestartsUsedUp",
     "MetricsMissing",
     "MetricsKnown",
-    "ReconciliationPaused",
+    _PAUSED,
     "ReconciliationResumed",
     "Pending",
     "Starting",
@@ -50,19 +56,6 @@ REASONS = (
     "Deleted",
     "TopicsLeft",
 )
-_USED_UP = "RestartsUsedUp"
-_WITHOUT_PHASE = (
-    "Refused",
-    "SecretUnusable",
-    "DriverPending",
-    "DriverSilent",
-    "KafkaTrouble",
-    "ExecutorsMissing",
-    "Stalled",
-    _USED_UP,
-)
-"""Reasons of Degraded that no phase goes with."""
-_PAUSED = "ReconciliationPaused"
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")
 _LONGEST = 1000
 
