@@ -28,6 +28,12 @@ class Settings:
     image_pull_secrets: tuple[str, ...] = ()
     driver_resources: Resources = field(default_factory=_driver_resources)
     executor_resources: Resources = field(default_factory=_executor_resources)
+    driver_pod_template: Mapping[str, Any] = field(default_factory=dict)
+    """What pods of drivers have besides ours; a manifest's template goes over it."""
+    executor_pod_template: Mapping[str, Any] = field(default_factory=dict)
+    """The same of executors."""
+    service_account_annotations: Mapping[str, str] = field(default_factory=dict)
+    """On the ServiceAccounts of drivers."""
     pod_template_allow: tuple[str, ...] = ()
     """Parts of pod templates that manifests may give besides the harmless ones, see `render.permits.PARTS`."""
     allowed_images: tuple[str, ...] = ()

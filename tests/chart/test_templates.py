@@ -23,6 +23,7 @@ from streamapp_operator.__main__ import settings_of
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.render import Credentials
 from streamapp_operator.render import render as render_app
+from streamapp_operator.render.config import TEMPLATE
 from streamapp_operator.settings import Settings
 
 pytestmark = pytest.mark.cluster  # needs no node, but the programs of the test cluster
@@ -214,22 +215,101 @@ def names(schema: dict[str, Any], path: str = "") -> Iterator[str]:
             yield f"{path}{key}"
 
 
-def described(text: str) -> Iterator[str]:
-    """The values of a file that have a comment above them."""
+def described(text: str) -> dict[str, str]:
+    """The values of a file that have a comment above them, and what it says."""
+    found: dict[str, str] = {}
     section: list[str] = []
-    above = ""
+    comment: list[str] = []
     for line in text.splitlines():
-        if found := re.match(r"( *)(\w+):", line):
-            del section[len(found[1]) // 2 :]
-            section.append(found[2])
-            if above.startswith("#"):
-                yield ".".join(section)
-        above = line.strip()
+        if key := re.match(r"( *)(\w+):", line):
+            del section[len(key[1]) // 2 :]
+            section.append(key[2])
+            if comment:
+                found[".".join(section)] = " ".join(comment)
+        said = re.match(r" *# (.*)", line)
+        comment = [*comment, said[1]] if said else []
+    return found
 
 
 def test_every_value_of_the_schema_stands_in_the_file_and_is_described() -> None:
     known = set(names(json.loads((CHART / "values.schema.json").read_text())))
-    assert known - set(described((CHART / "values.yaml").read_text())) == {"global"}
+    assert known - set(described((CHART / "values.yaml").read_text())) == set()
+
+
+def test_the_readme_has_every_value(golden: Callable[[Path, str], None]) -> None:
+    """With its default and what the file of values says of it."""
+    readme, text = CHART / "README.md", (CHART / "values.yaml").read_text()
+    defaults, about = yaml.safe_load(text), described(text)
+    lines = ["| value | default | |", "|---|---|---|"]
+    for name in names(json.loads((CHART / "values.schema.json").read_text())):
+        value: Any = defaults
+        for part in name.split("."):
+            value = value[part]
+        said = about[name].replace("|", "\\|")
+        lines.append(f"| `{name}` | `{json.dumps(value)}` | {said} |")
+    head, mark, _ = readme.read_text().partition("## Values\n")
+    assert mark
+    golden(readme, f"{head}{mark}\n" + "\n".join(lines) + "\n")
+
+
+def test_the_plain_yaml_is_what_the_chart_makes_by_default(
+    root: Path, helm: Helm, api: ApiServer, golden: Callable[[Path, str], None]
+) -> None:
+    """For those who have no Helm. The definition is a file of its own."""
+    place = ("--namespace", "streamapp", "--kube-version", KUBERNETES)
+    done = helm("template", "streamapp-operator", str(CHART), *place, "--no-hooks", "--set", "crds.install=false")
+    assert done.returncode == 0, done.stderr
+    # Helm's own words about itself are of no use to others.
+    objects = [item for item in yaml.safe_load_all(done.stdout) if item]
+    for item in objects:
+        del item["metadata"]["labels"]["helm.sh/chart"]
+        item["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kubectl"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "streamapp", "labels": labels}}
+    head = "# SPDX-License-Identifier: Apache-2.0\n# What the chart makes by default, in namespace streamapp.\n"
+    golden(root / "deploy" / "operator.yaml", head + yaml.safe_dump_all([namespace, *objects], sort_keys=False))
+    said = tried(api, objects)
+    assert len(said.splitlines()) == len(objects), said
+
+
+def test_what_all_apps_have_in_common(render: Render) -> None:
+    """By values of the chart; an app's own template goes over it."""
+    values = {
+        "podLabels": {"team": "data", "cost": "1"},
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "streams", "operator": "Exists"}],
+        "priorityClassName": "high",
+        "serviceAccount": {"annotations": {"cloud.example/role": "streams"}},
+        "executor": {"podTemplate": {"spec": {"nodeSelector": {"disk": "nvme"}, "runtimeClassName": "kata"}}},
+    }
+    chart = render("--set-json", f"apps={json.dumps(values)}")
+    settings = settings_of(variable(operator_of(chart), "STREAMAPP_SETTINGS") or "")
+    body = yaml.safe_load(WORD_COUNT)
+    body["metadata"] |= {"namespace": "shop", "uid": "app-uid", "generation": 1}
+    theirs = {"metadata": {"labels": {"cost": "2"}}, "spec": {"priorityClassName": "low"}}
+    body["spec"]["driver"] = {"podTemplate": theirs}
+    objects = render_app(read_app(body), settings, Credentials("token", "secret"))
+    found = {item["kind"]: item for item in objects}
+    driver = found["StatefulSet"]["spec"]["template"]
+    executor = yaml.safe_load(found["ConfigMap"]["data"][TEMPLATE])
+    assert found["ServiceAccount"]["metadata"]["annotations"]["cloud.example/role"] == "streams"
+    for pod, cost, disk, priority in ((driver, "2", "ssd", "low"), (executor, "1", "nvme", "high")):
+        assert (pod["metadata"]["labels"]["team"], pod["metadata"]["labels"]["cost"]) == ("data", cost)
+        assert (pod["spec"]["nodeSelector"], pod["spec"]["priorityClassName"]) == ({"disk": disk}, priority)
+        assert {"key": "streams", "operator": "Exists"} in pod["spec"]["tolerations"]
+    assert executor["spec"]["runtimeClassName"] == "kata"
+
+
+def test_what_is_global_goes_for_every_image(render: Render) -> None:
+    values = {"imageRegistry": "registry.example:5000", "imagePullSecrets": ["pull", {"name": "other"}]}
+    chart = render("--set-json", f"global={json.dumps(values)}", "--set", "image.registry=mine.example")
+    settings = settings_of(variable(operator_of(chart), "STREAMAPP_SETTINGS") or "")
+    assert operator_of(chart)["image"] == "mine.example/streamapp/operator:0.1.0"
+    assert settings.image == "registry.example:5000/streamapp/runtime:0.1.0"
+    assert settings.image_pull_secrets == ("pull", "other")
+    pods = [item["spec"] for item in chart if item["kind"] == "Pod"]
+    pods += [item["spec"]["template"]["spec"] for item in chart if item["kind"] == "Deployment"]
+    assert {json.dumps(pod["imagePullSecrets"]) for pod in pods} == {'[{"name": "pull"}, {"name": "other"}]'}
 
 
 def test_drivers_are_found_by_what_they_have(render: Render) -> None:

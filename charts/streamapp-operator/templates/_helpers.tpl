@@ -55,7 +55,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* (list image root): registry/repository:tag or registry/repository@digest */}}
 {{- define "operator.imageOf" -}}
 {{- $image := index . 0 }}{{ $root := index . 1 }}
-{{- if $image.registry }}{{ $image.registry }}/{{ end }}{{ $image.repository }}
+{{- with $image.registry | default $root.Values.global.imageRegistry }}{{ . }}/{{ end }}{{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
@@ -71,16 +71,44 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $named | uniq | sortAlpha | toJson }}
 {{- end }}
 
+{{/* (list secrets root): these and the global ones, as JSON; a global one may be a name alone. */}}
+{{- define "operator.pullSecrets" -}}
+{{- $all := list }}
+{{- range concat (index . 0) (index . 1).Values.global.imagePullSecrets }}
+{{- $all = append $all (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- $all | uniq | toJson }}
+{{- end }}
+
+{{/* (list role root): the pod template that all drivers or executors begin with, as JSON. */}}
+{{- define "operator.podTemplate" -}}
+{{- $apps := (index . 1).Values.apps }}
+{{- $metadata := dict }}
+{{- with $apps.podLabels }}{{ $_ := set $metadata "labels" . }}{{ end }}
+{{- with $apps.podAnnotations }}{{ $_ := set $metadata "annotations" . }}{{ end }}
+{{- $spec := dict }}
+{{- range $field := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- with index $apps $field }}{{ $_ := set $spec $field . }}{{ end }}
+{{- end }}
+{{- $all := dict }}
+{{- with $metadata }}{{ $_ := set $all "metadata" . }}{{ end }}
+{{- with $spec }}{{ $_ := set $all "spec" . }}{{ end }}
+{{- mergeOverwrite (deepCopy $all) (index $apps (index . 0)).podTemplate | toJson }}
+{{- end }}
+
 {{/* What the operator reads from STREAMAPP_SETTINGS. */}}
 {{- define "operator.settings" -}}
 {{- $secrets := list }}
-{{- range .Values.apps.imagePullSecrets }}{{ $secrets = append $secrets .name }}{{ end }}
+{{- range include "operator.pullSecrets" (list .Values.apps.imagePullSecrets .) | fromJsonArray }}{{ $secrets = append $secrets .name }}{{ end }}
 {{- dict
   "image" (include "operator.imageOf" (list .Values.apps.image .))
   "imagePullPolicy" .Values.apps.image.pullPolicy
   "imagePullSecrets" $secrets
   "driverResources" .Values.apps.driver.resources
   "executorResources" .Values.apps.executor.resources
+  "driverPodTemplate" (include "operator.podTemplate" (list "driver" .) | fromJson)
+  "executorPodTemplate" (include "operator.podTemplate" (list "executor" .) | fromJson)
+  "serviceAccountAnnotations" .Values.apps.serviceAccount.annotations
   "podTemplateAllow" .Values.apps.podTemplate.allow
   "allowedImages" .Values.apps.allowedImages
   "allowedBrokers" .Values.apps.allowedBrokers

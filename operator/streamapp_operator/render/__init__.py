@@ -26,7 +26,7 @@ def render(app: App, settings: Settings, credentials: Credentials) -> tuple[Obje
         ManifestError: when the app cannot be made into objects.
     """
     objects = (
-        *access(app),
+        *access(app, settings),
         secret(app, credentials),
         config_map(app, settings),
         *(network_policies(app, settings) if settings.network_policy else ()),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from streamapp_operator.manifest.app import App
 from streamapp_operator.names import driver_name
 from streamapp_operator.render.meta import Object, made
+from streamapp_operator.settings import Settings
 
 DRIVER_RULES: list[Object] = [
     {
@@ -18,11 +19,18 @@ DRIVER_RULES: list[Object] = [
 ]
 
 
-def access(app: App) -> tuple[Object, ...]:
+def _account(app: App, name: str, settings: Settings) -> Object:
+    account = made(app, "v1", "ServiceAccount", name, automountServiceAccountToken=False)
+    if settings.service_account_annotations:
+        account["metadata"].setdefault("annotations", {}).update(settings.service_account_annotations)
+    return account
+
+
+def access(app: App, settings: Settings) -> tuple[Object, ...]:
     name = driver_name(app.base)
     rbac = "rbac.authorization.k8s.io"
     return (
-        made(app, "v1", "ServiceAccount", name, automountServiceAccountToken=False),
+        _account(app, name, settings),
         made(app, f"{rbac}/v1", "Role", name, rules=DRIVER_RULES),
         made(
             app,

@@ -135,7 +135,9 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
         ],
         **pull_secrets(settings),
     }
-    template = pod_template(app, settings, DRIVER, spec, theirs.pod_template if theirs else None)
+    template = pod_template(
+        app, settings, DRIVER, spec, settings.driver_pod_template, theirs.pod_template if theirs else None
+    )
     if app.restart_at:
         template["metadata"]["annotations"][RESTART_ANNOTATION] = app.restart_at
     mark = _fingerprint(app, settings, credentials, template)

@@ -69,7 +69,9 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
         "volumes": [*SCRATCH_VOLUMES, secrets_volume(app, "rpc-secret"), *kafka_volumes(app)],
         **pull_secrets(settings),
     }
-    template = pod_template(app, settings, EXECUTOR, spec, theirs.pod_template if theirs else None)
+    template = pod_template(
+        app, settings, EXECUTOR, spec, settings.executor_pod_template, theirs.pod_template if theirs else None
+    )
     require_no_token(template)
     _keep_java_options(template)
     return {"apiVersion": "v1", "kind": "Pod", **template}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from streamapp.errors import ManifestError
@@ -66,8 +67,22 @@ def pull_secrets(settings: Settings) -> Object:
     return {"imagePullSecrets": [{"name": name} for name in settings.image_pull_secrets]}
 
 
-def pod_template(app: App, settings: Settings, component: str, spec: Object, theirs: dict[str, Any] | None) -> Object:
-    """A pod template with the user's part over ours; the labels that pods are found by stay ours.
+def pod_template(
+    app: App,
+    settings: Settings,
+    component: str,
+    spec: Object,
+    given: Mapping[str, Any],
+    theirs: dict[str, Any] | None,
+) -> Object:
+    """
+    Args:
+        app: whose pods they are.
+        settings: of the operator.
+        component: `driver` or `executor`.
+        spec: ours.
+        given: the template of the operator's settings, which goes over ours.
+        theirs: that of the manifest, which goes over both. The labels that pods are found by stay ours.
 
     Raises:
         ManifestError: when the user's part says what it may not.
@@ -78,7 +93,7 @@ def pod_template(app: App, settings: Settings, component: str, spec: Object, the
     raise_for(problems_of_template(component, theirs or {}, settings))
     if (refused := problem_of_image(app.manifest.spec.image, settings)) is not None:
         raise ManifestError([refused])
-    template: Object = merged(ours, theirs or {})
+    template: Object = merged(merged(ours, given), theirs or {})
     metadata = template["metadata"]
     metadata["labels"] = {**metadata["labels"], **labels(app.base, component)}
     metadata["annotations"] = {**metadata["annotations"], APP_ANNOTATION: app.name}
