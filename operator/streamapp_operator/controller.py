@@ -95,7 +95,9 @@ class Controller:
 
     def see(self, key: Key, item: Object | None) -> None:
         """An app, or one of its objects, has changed; None: that one is gone."""
-        if key[0] == self._left_alone and item is None:
+        if item is None and self._is_gone(key):
+            # Whoever holds the Lease looks once more; one that stands by only shows what there is.
+            self.metrics.apps.see(key, None)
             self._warned.discard(key)
         if item is not None and item["kind"] == APP_KIND:
             self.metrics.apps.see(key, item)
@@ -104,6 +106,10 @@ class Controller:
             self.queue.add(key, AHEAD if item["metadata"]["generation"] != seen else 0.0)
         else:
             self.queue.add(key)
+
+    def _is_gone(self, key: Key) -> bool:
+        """Whether there is no such app, as far as is known without asking."""
+        return self._cache is not None and self._cache.get(APP_KIND, *key) is None
 
     def start(self, *others: threading.Thread) -> None:
         """
@@ -133,7 +139,7 @@ class Controller:
     def _work(self) -> None:
         while (key := self.queue.take()) is not None:
             if self._lease is not None and not self._lease.is_held:
-                self.queue.done(key, WAIT_FOR_LEASE_SECONDS)
+                self.queue.done(key, None if self._is_gone(key) else WAIT_FOR_LEASE_SECONDS)
                 continue
             self._one(key)
 

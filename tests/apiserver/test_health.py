@@ -17,6 +17,8 @@ from lib.apiserver import ApiServer
 from lib.operator import Apps
 from lib.wait import until
 from streamapp.kafka.ports import free_ports
+from streamapp_operator.cluster.cache import Cache
+from streamapp_operator.cluster.informer import Informer
 from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.lease import Lease
 from streamapp_operator.controller import HANGS_SECONDS, Controller
@@ -117,6 +119,25 @@ def test_apps_are_shown_as_long_as_they_are_there(apps: Apps, operator: Operator
     with operator.started():
         operator.controller.queue.add(key)
         until(lambda: operator.value("streamapp_resource_replicas", **labels) is None, 30, "it is forgotten")
+
+
+def test_one_that_stands_by_forgets_apps_too(api: ApiServer, apps: Apps, operator: Operator) -> None:
+    kube = connect(api)
+    cache = Cache(kube)
+    controller = Controller(kube, apps.settings, operator.lease, cache=cache)  # not started: it holds no Lease
+    informer = Informer(kube, cache, [apps.namespace], controller.see)
+    apps.create()
+    labels = {"namespace": apps.namespace, "name": "word-count"}
+
+    def shown() -> float | None:
+        return controller.metrics.registry.get_sample_value("streamapp_resource_replicas", labels)
+
+    informer.resync()
+    assert shown() == 0
+    body = apps.get("StreamApp", "word-count")
+    apps.kube.delete("StreamApp", apps.namespace, "word-count", body["metadata"]["uid"])
+    informer.resync()
+    assert shown() is None
 
 
 def test_work_that_hangs_is_a_failure(api: ApiServer, apps: Apps, operator: Operator) -> None:
