@@ -280,6 +280,18 @@ def test_a_pod_template_that_is_not_allowed_any_more_holds_nothing_up(apps: Apps
     assert not internal(plan) & admin.topics().keys()
 
 
+def test_the_kafka_that_was_used_is_cleaned_and_not_one_that_was_edited_in(apps: Apps, kafka: KafkaConfig) -> None:
+    plan = create(apps, kafka.bootstrap_servers)
+    admin = use(kafka, plan, owner_of(apps))
+    body = apps.get("StreamApp", "word-count")
+    tls = {"secretRef": {"name": "not-there"}}
+    body["spec"]["kafka"] = {"bootstrapServers": NOBODY, "tls": tls}
+    apps.kube.replace(body)
+    delete(apps)
+    await_gone(apps)
+    assert not internal(plan) & admin.topics().keys()
+
+
 def test_paused_reconciliation_does_not_hold_a_deletion_up(apps: Apps, kafka: KafkaConfig) -> None:
     plan = create(apps, kafka.bootstrap_servers)
     admin = use(kafka, plan, owner_of(apps))

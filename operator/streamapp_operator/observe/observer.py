@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from streamapp_operator.manifest.modules import CODE_KIND, named_config_map
 from streamapp_operator.names import base_name, secret_name
 from streamapp_operator.observe.lag import Lags
 from streamapp_operator.observe.observation import LISTED, Observation
-from streamapp_operator.observe.remains import is_deleted
+from streamapp_operator.observe.remains import given_plan, is_deleted
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.executors import EXECUTOR
@@ -70,11 +70,20 @@ def observe(
         jobs=tuple(jobs),
         executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR and was_made_by(pod, "Pod")),
         silence="there is no driver",
-        secrets={name: objects.get("Secret", namespace, name) for name in named_secrets(body)},
+        secrets={name: objects.get("Secret", namespace, name) for name in _secrets(body, children)},
         code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,
         token=known.token if known else "",
     )
     return _asked(seen, lags, live, earlier)
+
+
+def _secrets(body: Object, children: Mapping[tuple[str, str], Object]) -> set[str]:
+    """Those that the manifest names; for an app that is to go those too by which its topics were made."""
+    names = named_secrets(body)
+    plan = given_plan(body, children) if is_deleted(body) else None
+    if plan is not None:
+        names |= {name for name in (plan.kafka.tls_secret, plan.kafka.sasl_secret) if name is not None}
+    return names
 
 
 def _asked(seen: Observation, lags: Lags, live: Drivers, earlier: Observation | None) -> Observation:

@@ -85,10 +85,12 @@ def running(seen: Observation) -> tuple[str, ...]:
 
 
 def remains_of(seen: Observation) -> Remains | None:
-    """Of the plan that drivers were given last, and of the one that the manifest asks for; None: there is neither."""
-    plans = [plan for plan in (_asked_for(seen.body), _given(seen)) if plan is not None]
+    """Of the plan that drivers were given last, and of the one that the manifest asks for, if it is of the same
+    application on the same Kafka; None: there is neither plan."""
+    plans = [plan for plan in (given_plan(seen.body, seen.children), _asked_for(seen.body)) if plan is not None]
     if not plans:
         return None
+    plans = [plan for plan in plans if (plan.application_id, plan.kafka) == (plans[0].application_id, plans[0].kafka)]
     metadata = seen.body["metadata"]
     by_role = {topic.name: topic.role for plan in plans for topic in plan.topics}
     return Remains(
@@ -108,8 +110,9 @@ def _asked_for(body: Mapping[str, Any]) -> Plan | None:
         return None
 
 
-def _given(seen: Observation) -> Plan | None:
-    config = seen.children.get(("ConfigMap", config_name(base_name(seen.body["metadata"]["name"]))), {})
+def given_plan(body: Mapping[str, Any], children: Mapping[tuple[str, str], Object]) -> Plan | None:
+    """The plan that drivers were given last."""
+    config = children.get(("ConfigMap", config_name(base_name(body["metadata"]["name"]))), {})
     try:
         return Plan.from_json((config.get("data") or {}).get(PLAN, ""))
     except InputError:
