@@ -90,6 +90,7 @@ def main(environment: Mapping[str, str]) -> int:
     cache = Cache(kube)
     controller = Controller(kube, settings, lease, home=home, cache=cache, left_alone=left_alone)
     informer = Informer(kube, cache, namespaces, controller.see, partial(tell, lease_kube, home, name))
+    controller.metrics.ask_unwatched(lambda: informer.unwatched)
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
         if port:

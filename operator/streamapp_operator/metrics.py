@@ -20,6 +20,11 @@ from streamapp_operator.workqueue import Key
 TABLE: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "streamapp_operator_is_leader": ("gauge", (), "1 while this operator holds the Lease and acts"),
     "streamapp_operator_queue_depth": ("gauge", (), "Apps that are due and wait for a worker"),
+    "streamapp_operator_unwatched_namespaces": (
+        "gauge",
+        (),
+        "Namespaces that are to be watched, and are missing or forbidden to the operator",
+    ),
     "streamapp_operator_reconcile_duration_seconds": (
         "histogram",
         ("result",),
@@ -74,10 +79,18 @@ class Metrics:
         self.registry.register(self.apps)
         self._gauge("streamapp_operator_queue_depth").set_function(queue_depth)
         self._gauge("streamapp_operator_is_leader").set_function(lambda: float(is_leader()))
+        self._unwatched = self._gauge("streamapp_operator_unwatched_namespaces")
         name = "streamapp_operator_reconcile_duration_seconds"
         self._reconciles = Histogram(name, TABLE[name][2], TABLE[name][1], registry=self.registry, buckets=_BUCKETS)
         name = "streamapp_operator_api_requests"
         self._requests = Counter(name, TABLE[name][2], TABLE[name][1], registry=self.registry)
+
+    def ask_unwatched(self, number: Callable[[], int]) -> None:
+        """
+        Args:
+            number: of namespaces that are not watched and should be; asked at each scrape.
+        """
+        self._unwatched.set_function(number)
 
     @contextmanager
     def reconciling(self) -> Iterator[None]:

@@ -83,11 +83,13 @@ def test_rights_that_are_taken_away_and_given_back(
     until(lambda: not resync(), 10, "they are no more", every=0.1)
     assert not resync()
     (sentence,) = told
+    assert informer.unwatched == 1
     assert f"namespace {other} is not watched" in sentence
     operators.grant_in(home, [home, other])
     informer.resync()
     assert not informer.knows(other), "it is left alone for a while"
     until(resync, 10, "they are in force again", every=0.1)
+    assert informer.unwatched == 0
     informer.doubt(other)
     assert not informer.knows(other)
     informer.resync(only_unknown=True)

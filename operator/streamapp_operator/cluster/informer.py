@@ -75,6 +75,11 @@ class Informer:
         """Where the objects are; None: in all namespaces."""
         return self._namespaces
 
+    @property
+    def unwatched(self) -> int:
+        """How many of the namespaces are missing, or forbidden to us."""
+        return len(self._forbidden)
+
     def knows(self, namespace: str | None) -> bool:
         """Whether what is there has been listed, and nobody doubts it."""
         return namespace in self._listed
