@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from streamapp.compile import compile_manifest
 from streamapp.compile.assemble import kafka_settings
+from streamapp.compile.unused import leads_nowhere
 from streamapp.durations import parse_duration
 from streamapp.errors import ManifestError, Problem
 from streamapp.kafka.login import is_secured
@@ -64,6 +65,11 @@ class App:
     def live_spec(self) -> dict[str, Any]:
         """What is taken up live."""
         return live_spec(self.manifest)
+
+    @cached_property
+    def dead_ends(self) -> tuple[str, ...]:
+        """A sentence on each node whose records are dropped: it may be meant so, or a `to` was forgotten."""
+        return tuple(str(problem) for problem in leads_nowhere(self.manifest))
 
     @property
     def attempt(self) -> str:

@@ -17,7 +17,7 @@ from streamapp_operator.driver.progress import restore_of
 from streamapp_operator.manifest.change_classes import FORBIDDEN, NEEDS_STATE_MIGRATION
 from streamapp_operator.observe.runs import FAILED as RUN_FAILED
 from streamapp_operator.scaling import autoscaler as autoscale
-from streamapp_operator.status.facts import Facts
+from streamapp_operator.status.facts import LEADS_NOWHERE, Facts
 from streamapp_operator.times import seconds_since, stamp
 from streamapp_operator.versions.rollout import INVALID, PAUSED, ROLLED_BACK
 
@@ -75,7 +75,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "RestartsUsedUp",
         "RolledBack",
     ),
-    "TopologyValid": ("Valid", "Invalid", "NeedsStateMigration", "Forbidden"),
+    "TopologyValid": ("Valid", LEADS_NOWHERE, "Invalid", "NeedsStateMigration", "Forbidden"),
     "StateRestored": ("Restored", "NoState", "Restoring", "DriverNotRunning"),
     "ScalingActive": (
         "AutoscalingOff",
@@ -293,6 +293,8 @@ def _topology_valid(facts: Facts) -> Verdict:
         return FALSE, "Invalid", _lines(facts.problems)
     if facts.rollout.held in (NEEDS_STATE_MIGRATION, FORBIDDEN):
         return FALSE, facts.rollout.held, f"{facts.rollout.why}. What ran before goes on"
+    if facts.app is not None and facts.app.dead_ends:
+        return TRUE, LEADS_NOWHERE, _lines(("the manifest can be run, but:", *facts.app.dead_ends))
     return TRUE, "Valid", "the manifest can be run"
 
 

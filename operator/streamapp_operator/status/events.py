@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from streamapp_operator.render.meta import MANAGER, Object
+from streamapp_operator.status.facts import LEADS_NOWHERE
 from streamapp_operator.times import stamp
 from streamapp_operator.versions.rollout import ROLLED_BACK
 
@@ -31,6 +32,7 @@ REASONS = (
     "Scaling",
     "TopologyInvalid",
     "TopologyValid",
+    LEADS_NOWHERE,
     "UpdateRefused",
     "RolledBack",
     "Healthy",
@@ -75,6 +77,8 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
     valid = after["TopologyValid"]
     if valid["status"] == "False" and valid["message"] != before.get("TopologyValid", {}).get("message"):
         yield Event(WARNING, "TopologyInvalid" if valid["reason"] == "Invalid" else "UpdateRefused", valid["message"])
+    elif valid["reason"] == LEADS_NOWHERE and valid["message"] != before.get("TopologyValid", {}).get("message"):
+        yield Event(WARNING, LEADS_NOWHERE, valid["message"])
     elif valid["status"] == "True" and before.get("TopologyValid", {}).get("status") == "False":
         yield Event(NORMAL, "TopologyValid", valid["message"])
     degraded = after["Degraded"]

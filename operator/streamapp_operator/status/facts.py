@@ -34,6 +34,8 @@ PHASES = (
 )
 
 
+LEADS_NOWHERE = "LeadsNowhere"
+"""Reason of a condition and of an event: what can be run drops records at some node."""
 _AT_WORK = ("Restoring", "Running")
 """Phases of a driver that has begun its work."""
 

@@ -92,3 +92,17 @@ def test_an_event_that_is_cut_says_so() -> None:
     words = to_object(Event(WARNING, "TopologyInvalid", "x" * 2000), about, Simulation().now)["message"]
     assert len(words) == 1000
     assert words.endswith("x…")
+
+
+def test_a_node_that_leads_nowhere_is_told_once_and_is_no_mistake() -> None:
+    app = Simulation()
+    forgotten = {"name": "long", "from": "words", "filter": "length(word) > 9"}
+    app.apply(60, **{**SPEC, "topology": [*SPEC["topology"], forgotten]})
+    valid = app.condition("TopologyValid")
+    assert (valid["status"], valid["reason"]) == ("True", "LeadsNowhere")
+    assert "node 'long': leads nowhere: it has no `to`, and no node reads it" in valid["message"]
+    assert app.driver is not None
+    app.run(60)
+    assert [event.kind for event in app.events if event.reason == "LeadsNowhere"] == [WARNING]
+    app.apply(60, **SPEC)
+    assert app.condition("TopologyValid")["reason"] == "Valid"

@@ -261,6 +261,7 @@ def test_to_be_suspended_is_no_recovery(app: Simulation, driver: Moody) -> None:
 # --- all of them --------------------------------------------------------------------------------------------
 
 ELSEWHERE = {
+    "LeadsNowhere": "unit/operator/test_every_mistake_is_told.py",
     "DriverPending": "apiserver/test_driver_cannot_be_made.py",
     "Refused": "apiserver/test_reconcile.py",
     "Scheduled": "apiserver/test_runs.py",
