@@ -49,6 +49,7 @@ STATELESS = [
 APPS = [
     app(),
     app(topology=STATELESS),
+    app(topology=[*STATELESS, {"name": "long", "from": "lines", "filter": "length(value) > 9"}]),
     app(suspend=True),
     app(autoscaling={"maxReplicas": 3}),
     app(autoscaling={"maxReplicas": 3, "mode": "Recommend"}),
