@@ -18,12 +18,15 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from streamapp.formats import Format
 from streamapp.manifest import API_VERSION, KIND, Manifest, parse_object
 from streamapp.operations.filter import FilterStep
-
-FormatLike = str | Format | Mapping[str, str]
-Columns = Mapping[str, str]
+from streamapp.operations.flat_map import FlatMapStep
+from streamapp.operations.key_by import KeyByStep
+from streamapp.operations.python import PythonStep
+from streamapp.operations.select import SelectStep
+from streamapp.operations.steps import ColumnMap, FormatLike, given, written_format
+from streamapp.operations.to import SinkStep
+from streamapp.operations.with_columns import WithStep
 
 
 class StreamBuilder:
@@ -52,8 +55,8 @@ class StreamBuilder:
         return self._add(
             name,
             None,
-            stream=_given(topic=topic, topics=topics, pattern=pattern, key=_format(key), value=_format(value),
-                          timestamp=timestamp),
+            stream=given(topic=topic, topics=topics, pattern=pattern, key=written_format(key),
+                         value=written_format(value), timestamp=timestamp),
         )  # fmt: skip
 
     def merge(self, name: str, *flows: Flow) -> Flow:
@@ -76,40 +79,20 @@ class StreamBuilder:
         )
 
     def _add(self, name: str, source: str | None, **fields: Any) -> Flow:
-        self._nodes.append({"name": name, **_given(**{"from": source}), **_given(**fields)})
+        self._nodes.append({"name": name, **given(**{"from": source}), **given(**fields)})
         return Flow(self, name)
 
 
 @dataclass(frozen=True)
-class Flow(FilterStep):
+class Flow(FilterStep, SelectStep, WithStep, FlatMapStep, KeyByStep, PythonStep, SinkStep):
     """A node's output: a stream, or after `aggregate` a table. Each method adds a node that reads it."""
 
     builder: StreamBuilder
     name: str
 
-    def select(self, name: str, columns: Columns | None = None, /, **more: str) -> Flow:
-        """Replaces the columns. Names that are no Python names go into the map."""
-        return self._then(name, select={**(columns or {}), **more})
-
-    def with_columns(self, name: str, columns: Columns | None = None, /, **more: str) -> Flow:
-        """Adds columns, or replaces those of the same name."""
-        return self._then(name, **{"with": {**(columns or {}), **more}})
-
-    def flat_map(self, name: str, columns: Columns | None = None, /, **more: str) -> Flow:
-        """One record for each element of an array, as a column."""
-        return self._then(name, flatMap={**(columns or {}), **more})
-
-    def python(self, name: str, function: str, *, schema: str, mode: str | None = None) -> Flow:
-        """What a function of yours, `module:name`, makes of each record or batch; it replaces the columns."""
-        return self._then(name, python=_given(function=function, mode=mode, schema=schema))
-
-    def key_by(self, name: str, *columns: str) -> Flow:
-        """Makes columns the key."""
-        return self._then(name, keyBy=list(columns))
-
     def branch(self, name: str, *arms: tuple[str, str | None]) -> tuple[Flow, ...]:
         """Splits by the first match: (name, condition) each; the last condition may be None: the rest."""
-        self._then(name, branch=[_given(name=arm, when=when) for arm, when in arms])
+        self._then(name, branch=[given(name=arm, when=when) for arm, when in arms])
         return tuple(Flow(self.builder, arm) for arm, _ in arms)
 
     def group_by(self, name: str, *columns: str, **expressions: str) -> Groups:
@@ -126,27 +109,12 @@ class Flow(FilterStep):
         by: list[str] | None = None,
         type: str | None = None,
         grace: str | None = None,
-        select: Columns | None = None,
+        select: ColumnMap | None = None,
         store: str | None = None,
     ) -> Flow:
         """Joins another stream whose key equals the columns `by` (default: the key) of this one."""
-        fields = _given(by=by, type=type, within=within, grace=grace, select=dict(select) if select else None)
+        fields = given(by=by, type=type, within=within, grace=grace, select=dict(select) if select else None)
         return self._then(name, join={"with": other.name, **fields}, store=store)
-
-    def to(
-        self,
-        name: str,
-        *,
-        topic: str,
-        key: FormatLike | None = None,
-        value: FormatLike | None = None,
-        partitions: int | None = None,
-    ) -> Flow:
-        """Writes a topic. Gives the flow that was written, so that more can follow."""
-        self._then(
-            name, to=_given(topic=topic, key=_format(key), value=_format(value), partitions=partitions)
-        )
-        return self
 
     def _then(self, name: str, **fields: Any) -> Flow:
         return self.builder._add(name, self.name, **fields)
@@ -171,11 +139,11 @@ class Groups:
         grace: str | None = None,
     ) -> Groups:
         """Groups in windows of event time."""
-        return replace(self, windows=_given(tumbling=tumbling, hopping=hopping, every=every), grace=grace)
+        return replace(self, windows=given(tumbling=tumbling, hopping=hopping, every=every), grace=grace)
 
     def aggregate(
         self,
-        columns: Columns | None = None,
+        columns: ColumnMap | None = None,
         /,
         *,
         store: str | None = None,
@@ -192,14 +160,3 @@ class Groups:
             emit=emit,
             store=store,
         )
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    """The fields that were given: None stands for absent."""
-    return {key: value for key, value in fields.items() if value is not None}
-
-
-def _format(form: FormatLike | None) -> Any:
-    if isinstance(form, Format):
-        return form.name if form.schema is None else {"format": form.name, "schema": form.schema}
-    return dict(form) if isinstance(form, Mapping) else form

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamapp.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rule, of_version
 from streamapp.manifest import Manifest
-from streamapp.manifest.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rule, of_version
 from streamapp.manifest.node import LATER, OPERATIONS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

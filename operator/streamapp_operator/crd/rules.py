@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamapp.addresses import HOST
-from streamapp.check.operations import QUOTE_IT, READ_AS_BOOLEAN, TRUE_AND_FALSE
+from streamapp.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rules, of_version
 from streamapp.durations import EXAMPLES, LONGEST_MS, UNITS
 from streamapp.errors import Problem
-from streamapp.manifest.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rules, of_version
 from streamapp.manifest.model import LONGEST_OBJECT_NAME, OBJECT_NAME, PAGE, SCOPE
 from streamapp.manifest.node import LATER, OPERATIONS
+from streamapp.scope import QUOTE_IT, READ_AS_BOOLEAN, TRUE_AND_FALSE
 from streamapp_operator.manifest.kafka_login import LAPTOP_FILES, NO_SECRET
 
 Schema = dict[str, Any]

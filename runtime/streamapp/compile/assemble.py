@@ -17,7 +17,8 @@ from streamapp.internal_topics import (
 )
 from streamapp.manifest import Manifest, start_from_ms
 from streamapp.manifest.model import KafkaSpec
-from streamapp.nodes import DeadLetter, RepartitionSink, Sink, Stream, Topology
+from streamapp.nodes import DeadLetter, RepartitionSink, Stream, Topology
+from streamapp.operations import Sink
 from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
 
 _SMALL = (

@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 from streamapp.describe import words
-from streamapp.nodes import DeadLetter, RepartitionSink, RepartitionSource, Sink, Stream
+from streamapp.nodes import DeadLetter, RepartitionSink, RepartitionSource, Stream
+from streamapp.operations import Sink
 from streamapp.plan import Plan, SubTopology
 
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from streamapp.nodes import DeadLetter, Node, RepartitionSink, RepartitionSource, Sink, Stream
+from streamapp.nodes import DeadLetter, Node, RepartitionSink, RepartitionSource, Stream
+from streamapp.operations import Sink
 from streamapp.plan import Plan, SubTopology
 
 

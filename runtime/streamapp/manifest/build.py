@@ -15,21 +15,16 @@ from streamapp.nodes import (
     Arm,
     Branch,
     Broken,
-    FlatMap,
     Join,
-    KeyBy,
     Merge,
     Node,
-    Python,
-    Select,
-    Sink,
     Stream,
     Topology,
     Window,
-    With,
     sort_nodes,
 )
-from streamapp.operations import OPERATIONS
+from streamapp.nodes.pairs import pairs_of
+from streamapp.operations import BY_NAME
 
 MOST_WINDOWS = 1_000
 """Hopping windows that one record may be in: each is a row of its own, for Spark's planner too."""
@@ -119,6 +114,9 @@ class _Builder:
         name = spec.name
         if spec.stream is not None:
             return [_stream(name, spec.stream)]
+        operation = BY_NAME.get(spec.operation)
+        if operation is not None:
+            return list(operation.of(spec, _Making(self, spec, place)))
         if spec.merge is not None:
             return self._merge(name, spec.merge)
         source = self._input(spec, place) or self.stand_in(name, "from").name
@@ -126,35 +124,7 @@ class _Builder:
             return self._branch(spec, source)
         if spec.join is not None:
             return [self._join(spec, spec.join, source)]
-        return [self._chained(spec, source)]
-
-    def _chained(self, spec: NodeSpec, source: str) -> Node:
-        name = spec.name
-        for operation in OPERATIONS:
-            given = getattr(spec, operation.operation)
-            if given is not None:
-                return operation.of(name, source, given)
-        if spec.select is not None:
-            return Select(name, source, _pairs(spec.select))
-        if spec.with_ is not None:
-            return With(name, source, _pairs(spec.with_))
-        if spec.flat_map is not None:
-            ((column, array),) = spec.flat_map.items()
-            return FlatMap(name, source, column, array)
-        if spec.key_by is not None:
-            return KeyBy(name, source, tuple(spec.key_by))
-        if spec.python is not None:
-            return Python(name, source, spec.python.function, spec.python.mode, spec.python.schema_)
-        if spec.to is not None:
-            return Sink(
-                name,
-                source,
-                spec.to.topic,
-                spec.to.key.to_format() if spec.to.key else None,
-                spec.to.value.to_format() if spec.to.value else None,
-                spec.to.partitions,
-            )
-        return self._aggregate(spec, source)
+        return [self._aggregate(spec, source)]
 
     def _input(self, spec: NodeSpec, place: int) -> str | None:
         if spec.from_ is not None:
@@ -260,7 +230,7 @@ class _Builder:
             spec.name,
             source,
             by=tuple(by),
-            columns=_pairs(spec.aggregate or {}),
+            columns=pairs_of(spec.aggregate or {}),
             window=window,
             grace_ms=parse_duration(spec.grace or "0s"),
             emit=spec.emit or "updates",
@@ -327,20 +297,33 @@ class _Builder:
             type=join.type,
             within_ms=parse_duration(join.within or "0s"),
             grace_ms=parse_duration(join.grace),
-            select=_pairs(join.select) if join.select is not None else None,
+            select=pairs_of(join.select) if join.select is not None else None,
             store=spec.store or spec.name,
         )
+
+
+class _Making:
+    """One of the nodes, to its operation."""
+
+    def __init__(self, builder: _Builder, spec: NodeSpec, place: int) -> None:
+        self._builder, self._spec, self._place = builder, spec, place
+        self.problems = builder.problems
+
+    @property
+    def input(self) -> str:
+        return self._builder._input(self._spec, self._place) or self.stand_in("from")
+
+    def resolve(self, field: str, name: str) -> str | None:
+        return self._builder._resolve(self._spec.name, field, name)
+
+    def stand_in(self, field: str) -> str:
+        return self._builder.stand_in(self._spec.name, field).name
 
 
 def _stream(name: str, spec: StreamSpec) -> Stream:
     topics = (spec.topic,) if spec.topic is not None else tuple(spec.topics or ())
     return Stream(name, topics, spec.pattern, spec.key.to_format(), spec.value.to_format(), spec.timestamp,
                   parse_duration(spec.max_ahead))  # fmt: skip
-
-
-def _pairs(columns: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """A map's entries in an order that does not depend on how it was written."""
-    return tuple(sorted(columns.items()))
 
 
 def _way_around(nodes: Sequence[Node], in_cycle: tuple[str, ...]) -> list[str]:

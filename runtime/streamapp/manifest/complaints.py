@@ -8,12 +8,14 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from streamapp.errors import Problem, near_miss
+from streamapp.fields import FormatSpec
 from streamapp.manifest import model
 from streamapp.manifest import node as node_model
-from streamapp.manifest.fields import FormatSpec
 from streamapp.manifest.node import NOT_YET
 from streamapp.manifest.shape import field_of, said_text
 from streamapp.manifest.text import Document, Path, quoted, said
+from streamapp.operations.python import PythonSpec
+from streamapp.operations.to import SinkSpec
 
 _OBJECTS: dict[Path, tuple[str, type[BaseModel]]] = {
     (): ("manifest", model.Manifest),
@@ -36,8 +38,8 @@ _OBJECTS: dict[Path, tuple[str, type[BaseModel]]] = {
     ("spec", "topology", 0, "branch", 0): ("branch", node_model.ArmSpec),
     ("spec", "topology", 0, "window"): ("window", node_model.WindowSpec),
     ("spec", "topology", 0, "join"): ("join", node_model.JoinSpec),
-    ("spec", "topology", 0, "python"): ("python", node_model.PythonSpec),
-    ("spec", "topology", 0, "to"): ("to", node_model.SinkSpec),
+    ("spec", "topology", 0, "python"): ("python", PythonSpec),
+    ("spec", "topology", 0, "to"): ("to", SinkSpec),
     ("spec", "topology", 0, "to", "key"): ("format", FormatSpec),
     ("spec", "topology", 0, "to", "value"): ("format", FormatSpec),
 }

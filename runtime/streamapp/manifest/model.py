@@ -13,8 +13,8 @@ from streamapp.addresses import HOST
 from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
 from streamapp.errors import Invalid, shorten
+from streamapp.fields import Brokers, Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.dumping import to_yaml
-from streamapp.manifest.fields import Brokers, Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.node import NodeSpec
 from streamapp.nodes import Topology
 

@@ -5,25 +5,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from streamapp.errors import Invalid
-from streamapp.formats.ddl import fields_of
-from streamapp.manifest.companions import STREAM, faults
-from streamapp.manifest.fields import (
+from streamapp import operations
+from streamapp.companions import STREAM, faults
+from streamapp.fields import (
     Duration,
     Expressions,
-    FormatField,
     FormatSpec,
     Model,
-    PositiveCount,
     PositiveDuration,
     SourceFormatField,
     one_of,
     refuse,
 )
-from streamapp.modules import split_function
-from streamapp.operations import filter as filters
 
 OPERATIONS = (
     "stream",
@@ -72,26 +67,6 @@ MOST_TOPICS = 500
 """Topics that one node may name."""
 MOST_BRANCHES = 50
 """Branches of one node."""
-MODES = ("row", "pandas", "arrow")
-"""What a function of the user's may be given."""
-
-
-def _function(text: str) -> str:
-    try:
-        split_function(text)
-    except Invalid as error:
-        refuse(error.message, error.fix)
-    return text
-
-
-def _schema(text: str) -> str:
-    try:
-        fields_of(text)
-    except Invalid as error:
-        refuse(f"schema '{text}': {error.message}", error.fix)
-    return text
-
-
 class StreamSpec(Model):
     """A topic, several, or all that match a pattern, as a stream."""
 
@@ -173,47 +148,6 @@ class JoinSpec(Model):
     ] = None
 
 
-class PythonSpec(Model):
-    """A function of the user's."""
-
-    function: Annotated[
-        str,
-        AfterValidator(_function),
-        Field(description="MODULE:FUNCTION, of a module in spec.code, or without that of one in the image."),
-    ]
-    mode: Annotated[
-        str,
-        BeforeValidator(lambda value: one_of(value, MODES)),
-        Field(
-            description="What the function is given and returns. `row`: a dict, for a dict, a list of them, or None. "
-            "`pandas`: a DataFrame, for one whose index says of which row each came. `arrow`: a RecordBatch, for one "
-            "of as many rows.",
-            json_schema_extra={"enum": list(MODES)},
-        ),
-    ] = "row"
-    schema_: Annotated[
-        str,
-        AfterValidator(_schema),
-        Field(alias="schema", description="The columns it returns as Spark DDL, e.g. `user STRING, score DOUBLE`."),
-    ]
-
-
-class SinkSpec(Model):
-    """Writes a topic."""
-
-    topic: Annotated[str, Field(description="The topic to write.")]
-    key: Annotated[
-        FormatField | None, Field(description="Format of the key. Default: text, or json of several columns.")
-    ] = None
-    value: Annotated[
-        FormatField | None, Field(description="Format of the value. Default: json of the other columns.")
-    ] = None
-    partitions: Annotated[
-        PositiveCount | None,
-        Field(description="Partitions when the topic is made by us. Default: the broker's."),
-    ] = None
-
-
 def _group(value: Any) -> Any:
     if isinstance(value, dict) and len(value) != 1:
         refuse(
@@ -243,24 +177,11 @@ class NodeSpec(Model):
         ),
     ] = None
     stream: Annotated[StreamSpec | None, Field(description="Reads topics.")] = None
-    filter: filters.Given = None
-    select: Annotated[
-        Expressions | None, Field(description="Replaces the columns: column to expression.")
-    ] = None
-    with_: Annotated[
-        Expressions | None, Field(alias="with", description="Adds columns: column to expression.")
-    ] = None
-    flat_map: Annotated[
-        dict[str, str] | None,
-        Field(
-            min_length=1,
-            max_length=1,
-            description="One record for each element of an array: column to array expression.",
-        ),
-    ] = None
-    key_by: Annotated[list[str] | None, Field(min_length=1, description="Columns that become the key.")] = (
-        None
-    )
+    filter: operations.filter.Given = None
+    select: operations.select.Given = None
+    with_: operations.with_columns.Given = None
+    flat_map: operations.flat_map.Given = None
+    key_by: operations.key_by.Given = None
     merge: Annotated[
         list[str] | None, Field(min_length=2, description="Streams with the same columns, as one.")
     ] = None
@@ -291,11 +212,11 @@ class NodeSpec(Model):
         None
     )
     join: Annotated[JoinSpec | None, Field(description="Joins another stream.")] = None
-    python: Annotated[PythonSpec | None, Field(description="Replaces the columns by what a function returns.")] = None
-    to: Annotated[SinkSpec | None, Field(description="Writes a topic.")] = None
+    python: operations.python.Given = None
+    to: operations.to.Given = None
 
     @property
     def operation(self) -> str:
         """Which of OPERATIONS the node is."""
-        attributes = {"with": "with_", "flatMap": "flat_map", "keyBy": "key_by", "groupBy": "group_by"}
-        return next(name for name in OPERATIONS if getattr(self, attributes.get(name, name)) is not None)
+        given = {info.alias: getattr(self, field) for field, info in type(self).model_fields.items()}
+        return next(name for name in OPERATIONS if given[name] is not None)

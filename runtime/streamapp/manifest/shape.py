@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamapp.companions import COMPANIONS, GROUP, NODE, WINDOW, Choice, faults
 from streamapp.errors import Problem, near_miss
-from streamapp.manifest.companions import COMPANIONS, GROUP, NODE, WINDOW, Choice, faults
 from streamapp.manifest.node import NOT_YET_OPERATIONS, OPERATIONS
 from streamapp.manifest.text import Document, Path, dotted, said
 

@@ -5,21 +5,8 @@ from __future__ import annotations
 
 from streamapp.nodes.columns import RECORD_COLUMNS, Columns
 from streamapp.nodes.internal import DeadLetter, RepartitionSink, RepartitionSource
-from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, Role, StoredTable
-from streamapp.nodes.operations import (
-    Arm,
-    Branch,
-    Broken,
-    FlatMap,
-    KeyBy,
-    Merge,
-    Python,
-    Select,
-    Sink,
-    Stream,
-    With,
-    is_given,
-)
+from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, OneInput, Origin, Origins, Role, StoredTable
+from streamapp.nodes.operations import Arm, Branch, Broken, Merge, Stream, is_given
 from streamapp.nodes.stateful import Aggregate, Join, Window
 from streamapp.nodes.topology import Topology, sort_nodes
 
@@ -33,23 +20,20 @@ __all__ = [
     "Broken",
     "Columns",
     "DeadLetter",
-    "FlatMap",
     "Join",
-    "KeyBy",
     "Merge",
     "Node",
     "NodeExpression",
-    "Python",
+    "OneInput",
+    "Origin",
+    "Origins",
     "RepartitionSink",
     "RepartitionSource",
     "Role",
-    "Select",
-    "Sink",
     "StoredTable",
     "Stream",
     "Topology",
     "Window",
-    "With",
     "is_given",
     "sort_nodes",
 ]

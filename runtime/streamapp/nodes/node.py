@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from streamapp.nodes.columns import Columns
+
+if TYPE_CHECKING:
+    from streamapp.errors import Problem
+    from streamapp.nodes.topology import Topology
+
+Origin = str | tuple[str, str | None, str]
+"""Where a column comes from: ("field", type, name) of a topic, ("function", type, name) of the user's, or the digest of
+how it is computed."""
+Origins = Mapping[str, Origin]
+"""By the column's name in lower case."""
 
 STREAM = "STREAM"
 TABLE = "TABLE"
@@ -122,6 +132,24 @@ class Node:
         """What the internal topic between that input and this node is called: by the store where there is one, so that
         nodes put in before it later do not lose what is in the topic."""
         return f"{self.name}-{upstream}"
+
+    def check(self, topology: Topology) -> Iterable[Problem]:
+        """What is wrong with it in its place: the kinds and columns of what it reads, its names, its expressions."""
+        return ()
+
+    def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
+        """Where each column of its output comes from.
+
+        Args:
+            inputs: the columns of each of its inputs.
+            before: where those come from.
+        """
+        return before[0]
+
+    def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
+        """What its state's keys and values are, as plain data: equal for two versions exactly when one can go on with
+        the other's state. None without state."""
+        return None
 
     def description(self, inputs: Sequence[Columns]) -> str:
         """What it does, on one line, in the manifest's terms.

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 from streamapp.durations import format_duration
 from streamapp.nodes.columns import Columns
 from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, OneInput, Role, StoredTable
-from streamapp.nodes.operations import Pairs, described, placed
+from streamapp.nodes.pairs import Pairs, described, placed
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`filter`: keeps some records. Its expression is checked by its role, and it has no state."""
+"""`filter`: keeps some records."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field
 
-from streamapp.nodes import Columns, NodeExpression, Role
-from streamapp.nodes.node import OneInput
+from streamapp.errors import Problem
+from streamapp.nodes import Columns, NodeExpression, OneInput, Role, Topology
+from streamapp.operations.making import Making
 from streamapp.operations.steps import Steps
+from streamapp.scope import check_expression
+
+if TYPE_CHECKING:
+    from streamapp.manifest.node import NodeSpec
 
 Given = Annotated[str | None, Field(description="Keeps records for which the expression is true.")]
 """The field of the manifest."""
@@ -26,14 +31,17 @@ class Filter(OneInput):
     operation: ClassVar[str] = "filter"
 
     @classmethod
-    def of(cls, name: str, source: str, given: str) -> Self:
-        return cls(name, source, given)
+    def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:
+        return (cls(spec.name, making.input, spec.filter or ""),)
 
     def expressions(self) -> tuple[NodeExpression, ...]:
         return (NodeExpression(Role.CONDITION, "filter", self.condition),)
 
     def description(self, inputs: Sequence[Columns]) -> str:
         return self.condition
+
+    def check(self, topology: Topology) -> Iterator[Problem]:
+        return check_expression(self.name, "filter", self.condition, topology.columns(self.input))
 
 
 class FilterStep(Steps):

@@ -4,7 +4,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
+
+from streamapp.formats import Format
+
+FormatLike = str | Format | Mapping[str, str]
+ColumnMap = Mapping[str, str]
 
 
 class Steps(ABC):
@@ -13,3 +19,15 @@ class Steps(ABC):
     @abstractmethod
     def _then(self, name: str, **fields: Any) -> Any:
         """The output of a node with these fields of the manifest that reads this one's."""
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields that were given: None stands for absent."""
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def written_format(form: FormatLike | None) -> Any:
+    """A format as the manifest has it."""
+    if isinstance(form, Format):
+        return form.name if form.schema is None else {"format": form.name, "schema": form.schema}
+    return dict(form) if isinstance(form, Mapping) else form

@@ -16,7 +16,7 @@ _OPERATION = "operation"
 NODE_CLASSES = {
     cls.__name__: cls
     for cls in (*vars(nodes).values(), *OPERATIONS)
-    if isinstance(cls, type) and issubclass(cls, Node) and cls is not Node
+    if isinstance(cls, type) and issubclass(cls, Node) and hasattr(cls, "operation")
 }
 """Every class of a node, by the name that a plan has for it."""
 
@@ -24,7 +24,8 @@ NODE_CLASSES = {
 def to_plain(value: Any) -> Any:
     """Dataclasses become maps, tuples lists.
 
-    >>> to_plain(nodes.FlatMap("words", "lines", "word", "split(value, ' ')"))
+    >>> from streamapp.operations import FlatMap
+    >>> to_plain(FlatMap("words", "lines", "word", "split(value, ' ')"))
     {'operation': 'FlatMap', 'name': 'words', 'input': 'lines', 'column': 'word', 'array': "split(value, ' ')"}
     """
     if is_dataclass(value) and not isinstance(value, type):

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from streamapp import nodes as n
+from streamapp import operations as o
 from streamapp.errors import ManifestError, Problem
 from streamapp.formats import Format
 from streamapp.operations import Filter
@@ -191,13 +192,13 @@ class Visitor:
     def visit_branch(self, node: n.Branch, flow: Flow) -> Flow:
         return flow
 
-    def visit_select(self, node: n.Select, flow: Flow) -> Flow:
+    def visit_select(self, node: o.Select, flow: Flow) -> Flow:
         return flow.with_values({name: expression(sql) for name, sql in node.columns})
 
-    def visit_with(self, node: n.With, flow: Flow) -> Flow:
+    def visit_with(self, node: o.With, flow: Flow) -> Flow:
         return flow.with_values({name: expression(sql) for name, sql in node.columns}, keep=flow.columns)
 
-    def visit_flatmap(self, node: n.FlatMap, flow: Flow) -> Flow:
+    def visit_flatmap(self, node: o.FlatMap, flow: Flow) -> Flow:
         listed = flow.with_values({"__elements": expression(node.array)}, keep=flow.columns)
         elements = column("__elements")
         if flow.guard is not None:  # other branches' rows must survive: they get one element to explode
@@ -208,7 +209,7 @@ class Visitor:
         frame = listed.frame.select(*(column(name) for name in names), F.explode(elements).alias(node.column))
         return exploded.tidy(frame)
 
-    def visit_python(self, node: n.Python, flow: Flow) -> Flow:
+    def visit_python(self, node: o.Python, flow: Flow) -> Flow:
         schema = _parse_datatype_string(node.schema)
         assert isinstance(schema, StructType)
         after = replace(flow, columns=tuple(schema.names))
@@ -233,7 +234,7 @@ class Visitor:
         returned = StructType([StructField(name, types[name]) for name in (*kept, DELETED, *schema.names)])
         return after.tidy(given.mapInArrow(function, returned))
 
-    def visit_keyby(self, node: n.KeyBy, flow: Flow) -> Flow:
+    def visit_keyby(self, node: o.KeyBy, flow: Flow) -> Flow:
         key = tuple((name, f"__key_{i}") for i, name in enumerate(node.columns))
         computed = {physical: flow.only_mine(column(name)) for name, physical in key}
         frame = flow.scope().withColumns(computed)
@@ -355,7 +356,7 @@ class Visitor:
 
     # Sinks: rows of (topic, key, value, timestamp, headers)
 
-    def visit_sink(self, node: n.Sink, flow: Flow) -> Flow:
+    def visit_sink(self, node: o.Sink, flow: Flow) -> Flow:
         types: dict[str, object] = {name: flow.frame.schema[physical].dataType for name, physical in flow.key}
         key_columns = [(name, column(physical)) for name, physical in flow.key]
         if not key_columns:

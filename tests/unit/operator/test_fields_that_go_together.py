@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from streamapp.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rule, faults
 from streamapp.errors import ManifestError
 from streamapp.manifest import parse_object
-from streamapp.manifest.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rule, faults
 from streamapp.schema import json_schema
 from streamapp_operator.crd import resource_schema
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from streamapp.errors import ManifestError
+from streamapp.fields import MOST_COLUMNS
 from streamapp.manifest import parse_manifest
-from streamapp.manifest.fields import MOST_COLUMNS
 from streamapp.manifest.node import MOST_BRANCHES, MOST_TOPICS
 from streamapp.manifest.reading import MOST_ENTRIES, MOST_NODES
 from streamapp.manifest.text import MOST_BYTES

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 import pytest
 
 from streamapp import nodes as n
+from streamapp import operations as o
 from streamapp.check.names import check_names
 from streamapp.check.operations import check_nodes
 from streamapp.compile.context import Context
@@ -20,12 +21,11 @@ from streamapp.compile.verify import verify_cut
 from streamapp.describe import words
 from streamapp.formats import Format
 from streamapp.nodes.node import OneInput
-from streamapp.operations import OPERATIONS, Filter
+from streamapp.operations import Filter
 from streamapp.plan import OnBadRecord
+from streamapp.plan.codec import NODE_CLASSES
 
-CLASSES = set(OPERATIONS) | {
-    cls for cls in vars(n).values() if isinstance(cls, type) and issubclass(cls, n.Node) and cls is not n.Node
-}
+CLASSES = set(NODE_CLASSES.values())
 CONTEXT = Context("app", 4, OnBadRecord("Fail"))
 LINES = n.Stream("lines", ("text",), None, Format("text"), Format("text"), None)
 
@@ -97,8 +97,8 @@ def test_what_a_new_operation_computes_decides_the_cut(text: str, cut: bool) -> 
 
 def test_a_name_of_a_column_is_no_expression() -> None:
     """A column may be called as a function that is not deterministic."""
-    now = n.With("now", "lines", (("current_date", "1"), ("tag", "value")))
-    key = n.KeyBy("keyed", "now", ("current_date",))
+    now = o.With("now", "lines", (("current_date", "1"), ("tag", "value")))
+    key = o.KeyBy("keyed", "now", ("current_date",))
     made = cut_by_internal_topics(n.Topology((LINES, now, key, counts("keyed"))), CONTEXT)
     assert made.node("counts").inputs == ("keyed",)
 
@@ -137,14 +137,14 @@ def test_every_expression_stands_in_a_field_of_its_operation() -> None:
     field = {
         "stream.timestamp": n.Stream("s", ("t",), None, Format("text"), Format("text"), "x"),
         "filter": Filter("f", "s", "x"),
-        "select.a select.b": n.Select("c", "s", pairs),
-        "with.a with.b": n.With("c", "s", pairs),
-        "flatMap.a": n.FlatMap("m", "s", "a", "x"),
-        "keyBy keyBy": n.KeyBy("k", "s", ("a", "b")),
+        "select.a select.b": o.Select("c", "s", pairs),
+        "with.a with.b": o.With("c", "s", pairs),
+        "flatMap.a": o.FlatMap("m", "s", "a", "x"),
+        "keyBy keyBy": o.KeyBy("k", "s", ("a", "b")),
         "when when": n.Arm("a", "b", "x", ("y",)),
         "groupBy.a groupBy.b aggregate.a aggregate.b": n.Aggregate("g", "s", pairs, pairs, None, 0, "updates", "g"),
         "join.by join.select.a join.select.b": n.Join("j", "s", "r", ("a",), "inner", 1, 0, pairs, "j"),
-        "": n.Python("p", "s", "m:f", "row", "a INT"),
+        "": o.Python("p", "s", "m:f", "row", "a INT"),
     }
     assert [" ".join(used.field for used in node.expressions()) for node in field.values()] == list(field)
 

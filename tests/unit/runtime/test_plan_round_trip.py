@@ -11,21 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamapp import nodes
 from streamapp.compile import compile_manifest
 from streamapp.errors import InputError
 from streamapp.manifest import parse_manifest
 from streamapp.nodes import Node
 from streamapp.plan import KafkaSettings, Plan
-from streamapp.plan.codec import from_plain, to_plain
+from streamapp.plan.codec import NODE_CLASSES, from_plain, to_plain
 
-NODES = [
-    cls for cls in vars(nodes).values() if isinstance(cls, type) and issubclass(cls, Node) and cls is not Node
-]
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
 
 
-@given(st.one_of([st.from_type(cls) for cls in NODES]))
+@given(st.one_of([st.from_type(cls) for cls in NODE_CLASSES.values()]))
 @settings(max_examples=300)
 def test_every_node_is_read_back_exactly(node: Node) -> None:
     assert from_plain(Node, json.loads(json.dumps(to_plain(node)))) == node
