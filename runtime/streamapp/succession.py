@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from streamapp.internal_topics import is_repartition_topic
-from streamapp.nodes import DeadLetter, RepartitionSource, Stream
+from streamapp.nodes import DeadLetter, RepartitionSource
+from streamapp.operations import Stream
 from streamapp.plan import Plan, Store, SubTopology
 
 WAYS_OUT = (

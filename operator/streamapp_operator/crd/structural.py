@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from streamapp.manifest.model import LONGEST_PATH, LONGEST_SCOPE
-from streamapp.manifest.node import MOST_BRANCHES, MOST_TOPICS
 from streamapp.manifest.reading import MOST_NODES
+from streamapp.operations.branch import MOST_BRANCHES
+from streamapp.operations.stream import MOST_TOPICS
 
 Schema = dict[str, Any]
 

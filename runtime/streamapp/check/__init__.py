@@ -8,7 +8,6 @@ from itertools import chain, islice
 
 from streamapp.check.code import check_code
 from streamapp.check.names import check_names
-from streamapp.check.operations import check_nodes
 from streamapp.errors import Problem
 from streamapp.nodes import Topology
 
@@ -29,7 +28,7 @@ def check_topology(
     """
     found = chain(
         check_names(topology, application_id),
-        check_nodes(topology),
+        chain.from_iterable(node.check(topology) for node in topology.nodes),
         check_code(topology, modules) if modules is not None else (),
     )
     return tuple(islice(found, _MOST))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from streamapp.errors import Problem
 from streamapp.internal_topics import changelog_topic, longest_topic, metadata_topic, position_topic
-from streamapp.nodes import Stream, Topology, is_given
-from streamapp.operations import Sink
+from streamapp.nodes import Topology, is_given
+from streamapp.operations import Sink, Stream
 from streamapp.patterns import PatternError, matches, require_pattern
 
 _TOPIC_PART = re.compile(r"[a-zA-Z0-9._-]+")

@@ -17,8 +17,8 @@ from streamapp.internal_topics import (
 )
 from streamapp.manifest import Manifest, start_from_ms
 from streamapp.manifest.model import KafkaSpec
-from streamapp.nodes import DeadLetter, RepartitionSink, Stream, Topology
-from streamapp.operations import Sink
+from streamapp.nodes import DeadLetter, RepartitionSink, Topology
+from streamapp.operations import Sink, Stream
 from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
 
 _SMALL = (

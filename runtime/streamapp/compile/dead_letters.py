@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from streamapp.compile.context import Context, free
-from streamapp.nodes import DeadLetter, Node, Stream, Topology
+from streamapp.nodes import DeadLetter, Node, Topology
+from streamapp.operations import Stream
 
 
 def add_dead_letters(topology: Topology, context: Context) -> Topology:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from streamapp.compile.context import Context
 from streamapp.errors import ManifestError, Problem
 from streamapp.manifest import Manifest
-from streamapp.nodes import Arm, Branch, Topology
+from streamapp.nodes import Topology
+from streamapp.operations import Arm, Branch
 
 
 def drop_unused(topology: Topology, context: Context) -> Topology:

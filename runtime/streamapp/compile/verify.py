@@ -9,8 +9,8 @@ from streamapp.check.names import topic_fault
 from streamapp.compile.context import Context
 from streamapp.errors import ManifestError, Problem
 from streamapp.internal_topics import changelog_topic, metadata_topic, position_topic
-from streamapp.nodes import DeadLetter, RepartitionSink, RepartitionSource, Stream, Topology
-from streamapp.operations import Sink
+from streamapp.nodes import DeadLetter, RepartitionSink, RepartitionSource, Topology
+from streamapp.operations import Sink, Stream
 
 
 def verify_cut(topology: Topology, context: Context) -> Topology:

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from streamapp.describe import words
-from streamapp.nodes import DeadLetter, RepartitionSink, RepartitionSource, Stream
-from streamapp.operations import Sink
+from streamapp.nodes import DeadLetter, RepartitionSink, RepartitionSource
+from streamapp.operations import Sink, Stream
 from streamapp.plan import Plan, SubTopology
 
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from streamapp.nodes import DeadLetter, Node, RepartitionSink, RepartitionSource, Stream
-from streamapp.operations import Sink
+from streamapp.nodes import DeadLetter, Node, RepartitionSink, RepartitionSource
+from streamapp.operations import Sink, Stream
 from streamapp.plan import Plan, SubTopology
 
 

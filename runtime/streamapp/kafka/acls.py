@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from streamapp.internal_topics import REPARTITION
-from streamapp.nodes import DeadLetter, Stream
-from streamapp.operations import Sink
+from streamapp.nodes import DeadLetter
+from streamapp.operations import Sink, Stream
 from streamapp.plan import Plan
 
 TOPIC, GROUP, TRANSACTIONAL_ID = "topic", "group", "transactional-id"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from streamapp.errors import RunError, StreamAppError
 from streamapp.kafka.admin import BROKER_DEFAULT, Admin, TopicSpec, TopicState
-from streamapp.nodes import DeadLetter, RepartitionSink, Stream
-from streamapp.operations import Sink
+from streamapp.nodes import DeadLetter, RepartitionSink
+from streamapp.operations import Sink, Stream
 from streamapp.plan import Plan
 
 _REFUSED = ("cleanup.policy", "retention.ms", "retention.bytes")

@@ -4,30 +4,12 @@ come first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from streamapp.durations import parse_duration
 from streamapp.errors import Problem, near_miss
-from streamapp.expressions import quote
-from streamapp.manifest.node import JoinSpec, NodeSpec, StreamSpec, WindowSpec
-from streamapp.nodes import (
-    Aggregate,
-    Arm,
-    Branch,
-    Broken,
-    Join,
-    Merge,
-    Node,
-    Stream,
-    Topology,
-    Window,
-    sort_nodes,
-)
-from streamapp.nodes.pairs import pairs_of
+from streamapp.manifest.node import NodeSpec
+from streamapp.nodes import Broken, Node, Topology, sort_nodes
 from streamapp.operations import BY_NAME
-
-MOST_WINDOWS = 1_000
-"""Hopping windows that one record may be in: each is a row of its own, for Spark's planner too."""
 
 
 def build_partial(
@@ -93,13 +75,12 @@ class _Builder:
     def nodes(self) -> list[Node]:
         found: dict[str, Node] = {}
         for i, spec in enumerate(self._specs):
+            made: Iterable[Node] = ()
             if isinstance(spec, NodeSpec):
-                made = self._node(spec, i)
+                made = BY_NAME[spec.operation].of(spec, _Making(self, spec, i))
             elif spec is not None:
                 arms = self._brings[i] if i < len(self._brings) else ()
                 made = [Broken(name) for name in (spec, *arms)]
-            else:
-                made = []
             for node in made:
                 found.setdefault(node.name, node)
         return [*self._stand_ins, *found.values()]
@@ -110,25 +91,9 @@ class _Builder:
         self._stand_ins.append(found)
         return found
 
-    def _node(self, spec: NodeSpec, place: int) -> list[Node]:
-        name = spec.name
-        if spec.stream is not None:
-            return [_stream(name, spec.stream)]
-        operation = BY_NAME.get(spec.operation)
-        if operation is not None:
-            return list(operation.of(spec, _Making(self, spec, place)))
-        if spec.merge is not None:
-            return self._merge(name, spec.merge)
-        source = self._input(spec, place) or self.stand_in(name, "from").name
-        if spec.branch is not None:
-            return self._branch(spec, source)
-        if spec.join is not None:
-            return [self._join(spec, spec.join, source)]
-        return [self._aggregate(spec, source)]
-
-    def _input(self, spec: NodeSpec, place: int) -> str | None:
+    def input(self, spec: NodeSpec, place: int) -> str | None:
         if spec.from_ is not None:
-            return self._resolve(spec.name, "from", spec.from_)
+            return self.resolve(spec.name, "from", spec.from_)
         above = self._specs[place - 1] if place else None
         if place and above is None:
             return None  # the node above has no name: that is its own problem
@@ -164,7 +129,7 @@ class _Builder:
                 return None
         return above.name
 
-    def _resolve(self, node: str, field: str, name: str) -> str | None:
+    def resolve(self, node: str, field: str, name: str) -> str | None:
         if name not in self._names:
             readable = [
                 known
@@ -187,120 +152,6 @@ class _Builder:
             return None
         return name
 
-    def _merge(self, name: str, sources: list[str]) -> list[Node]:
-        for twice in sorted({source for source in sources if sources.count(source) > 1}):
-            self.problems.append(Problem(name, "merge", None, f"'{twice}' is there twice", "name it once"))
-        return [
-            Merge(
-                name,
-                tuple(
-                    self._resolve(name, "merge", source) or self.stand_in(name, f"merge.{source}").name
-                    for source in dict.fromkeys(sources)
-                ),
-            )
-        ]
-
-    def _branch(self, spec: NodeSpec, source: str) -> list[Node]:
-        arms = spec.branch or []
-        made: list[Node] = [Branch(spec.name, source, tuple(arm.name for arm in arms))]
-        earlier: list[str] = []
-        for i, arm in enumerate(arms):
-            if arm.when is None and i + 1 < len(arms):
-                self.problems.append(
-                    Problem(
-                        arm.name,
-                        "when",
-                        None,
-                        "`when` is missing, and only the last branch may take the rest",
-                        "add when: …",
-                    )
-                )
-            made.append(Arm(arm.name, spec.name, arm.when, tuple(earlier)))
-            if arm.when is not None:
-                earlier.append(arm.when)
-        return made
-
-    def _aggregate(self, spec: NodeSpec, source: str) -> Node:
-        by = []
-        for item in spec.group_by or ():
-            # A string is a column's name, whatever characters it has; a map has an expression.
-            by.append((item, quote(item)) if isinstance(item, str) else next(iter(item.items())))
-        window = self._window(spec.name, spec.window)
-        return Aggregate(
-            spec.name,
-            source,
-            by=tuple(by),
-            columns=pairs_of(spec.aggregate or {}),
-            window=window,
-            grace_ms=parse_duration(spec.grace or "0s"),
-            emit=spec.emit or "updates",
-            store=spec.store or spec.name,
-        )
-
-    def _window(self, node: str, spec: WindowSpec | None) -> Window | None:
-        if spec is None:
-            return None
-        if spec.tumbling is not None:
-            size = parse_duration(spec.tumbling)
-            return Window("tumbling", size, size)
-        size, every = parse_duration(spec.hopping or "1s"), parse_duration(spec.every or "1s")
-        if spec.hopping is not None and every > size:
-            self.problems.append(
-                Problem(
-                    node,
-                    "window.every",
-                    spec.every,
-                    f"`every: {spec.every}` is longer than the window: records would fall between two",
-                    "make it at most the size",
-                )
-            )
-        if spec.hopping is not None and spec.every is not None and size > MOST_WINDOWS * every:
-            self.problems.append(
-                Problem(
-                    node,
-                    "window.every",
-                    spec.every,
-                    f"`every: {spec.every}` puts each record into {-(-size // every):,} windows of {spec.hopping}",
-                    f"make it longer: a record may be in {MOST_WINDOWS:,} windows",
-                )
-            )
-        return Window("hopping", size, every)
-
-    def _join(self, spec: NodeSpec, join: JoinSpec, left: str) -> Node:
-        right = self._resolve(spec.name, "join.with", join.with_)
-        if join.within is None:
-            self.problems.append(
-                Problem(
-                    spec.name,
-                    "within",
-                    None,
-                    "`within` is missing",
-                    "a stream-stream join needs a window, e.g. within: 5 minutes",
-                )
-            )
-        if right == left:
-            self.problems.append(
-                Problem(
-                    spec.name,
-                    "join.with",
-                    None,
-                    f"'{left}' is joined with itself",
-                    "give one side a name of its own, e.g. a second stream node",
-                )
-            )
-            right = None
-        return Join(
-            spec.name,
-            left,
-            right or self.stand_in(spec.name, "join.with").name,
-            by=tuple(join.by or ()),
-            type=join.type,
-            within_ms=parse_duration(join.within or "0s"),
-            grace_ms=parse_duration(join.grace),
-            select=pairs_of(join.select) if join.select is not None else None,
-            store=spec.store or spec.name,
-        )
-
 
 class _Making:
     """One of the nodes, to its operation."""
@@ -311,19 +162,13 @@ class _Making:
 
     @property
     def input(self) -> str:
-        return self._builder._input(self._spec, self._place) or self.stand_in("from")
+        return self._builder.input(self._spec, self._place) or self.stand_in("from")
 
     def resolve(self, field: str, name: str) -> str | None:
-        return self._builder._resolve(self._spec.name, field, name)
+        return self._builder.resolve(self._spec.name, field, name)
 
     def stand_in(self, field: str) -> str:
         return self._builder.stand_in(self._spec.name, field).name
-
-
-def _stream(name: str, spec: StreamSpec) -> Stream:
-    topics = (spec.topic,) if spec.topic is not None else tuple(spec.topics or ())
-    return Stream(name, topics, spec.pattern, spec.key.to_format(), spec.value.to_format(), spec.timestamp,
-                  parse_duration(spec.max_ahead))  # fmt: skip
 
 
 def _way_around(nodes: Sequence[Node], in_cycle: tuple[str, ...]) -> list[str]:

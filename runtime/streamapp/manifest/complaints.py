@@ -7,15 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from streamapp import operations
 from streamapp.errors import Problem, near_miss
 from streamapp.fields import FormatSpec
 from streamapp.manifest import model
-from streamapp.manifest import node as node_model
-from streamapp.manifest.node import NOT_YET
+from streamapp.manifest.node import NOT_YET, NodeSpec
 from streamapp.manifest.shape import field_of, said_text
 from streamapp.manifest.text import Document, Path, quoted, said
-from streamapp.operations.python import PythonSpec
-from streamapp.operations.to import SinkSpec
 
 _OBJECTS: dict[Path, tuple[str, type[BaseModel]]] = {
     (): ("manifest", model.Manifest),
@@ -31,15 +29,15 @@ _OBJECTS: dict[Path, tuple[str, type[BaseModel]]] = {
     ("spec", "driver"): ("driver", model.PodSpec),
     ("spec", "executor"): ("executor", model.PodSpec),
     ("spec", "onBadRecord"): ("onBadRecord", model.DeadLetterSpec),
-    ("spec", "topology", 0): ("node", node_model.NodeSpec),
-    ("spec", "topology", 0, "stream"): ("stream", node_model.StreamSpec),
+    ("spec", "topology", 0): ("node", NodeSpec),
+    ("spec", "topology", 0, "stream"): ("stream", operations.stream.StreamSpec),
     ("spec", "topology", 0, "stream", "key"): ("format", FormatSpec),
     ("spec", "topology", 0, "stream", "value"): ("format", FormatSpec),
-    ("spec", "topology", 0, "branch", 0): ("branch", node_model.ArmSpec),
-    ("spec", "topology", 0, "window"): ("window", node_model.WindowSpec),
-    ("spec", "topology", 0, "join"): ("join", node_model.JoinSpec),
-    ("spec", "topology", 0, "python"): ("python", PythonSpec),
-    ("spec", "topology", 0, "to"): ("to", SinkSpec),
+    ("spec", "topology", 0, "branch", 0): ("branch", operations.branch.ArmSpec),
+    ("spec", "topology", 0, "window"): ("window", operations.window.WindowSpec),
+    ("spec", "topology", 0, "join"): ("join", operations.join.JoinSpec),
+    ("spec", "topology", 0, "python"): ("python", operations.python.PythonSpec),
+    ("spec", "topology", 0, "to"): ("to", operations.to.SinkSpec),
     ("spec", "topology", 0, "to", "key"): ("format", FormatSpec),
     ("spec", "topology", 0, "to", "value"): ("format", FormatSpec),
 }

@@ -4,24 +4,17 @@
 from __future__ import annotations
 
 from streamapp.nodes.columns import RECORD_COLUMNS, Columns
-from streamapp.nodes.internal import DeadLetter, RepartitionSink, RepartitionSource
+from streamapp.nodes.internal import Broken, DeadLetter, RepartitionSink, RepartitionSource, is_given
 from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, OneInput, Origin, Origins, Role, StoredTable
-from streamapp.nodes.operations import Arm, Branch, Broken, Merge, Stream, is_given
-from streamapp.nodes.stateful import Aggregate, Join, Window
 from streamapp.nodes.topology import Topology, sort_nodes
 
 __all__ = [
     "RECORD_COLUMNS",
     "STREAM",
     "TABLE",
-    "Aggregate",
-    "Arm",
-    "Branch",
     "Broken",
     "Columns",
     "DeadLetter",
-    "Join",
-    "Merge",
     "Node",
     "NodeExpression",
     "OneInput",
@@ -31,9 +24,7 @@ __all__ = [
     "RepartitionSource",
     "Role",
     "StoredTable",
-    "Stream",
     "Topology",
-    "Window",
     "is_given",
     "sort_nodes",
 ]

@@ -89,6 +89,16 @@ class Columns:
         )
 
 
+def with_event_time(key: tuple[str, ...], value: tuple[str, ...]) -> Columns:
+    """Of a record's own columns, only its event time is left; a column of that name hides it.
+
+    >>> with_event_time(("user",), ("count",)).names
+    ('user', 'count', 'timestamp')
+    """
+    hidden = "timestamp" in {name.lower() for name in (*key, *value)}
+    return Columns(key, value, () if hidden else ("timestamp",))
+
+
 def of_source(fields: tuple[str, ...]) -> Columns:
     """The columns of a topic whose value has these fields.
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that the passes make, and none of the manifest's."""
+"""Nodes that stand for none of the manifest's operations: the passes make them, or the reading of a manifest with
+mistakes."""
 
 from __future__ import annotations
 
@@ -54,3 +55,22 @@ class DeadLetter(OneInput):
 
     def description(self, inputs: Sequence[Columns]) -> str:
         return f"topic {self.topic}"
+
+
+@dataclass(frozen=True)
+class Broken(Node):
+    """A node of the manifest that could not be understood. It stands in for it, so that the rest can be
+    checked."""
+
+    given: bool = True
+    """False when there is no such node: it stands for an input that is missing."""
+
+    operation: ClassVar[str] = "?"
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        return Columns(known=False)
+
+
+def is_given(node: Node) -> bool:
+    """False for what only stands for an input that is missing."""
+    return not isinstance(node, Broken) or node.given

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from streamapp.nodes.columns import Columns
+from streamapp.nodes.internal import is_given
 from streamapp.nodes.node import Node
-from streamapp.nodes.operations import is_given
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file per operation (decision 64). Those that are not here yet are in `nodes`."""
+"""One file per operation (decision 64)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,34 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from streamapp.nodes import Node
-from streamapp.operations import filter, flat_map, key_by, python, select, to, with_columns
+from streamapp.operations import (
+    branch,
+    filter,
+    flat_map,
+    group_by,
+    join,
+    key_by,
+    merge,
+    python,
+    select,
+    stream,
+    to,
+    window,
+    with_columns,
+)
+from streamapp.operations.branch import Arm, Branch
 from streamapp.operations.filter import Filter
 from streamapp.operations.flat_map import FlatMap
+from streamapp.operations.group_by import Aggregate
+from streamapp.operations.join import Join
 from streamapp.operations.key_by import KeyBy
 from streamapp.operations.making import Making
+from streamapp.operations.merge import Merge
 from streamapp.operations.python import Python
 from streamapp.operations.select import Select
+from streamapp.operations.stream import Stream
 from streamapp.operations.to import Sink
+from streamapp.operations.window import Window
 from streamapp.operations.with_columns import With
 
 if TYPE_CHECKING:
@@ -31,26 +51,53 @@ class Operation(Protocol):
         """The nodes that a node of the manifest with this operation stands for; the first has its name."""
 
 
-OPERATIONS: tuple[type[Operation], ...] = (Filter, Select, With, FlatMap, KeyBy, Python, Sink)
+OPERATIONS: tuple[type[Operation], ...] = (
+    Stream,
+    Filter,
+    Select,
+    With,
+    FlatMap,
+    KeyBy,
+    Merge,
+    Branch,
+    Aggregate,
+    Join,
+    Python,
+    Sink,
+)
+"""In the order in which people are told of them."""
 BY_NAME = {cls.operation: cls for cls in OPERATIONS}
 
 __all__ = [
     "BY_NAME",
     "OPERATIONS",
+    "Aggregate",
+    "Arm",
+    "Branch",
     "Filter",
     "FlatMap",
+    "Join",
     "KeyBy",
     "Making",
+    "Merge",
     "Operation",
     "Python",
     "Select",
     "Sink",
+    "Stream",
+    "Window",
     "With",
+    "branch",
     "filter",
     "flat_map",
+    "group_by",
+    "join",
     "key_by",
+    "merge",
     "python",
     "select",
+    "stream",
     "to",
+    "window",
     "with_columns",
 ]

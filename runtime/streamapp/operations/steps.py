@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from streamapp.formats import Format
 
@@ -13,12 +13,29 @@ FormatLike = str | Format | Mapping[str, str]
 ColumnMap = Mapping[str, str]
 
 
+F = TypeVar("F")
+
+
+class Starts(ABC, Generic[F]):
+    """What collects nodes: each method adds one that reads topics, or outputs that it is given."""
+
+    @abstractmethod
+    def _add(self, name: str, source: str | None, **fields: Any) -> F:
+        """The output of a new node with these fields of the manifest."""
+
+
 class Steps(ABC):
     """A node's output, to which each method adds a node that reads it."""
+
+    name: str
 
     @abstractmethod
     def _then(self, name: str, **fields: Any) -> Any:
         """The output of a node with these fields of the manifest that reads this one's."""
+
+    @abstractmethod
+    def _at(self, name: str) -> Any:
+        """The output of a node that has been added."""
 
 
 def given(**fields: Any) -> dict[str, Any]:

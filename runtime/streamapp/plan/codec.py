@@ -8,14 +8,13 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from streamapp import nodes
+from streamapp import nodes, operations
 from streamapp.nodes import Node
-from streamapp.operations import OPERATIONS
 
 _OPERATION = "operation"
 NODE_CLASSES = {
     cls.__name__: cls
-    for cls in (*vars(nodes).values(), *OPERATIONS)
+    for cls in (*vars(nodes).values(), *vars(operations).values())
     if isinstance(cls, type) and issubclass(cls, Node) and hasattr(cls, "operation")
 }
 """Every class of a node, by the name that a plan has for it."""

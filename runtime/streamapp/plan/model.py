@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass
 
 from streamapp.errors import InputError
-from streamapp.nodes import Node, RepartitionSink, RepartitionSource, Stream, Topology
+from streamapp.nodes import Node, RepartitionSink, RepartitionSource, Topology
+from streamapp.operations import Stream
 from streamapp.plan import codec
 
 PLAN_VERSION = 4

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from streamapp import nodes as n
+from streamapp import operations as o
 from streamapp.plan import SubTopology
 from streamapp.spark.flow import Flow, column
 from streamapp.spark.visitor import RECORD_COLUMNS, Visitor
@@ -73,7 +74,7 @@ def visit_node(node: n.Node, nodes: tuple[n.Node, ...], visitor: Visitor, inputs
     """The flow of one of these nodes over the flows of its inputs."""
     if isinstance(node, n.DeadLetter):
         source = next(s for s in nodes if s.name == node.input)
-        assert isinstance(source, n.Stream)
+        assert isinstance(source, o.Stream)
         inputs = [visitor.bad_records(source)]
     return visitor.visit(node, inputs)
 
@@ -140,7 +141,7 @@ class _Weave:
         inputs = [self._parked.pop((node.name, i)) for i in range(len(node.inputs))]
         edges = {parked.edge for parked in inputs}
         carried = tuple(name for name in self._frame.columns if name not in edges)
-        if isinstance(node, n.Merge):
+        if isinstance(node, o.Merge):
             flow = self._merged(inputs, carried)
         else:
             (waiting,) = inputs

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NullType
 
 from streamapp import nodes as n
+from streamapp import operations as o
 from streamapp.errors import Problem
 from streamapp.spark.flow import Flow
 from streamapp.spark.guard import expression, require_allowed
@@ -29,7 +30,7 @@ def problems_of(node: n.Node, inputs: Sequence[Flow], error: PySparkException) -
         error: what Spark said of it.
     """
     found = () if len(inputs) != 1 else tuple(_wrong_expressions(node, inputs[0].scope()))
-    if found or isinstance(node, n.Arm):
+    if found or isinstance(node, o.Arm):
         return found
     return (Problem(node.name, None, None, _words(error), None),)
 

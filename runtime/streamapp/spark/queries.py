@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp import nodes as n
+from streamapp import operations as o
 from streamapp.errors import ManifestError
 from streamapp.internal_topics import POSITION
 from streamapp.kafka.config import KafkaConfig
@@ -105,7 +106,7 @@ class Queries:
         if isinstance(node, n.RepartitionSource):
             options |= {"subscribe": node.topic, "startingOffsets": "earliest"}
         else:
-            assert isinstance(node, n.Stream)
+            assert isinstance(node, o.Stream)
             if node.pattern is not None:
                 options["subscribePattern"] = node.pattern
             else:

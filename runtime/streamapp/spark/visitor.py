@@ -67,7 +67,7 @@ class Visitor:
 
     # Sources
 
-    def visit_stream(self, node: n.Stream) -> Flow:
+    def visit_stream(self, node: o.Stream) -> Flow:
         raw = self._read(node)
         decoded = self._decode(node)
         if node.value.can_be_malformed or node.key.can_be_malformed:
@@ -98,7 +98,7 @@ class Visitor:
         )
         return replace(source, frame=frame)
 
-    def bad_records(self, node: n.Stream) -> Flow:
+    def bad_records(self, node: o.Stream) -> Flow:
         """The raw rows that a source drops, and why, in `__error`."""
         decoded = self._decode(node)
         raw = self._read(node)
@@ -130,7 +130,7 @@ class Visitor:
         frame = raw.select(*(column(c) for c in carried), *(c.alias(name) for name, c in columns))
         return Flow(frame, tuple(decoded.values), present, (("key", hidden("key")),), carried=carried)
 
-    def _decode(self, node: n.Stream) -> _Source:
+    def _decode(self, node: o.Stream) -> _Source:
         value = formats.decode(column("value"), node.value, "value")
         key = formats.decode(column("key"), node.key, "key")
         never = F.lit(False)
@@ -142,7 +142,7 @@ class Visitor:
             bad_key=never if key.bad is None else key.bad,
         )
 
-    def _without_bad_records(self, node: n.Stream, raw: DataFrame, decoded: _Source) -> DataFrame:
+    def _without_bad_records(self, node: o.Stream, raw: DataFrame, decoded: _Source) -> DataFrame:
         if self._on_bad_record != "Fail":
             return raw.observe(f"bad:{node.name}", F.count_if(decoded.bad).alias("bad")).filter(~decoded.bad)
         wrong_value = F.concat(F.lit(f"the value cannot be read as {node.value.name}: "), _excerpt(column("value")))
@@ -151,7 +151,7 @@ class Visitor:
         place = (column("topic"), column("partition"), column("offset"))
         return raw.filter(_fail_where(decoded.bad, node.name, place, wrong))
 
-    def _extracted_time(self, node: n.Stream, flow: Flow, timestamp: str) -> Flow:
+    def _extracted_time(self, node: o.Stream, flow: Flow, timestamp: str) -> Flow:
         time = F.current_timestamp() if timestamp == "processing" else expression(timestamp).cast("timestamp")
         frame = flow.scope().withColumn("__extracted", time)
         if timestamp != "processing":
@@ -181,7 +181,7 @@ class Visitor:
             return flow.tidy(scope.withColumn(DELETED, F.coalesce(flow.only_mine(deleted), column(DELETED))))
         return flow.tidy(scope.filter(flow.mine(passes)))
 
-    def visit_arm(self, node: n.Arm, flow: Flow) -> Flow:
+    def visit_arm(self, node: o.Arm, flow: Flow) -> Flow:
         condition = (
             F.lit(True) if node.condition is None else F.coalesce(expression(node.condition), F.lit(False))
         )
@@ -189,7 +189,7 @@ class Visitor:
             condition = condition & ~F.coalesce(expression(earlier), F.lit(False))
         return flow.tidy(flow.scope().filter(flow.mine(condition)))
 
-    def visit_branch(self, node: n.Branch, flow: Flow) -> Flow:
+    def visit_branch(self, node: o.Branch, flow: Flow) -> Flow:
         return flow
 
     def visit_select(self, node: o.Select, flow: Flow) -> Flow:
@@ -241,7 +241,7 @@ class Visitor:
         fields = tuple(field for field in flow.fields if field != "key")  # the record's old key is gone
         return replace(flow, key=key, fields=fields).tidy(frame)
 
-    def visit_merge(self, node: n.Merge, *flows: Flow) -> Flow:
+    def visit_merge(self, node: o.Merge, *flows: Flow) -> Flow:
         first = flows[0]
         fields = tuple(f for f in first.fields if all(f in other.fields for other in flows))
         same_key = all([name for name, _ in f.key] == [name for name, _ in first.key] for f in flows)
@@ -258,7 +258,7 @@ class Visitor:
 
     # State
 
-    def visit_aggregate(self, node: n.Aggregate, flow: Flow) -> Flow:
+    def visit_aggregate(self, node: o.Aggregate, flow: Flow) -> Flow:
         by = {name: f"__group_{i}" for i, (name, _) in enumerate(node.by)}
         scope = flow.scope().withColumns({by[name]: expression(sql) for name, sql in node.by})
         absent = reduce(lambda a, b: a & b, (column(physical).isNull() for physical in by.values()))
@@ -290,7 +290,7 @@ class Visitor:
         )
         return Flow(frame, (*keys, *values), ("timestamp",), key, table=True)
 
-    def visit_join(self, node: n.Join, left: Flow, right: Flow) -> Flow:
+    def visit_join(self, node: o.Join, left: Flow, right: Flow) -> Flow:
         left_alias, right_alias = node.aliases
         left_keys = [(name, quoted(name)) for name in node.by] or [(name, quoted(p)) for name, p in left.key]
         if len(left_keys) != len(right.key):
@@ -341,7 +341,7 @@ class Visitor:
         return Flow(frame, tuple(values), ("timestamp",), key)
 
     def _require_same_type(
-        self, node: n.Join, name: str, other: str, sides: list[DataFrame], here: str, there: str
+        self, node: o.Join, name: str, other: str, sides: list[DataFrame], here: str, there: str
     ) -> None:
         left_type, right_type = (
             sides[0].select(here).schema[0].dataType,

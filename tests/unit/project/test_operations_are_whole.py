@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from streamapp import nodes as n
-from streamapp.check.operations import CHECKERS
 from streamapp.compile import compile_manifest
 from streamapp.describe import words
 from streamapp.manifest import parse_manifest
@@ -33,8 +32,8 @@ def described(root: Path) -> dict[type[n.Node], str]:
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_it_has_all_its_parts(cls: type[n.Node], described: dict[type[n.Node], str], root: Path) -> None:
-    checked = cls in CHECKERS or cls.check is not n.Node.check
-    assert checked != (cls in UNCHECKED), "a check, or none on purpose"
+    assert (cls.check is not n.Node.check) != (cls in UNCHECKED), "a check, or none on purpose"
+    assert not cls.keyed or cls.state_shape is not n.Node.state_shape, "the shape of its state"
     assert hasattr(Visitor, "visit_" + cls.__name__.lower()), "a visitor"
     assert described.get(cls), "a node in a golden manifest, with a description"
     if cls.operation in OPERATIONS:

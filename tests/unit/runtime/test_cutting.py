@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from streamapp.errors import ManifestError
-from streamapp.nodes import Columns, Join, RepartitionSource
+from streamapp.nodes import Columns, RepartitionSource
+from streamapp.operations import Join
 from streamapp.plan import Plan, SubTopology
 
 Compile = Callable[..., Plan]

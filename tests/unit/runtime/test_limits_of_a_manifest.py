@@ -11,9 +11,10 @@ import yaml
 from streamapp.errors import ManifestError
 from streamapp.fields import MOST_COLUMNS
 from streamapp.manifest import parse_manifest
-from streamapp.manifest.node import MOST_BRANCHES, MOST_TOPICS
 from streamapp.manifest.reading import MOST_ENTRIES, MOST_NODES
 from streamapp.manifest.text import MOST_BYTES
+from streamapp.operations.branch import MOST_BRANCHES
+from streamapp.operations.stream import MOST_TOPICS
 
 HEAD = "apiVersion: streamapp.dev/v1alpha1\nkind: StreamApp\nmetadata: {name: app}\nspec:\n  topology:\n"
 IN = "  - {name: in, stream: {topic: i, value: text}}\n"

@@ -12,7 +12,6 @@ import pytest
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.check.names import check_names
-from streamapp.check.operations import check_nodes
 from streamapp.compile.context import Context
 from streamapp.compile.repartition import cut_by_internal_topics
 from streamapp.compile.split import split
@@ -27,7 +26,7 @@ from streamapp.plan.codec import NODE_CLASSES
 
 CLASSES = set(NODE_CLASSES.values())
 CONTEXT = Context("app", 4, OnBadRecord("Fail"))
-LINES = n.Stream("lines", ("text",), None, Format("text"), Format("text"), None)
+LINES = o.Stream("lines", ("text",), None, Format("text"), Format("text"), None)
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,8 @@ class Gather(n.Node):
         return self.name
 
 
-def counts(of: str) -> n.Aggregate:
-    return n.Aggregate("counts", of, (("tag", "tag"),), (("n", "count(*)"),), None, 0, "updates", "counts")
+def counts(of: str) -> o.Aggregate:
+    return o.Aggregate("counts", of, (("tag", "tag"),), (("n", "count(*)"),), None, 0, "updates", "counts")
 
 
 def test_a_new_operation_has_columns_a_kind_and_words() -> None:
@@ -84,7 +83,7 @@ def test_a_new_operation_has_columns_a_kind_and_words() -> None:
     assert topology.columns("tagged").value == ("value", "tag")
     assert (topology.kind("tagged"), topology.kind("counts")) == (n.STREAM, n.TABLE)
     assert (tag.operation, words.details(tag, topology)) == ("tag", "value with upper(value)")
-    assert list(check_nodes(topology)) == []
+    assert [problem for node in topology.nodes for problem in node.check(topology)] == []
 
 
 @pytest.mark.parametrize(("text", "cut"), [("upper(value)", False), ("rand()", True)])
@@ -119,11 +118,11 @@ def test_a_node_has_any_number_of_inputs_and_of_stores() -> None:
 
 
 def test_what_can_be_asked_is_said_by_the_node() -> None:
-    window = n.Window("tumbling", 1000, 1000)
+    window = o.Window("tumbling", 1000, 1000)
     assert counts("lines").stored_table("counts") == n.StoredTable(("tag",), ("n",), False)
     windowed = replace(counts("lines"), window=window).stored_table("counts")
     assert windowed == n.StoredTable(("tag",), ("n",), True)
-    assert n.Join("j", "a", "b", (), "inner", 1, 0, None, "j").stored_table("j") is None
+    assert o.Join("j", "a", "b", (), "inner", 1, 0, None, "j").stored_table("j") is None
 
 
 def test_each_operation_is_called_by_a_name_of_its_own() -> None:
@@ -135,15 +134,15 @@ def test_each_operation_is_called_by_a_name_of_its_own() -> None:
 def test_every_expression_stands_in_a_field_of_its_operation() -> None:
     pairs = (("a", "x"), ("b", "y"))
     field = {
-        "stream.timestamp": n.Stream("s", ("t",), None, Format("text"), Format("text"), "x"),
+        "stream.timestamp": o.Stream("s", ("t",), None, Format("text"), Format("text"), "x"),
         "filter": Filter("f", "s", "x"),
         "select.a select.b": o.Select("c", "s", pairs),
         "with.a with.b": o.With("c", "s", pairs),
         "flatMap.a": o.FlatMap("m", "s", "a", "x"),
         "keyBy keyBy": o.KeyBy("k", "s", ("a", "b")),
-        "when when": n.Arm("a", "b", "x", ("y",)),
-        "groupBy.a groupBy.b aggregate.a aggregate.b": n.Aggregate("g", "s", pairs, pairs, None, 0, "updates", "g"),
-        "join.by join.select.a join.select.b": n.Join("j", "s", "r", ("a",), "inner", 1, 0, pairs, "j"),
+        "when when": o.Arm("a", "b", "x", ("y",)),
+        "groupBy.a groupBy.b aggregate.a aggregate.b": o.Aggregate("g", "s", pairs, pairs, None, 0, "updates", "g"),
+        "join.by join.select.a join.select.b": o.Join("j", "s", "r", ("a",), "inner", 1, 0, pairs, "j"),
         "": o.Python("p", "s", "m:f", "row", "a INT"),
     }
     assert [" ".join(used.field for used in node.expressions()) for node in field.values()] == list(field)
@@ -151,9 +150,9 @@ def test_every_expression_stands_in_a_field_of_its_operation() -> None:
 
 def test_an_input_has_another_name() -> None:
     renamed = {"a": "x"}
-    join = n.Join("j", "a", "b", (), "inner", 1, 0, None, "j").with_inputs(renamed)
+    join = o.Join("j", "a", "b", (), "inner", 1, 0, None, "j").with_inputs(renamed)
     assert (join.inputs, join.aliases) == (("x", "b"), ("a", "b"))
-    assert n.Merge("m", ("a", "b")).with_inputs(renamed).inputs == ("x", "b")
+    assert o.Merge("m", ("a", "b")).with_inputs(renamed).inputs == ("x", "b")
     assert Filter("f", "a", "x > 1").with_inputs(renamed) == Filter("f", "x", "x > 1")
-    unmoved = n.Join("j", "b", "c", (), "inner", 1, 0, None, "j")
+    unmoved = o.Join("j", "b", "c", (), "inner", 1, 0, None, "j")
     assert unmoved.with_inputs(renamed) is unmoved

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`groupBy` with `aggregate`: a table of what groups of records come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import BeforeValidator, Field
+
+from streamapp.durations import format_duration, parse_duration
+from streamapp.errors import Problem
+from streamapp.expressions import normalise, quote, read_expression
+from streamapp.fields import Duration, Expressions, one_of, refuse
+from streamapp.nodes import TABLE, Columns, NodeExpression, OneInput, Origins, Role, StoredTable, Topology
+from streamapp.nodes.columns import with_event_time
+from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
+from streamapp.operations.making import Making
+from streamapp.operations.steps import ColumnMap, Steps, given
+from streamapp.operations.window import Window
+from streamapp.origins import all_computed, declared, digest, expression, used_by
+from streamapp.scope import check_expression, check_names, require_deterministic
+
+if TYPE_CHECKING:
+    from streamapp.manifest.node import NodeSpec
+
+_RECOMPUTED = "an epoch that is run again would put the record elsewhere"
+_BEFORE = "compute it in a `with` node before"
+
+
+def _group(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) != 1:
+        refuse(
+            f"one item of groupBy is one column, and this has {len(value)}",
+            "write each as an item of its own: [{a: …}, {b: …}]; the order makes the key",
+        )
+    if not isinstance(value, str | dict):
+        refuse(
+            "an item of groupBy is a column, or {name: expression}",
+            "e.g. groupBy: [user, {day: date(timestamp)}]",
+        )
+    return value
+
+
+GroupItem = Annotated[str | dict[str, str], BeforeValidator(_group)]
+Given = Annotated[
+    list[GroupItem] | None,
+    Field(min_length=1, description="Group columns in the key's order: a column, or {name: expression}."),
+]
+"""The field of the manifest."""
+Aggregates = Annotated[Expressions | None, Field(description="With groupBy: column to aggregate expression.")]
+Grace = Annotated[Duration | None, Field(description="With window: how late a record may come. Default: 0s.")]
+Emit = Annotated[
+    str | None,
+    BeforeValidator(lambda value: one_of(value, ("updates", "final")) if value is not None else None),
+    Field(
+        description="With groupBy: `updates` (every change, the default) or `final` (closed windows).",
+        json_schema_extra={"enum": ["updates", "final"]},
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Aggregate(OneInput):
+    """A table: one row per group (and window) with the aggregates of the group's records."""
+
+    by: Pairs
+    """Group columns (name, expression), in the key's order."""
+    columns: Pairs
+    """Aggregates (name, expression), sorted by name."""
+    window: Window | None
+    grace_ms: int
+    emit: str
+    """`updates`, or `final`: once per window, when it closes."""
+    store: str
+
+    operation: ClassVar[str] = "groupBy"
+    keyed: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:
+        # A string is a column's name, whatever characters it has; a map has an expression.
+        by = (
+            (item, quote(item)) if isinstance(item, str) else next(iter(item.items())) for item in spec.group_by or ()
+        )
+        made = cls(
+            spec.name,
+            making.input,
+            by=tuple(by),
+            columns=pairs_of(spec.aggregate or {}),
+            window=Window.of(spec.name, spec.window, making) if spec.window is not None else None,
+            grace_ms=parse_duration(spec.grace or "0s"),
+            emit=spec.emit or "updates",
+            store=spec.store or spec.name,
+        )
+        return (made,)
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return (self.store,)
+
+    def stored_table(self, store: str) -> StoredTable:
+        return StoredTable(names_of(self.by), names_of(self.columns), self.window is not None)
+
+    @property
+    def subtopology(self) -> str:
+        """The store's name: it lasts as long as the state does, and the node may be renamed."""
+        return self.store
+
+    @property
+    def output_mode(self) -> str:
+        """A table's rows are rewritten until its windows close."""
+        return "update" if self.emit == "updates" else "append"
+
+    def expressions(self) -> tuple[NodeExpression, ...]:
+        return (*placed(Role.GROUP, "groupBy", self.by), *placed(Role.AGGREGATE, "aggregate", self.columns))
+
+    def output_kind(self, inputs: Sequence[str]) -> str:
+        return TABLE
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        window = self.window.columns if self.window is not None else ()
+        return with_event_time((*names_of(self.by), *window), names_of(self.columns))
+
+    def hop_name(self, upstream: str) -> str:
+        return self.store
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        by = ", ".join(name if name == text.strip("`") else f"{name} = {text}" for name, text in self.by)
+        text = f"by {by}: {described(self.columns)}"
+        if self.window is not None:
+            text += f", {self.window.description}, grace {format_duration(self.grace_ms)}"
+        return text + (", emit final" if self.emit == "final" else "")
+
+    def check(self, topology: Topology) -> Iterator[Problem]:
+        if topology.kind(self.input) == TABLE:
+            yield Problem(
+                self.name,
+                "groupBy",
+                None,
+                f"its input '{self.input}' is a table; grouping a table again is not available yet",
+                "group the stream that the table is made from",
+            )
+        columns = topology.columns(self.input)
+        yield from check_names(self.name, "groupBy", self.by)
+        yield from check_names(self.name, "aggregate", self.columns)
+        yield from self._check_groups(columns)
+        yield from self._check_aggregates(columns)
+
+    def _check_groups(self, columns: Columns) -> Iterator[Problem]:
+        for name, text in self.by:
+            written = f"groupBy.{name}"
+            yield from check_expression(self.name, written if quote(name) != text else "groupBy", text, columns)
+            yield from require_deterministic(self.name, written, text, _RECOMPUTED, _BEFORE)
+        for name in names_of(self.by):
+            if self.window is not None and name.lower() in self.window.columns:
+                said = f"`{name}` is also a column of the window"
+                yield Problem(self.name, "groupBy", name, said, "give it another name")
+
+    def _check_aggregates(self, columns: Columns) -> Iterator[Problem]:
+        groups = names_of(self.by)
+        taken = {name.lower(): "groupBy" for name in groups}
+        if self.window is not None:
+            taken |= dict.fromkeys(self.window.columns, "the window")
+        for name, text in self.columns:
+            field = f"aggregate.{name}"
+            if name.lower() in taken:
+                said = f"column `{name}` is already one of {taken[name.lower()]}"
+                yield Problem(self.name, field, None, said, "give it another name")
+            yield from check_expression(self.name, field, text, columns, aggregate=True, groups=groups)
+            if read_expression(text).aggregate:
+                yield from require_deterministic(self.name, field, text, "state could not be rebuilt", _BEFORE)
+
+    def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
+        (source,) = before
+        found = {name.lower(): digest(["aggregate", expression(text, source)]) for name, text in self.columns}
+        windows = {"timestamp": "latest", "window_start": "window", "window_end": "window"}
+        return {**windows, **found, **all_computed(self.by, source)}
+
+    def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
+        (source,) = before
+        return {
+            "operation": "aggregate",
+            "window": [self.window.size_ms, self.window.advance_ms] if self.window else None,
+            "key": [[name.lower(), expression(text, source)] for name, text in self.by],
+            "values": {
+                name.lower(): [normalise(text), {used: declared(source.get(used)) for used in used_by(text)}]
+                for name, text in self.columns
+            },
+        }
+
+
+S = TypeVar("S", bound=Steps)
+
+
+@dataclass(frozen=True)
+class Groups(Generic[S]):
+    """Records in groups, waiting for `aggregate`."""
+
+    flow: S
+    name: str
+    by: tuple[str | dict[str, str], ...]
+    windows: Mapping[str, str] | None = None
+    grace: str | None = None
+
+    def window(
+        self,
+        *,
+        tumbling: str | None = None,
+        hopping: str | None = None,
+        every: str | None = None,
+        grace: str | None = None,
+    ) -> Self:
+        """Groups in windows of event time."""
+        return replace(self, windows=given(tumbling=tumbling, hopping=hopping, every=every), grace=grace)
+
+    def aggregate(
+        self,
+        columns: ColumnMap | None = None,
+        /,
+        *,
+        store: str | None = None,
+        emit: str | None = None,
+        **more: str,
+    ) -> S:
+        """A table with these aggregates. A column called `store` or `emit` goes into the map."""
+        found: S = self.flow._then(
+            self.name,
+            groupBy=list(self.by),
+            window=dict(self.windows) if self.windows is not None else None,
+            grace=self.grace,
+            aggregate={**(columns or {}), **more},
+            emit=emit,
+            store=store,
+        )
+        return found
+
+
+class GroupByStep(Steps):
+    """The builder's method."""
+
+    def group_by(self, name: str, *columns: str, **expressions: str) -> Groups[Self]:
+        """Groups by columns and then by named expressions; `aggregate` makes the table.
+
+        >>> from streamapp.builder import StreamBuilder
+        >>> lines = StreamBuilder("app").stream("lines", topic="text")
+        >>> counts = lines.group_by("counts", "value").window(tumbling="1 hour").aggregate(n="count(*)")
+        >>> counts.builder.build().spec.topology[1].aggregate
+        {'n': 'count(*)'}
+        """
+        by: list[str | dict[str, str]] = [*columns, *({key: text} for key, text in expressions.items())]
+        return Groups(self, name, tuple(by))
