@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from streamapp.internal_topics import is_repartition_topic
-from streamapp.nodes import DeadLetter, RepartitionSource
-from streamapp.operations import Stream
+from streamapp.nodes import DeadLetter, Node
 from streamapp.plan import Plan, Store, SubTopology
 
 WAYS_OUT = (
@@ -165,13 +164,9 @@ def _is_dead_letter(part: SubTopology) -> bool:
     return any(isinstance(node, DeadLetter) for node in part.nodes)
 
 
-def _sources(part: SubTopology) -> list[Stream | RepartitionSource]:
-    return [node for node in part.nodes if isinstance(node, Stream | RepartitionSource)]
+def _sources(part: SubTopology) -> list[Node]:
+    return [node for node in part.nodes if node.source]
 
 
 def _topics(part: SubTopology) -> frozenset[str]:
-    return frozenset(
-        topic
-        for source in _sources(part)
-        for topic in ((source.topic,) if isinstance(source, RepartitionSource) else source.topics)
-    )
+    return frozenset(topic for source in _sources(part) for topic in source.topics_read)

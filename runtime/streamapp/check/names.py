@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from streamapp.errors import Problem
 from streamapp.internal_topics import changelog_topic, longest_topic, metadata_topic, position_topic
-from streamapp.nodes import Topology, is_given
-from streamapp.operations import Sink, Stream
+from streamapp.nodes import Node, Topology, is_given
 from streamapp.patterns import PatternError, matches, require_pattern
 
 _TOPIC_PART = re.compile(r"[a-zA-Z0-9._-]+")
@@ -97,76 +96,52 @@ def _check_stores(topology: Topology, application_id: str) -> Iterator[Problem]:
 
 
 def _check_topics(topology: Topology, application_id: str) -> Iterator[Problem]:
-    sources = [node for node in topology.nodes if isinstance(node, Stream)]
-    readers = {topic: node.name for node in reversed(sources) for topic in node.topics}
+    sources = [node for node in topology.nodes if node.source]
     internal = {metadata_topic(application_id), position_topic(application_id)}
     internal |= {changelog_topic(application_id, store) for node in topology.nodes for store in node.stores}
     for source in sources:
-        for topic in source.topics:
-            fault = topic_fault(topic)
-            if fault:
-                yield Problem(source.name, "stream.topic", topic, f"topic '{topic}' {fault}", None)
-            elif topic in internal:
-                yield Problem(
-                    source.name,
-                    "stream.topic",
-                    topic,
-                    f"topic '{topic}' is internal to this app",
-                    "read another topic",
-                )
-        if source.pattern is not None:
-            yield from _check_pattern(source, internal)
+        for topic in source.topics_read:
+            yield from _check_topic(source, topic, internal, "read another topic")
+        if source.pattern_read is not None:
+            yield from _check_pattern(source, source.pattern_read, internal)
     for sink in topology.nodes:
-        if not isinstance(sink, Sink):
-            continue
-        fault = topic_fault(sink.topic)
-        if fault:
-            yield Problem(sink.name, "to.topic", sink.topic, f"topic '{sink.topic}' {fault}", None)
-        elif sink.topic in internal:
-            yield Problem(
-                sink.name,
-                "to.topic",
-                sink.topic,
-                f"topic '{sink.topic}' is internal to this app",
-                "write to another topic",
-            )
-        reader = readers.get(sink.topic) or next((s.name for s in sources if _matches(s, sink.topic)), None)
-        if reader is not None:
-            yield Problem(
-                sink.name,
-                "to.topic",
-                sink.topic,
-                f"topic '{sink.topic}' is also read, by node '{reader}': the app would feed itself for ever",
-                "write to another topic",
-            )
+        for topic in sink.topics_written:
+            yield from _check_topic(sink, topic, internal, "write to another topic")
+            readers = (source for source in sources if topic in source.topics_read)
+            reader = next(readers, None) or next((s for s in sources if _matches(s.pattern_read, topic)), None)
+            if reader is not None:
+                yield Problem(
+                    sink.name,
+                    f"{sink.operation}.topic",
+                    topic,
+                    f"topic '{topic}' is also read, by node '{reader.name}': the app would feed itself for ever",
+                    "write to another topic",
+                )
 
 
-def _check_pattern(source: Stream, internal: set[str]) -> Iterator[Problem]:
-    assert source.pattern is not None
+def _check_topic(node: Node, topic: str, internal: set[str], fix: str) -> Iterator[Problem]:
+    field, fault = f"{node.operation}.topic", topic_fault(topic)
+    if fault:
+        yield Problem(node.name, field, topic, f"topic '{topic}' {fault}", None)
+    elif topic in internal:
+        yield Problem(node.name, field, topic, f"topic '{topic}' is internal to this app", fix)
+
+
+def _check_pattern(source: Node, pattern: str, internal: set[str]) -> Iterator[Problem]:
+    field = f"{source.operation}.pattern"
     try:
-        require_pattern(source.pattern)
+        require_pattern(pattern)
     except PatternError as error:
-        yield Problem(
-            source.name,
-            "stream.pattern",
-            source.pattern,
-            f"is no regular expression: {error}",
-            "write e.g. orders-.*",
-        )
+        yield Problem(source.name, field, pattern, f"is no regular expression: {error}", "write e.g. orders-.*")
         return
-    caught = next((topic for topic in sorted(internal) if _matches(source, topic)), None)
+    caught = next((topic for topic in sorted(internal) if _matches(pattern, topic)), None)
     if caught is not None:
-        yield Problem(
-            source.name,
-            "stream.pattern",
-            source.pattern,
-            f"matches '{caught}', a topic internal to this app",
-            "make the pattern narrower",
-        )
+        said = f"matches '{caught}', a topic internal to this app"
+        yield Problem(source.name, field, pattern, said, "make the pattern narrower")
 
 
-def _matches(source: Stream, topic: str) -> bool:
+def _matches(pattern: str | None, topic: str) -> bool:
     try:
-        return source.pattern is not None and matches(source.pattern, topic)
+        return pattern is not None and matches(pattern, topic)
     except PatternError:
         return False

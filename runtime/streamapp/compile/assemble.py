@@ -17,8 +17,7 @@ from streamapp.internal_topics import (
 )
 from streamapp.manifest import Manifest, start_from_ms
 from streamapp.manifest.model import KafkaSpec
-from streamapp.nodes import DeadLetter, RepartitionSink, Topology
-from streamapp.operations import Sink, Stream
+from streamapp.nodes import Topology
 from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
 
 _SMALL = (
@@ -59,7 +58,7 @@ def assemble_plan(
         parts: the sub-topologies, in order.
     """
     spec = manifest.spec
-    nodes = {node.name: node for part in parts for node in part.nodes}
+    outer = [node for part in parts for node in part.nodes if not node.internal]
     stores = tuple(_store(logical, part, store, context) for part in parts for store in part.stores)
     return Plan(
         version=PLAN_VERSION,
@@ -80,11 +79,9 @@ def assemble_plan(
         subtopologies=parts,
         stores=stores,
         topics=_internal_topics(parts, stores, context),
-        source_topics=tuple(sorted({t for n in nodes.values() if isinstance(n, Stream) for t in n.topics})),
-        source_patterns=tuple(
-            sorted({n.pattern for n in nodes.values() if isinstance(n, Stream) and n.pattern is not None})
-        ),
-        sink_topics=tuple(sorted({n.topic for n in nodes.values() if isinstance(n, Sink | DeadLetter)})),
+        source_topics=tuple(sorted({topic for node in outer for topic in node.topics_read})),
+        source_patterns=tuple(sorted({node.pattern_read for node in outer if node.pattern_read is not None})),
+        sink_topics=tuple(sorted({topic for node in outer for topic in node.topics_written})),
         kafka=kafka_settings(spec.kafka),
         code=tuple(sorted((manifest.modules or {}).items())),
     )
@@ -111,7 +108,7 @@ def _internal_topics(
         # Where stateless sub-topologies stand; a stateful one's position is in its changelog.
         topics.append(InternalTopic(position_topic(app), POSITION, context.max_parallelism, _SMALL))
     topics += [InternalTopic(store.changelog_topic, CHANGELOG, store.partitions, _CHANGELOG) for store in stores]
-    hops = [node.topic for part in parts for node in part.nodes if isinstance(node, RepartitionSink)]
+    hops = [topic for part in parts for node in part.nodes if node.internal for topic in node.topics_written]
     topics += [InternalTopic(topic, REPARTITION, context.max_parallelism, _HOP) for topic in hops]
     return tuple(topics)
 

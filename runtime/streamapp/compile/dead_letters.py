@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from streamapp.compile.context import Context, free
 from streamapp.nodes import DeadLetter, Node, Topology
-from streamapp.operations import Stream
 
 
 def add_dead_letters(topology: Topology, context: Context) -> Topology:
@@ -20,20 +19,12 @@ def add_dead_letters(topology: Topology, context: Context) -> Topology:
     nodes: list[Node] = []
     for node in topology.nodes:
         nodes.append(node)
-        if isinstance(node, Stream) and _can_fail(node):
+        if node.makes_bad_records:
             name = free(dead_letter_name(node), f"bad records of '{node.name}'", topology)
             nodes.append(DeadLetter(name, node.name, topic))
     return Topology(tuple(nodes))
 
 
-def dead_letter_name(source: Stream) -> str:
+def dead_letter_name(source: Node) -> str:
     """The name of a source's DeadLetter node."""
     return f"{source.name}-dead-letter"
-
-
-def _can_fail(source: Stream) -> bool:
-    return (
-        source.key.can_be_malformed
-        or source.value.can_be_malformed
-        or source.timestamp not in (None, "processing")
-    )

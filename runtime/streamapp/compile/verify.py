@@ -10,7 +10,6 @@ from streamapp.compile.context import Context
 from streamapp.errors import ManifestError, Problem
 from streamapp.internal_topics import changelog_topic, metadata_topic, position_topic
 from streamapp.nodes import DeadLetter, RepartitionSink, RepartitionSource, Topology
-from streamapp.operations import Sink, Stream
 
 
 def verify_cut(topology: Topology, context: Context) -> Topology:
@@ -30,7 +29,7 @@ def _clashes(topology: Topology, context: Context) -> Iterator[Problem]:
     app = context.application_id
     owners = {metadata_topic(app): "the app", position_topic(app): "the app"}
     for node in topology.nodes:
-        hops = (node.topic,) if isinstance(node, RepartitionSink) else ()
+        hops = node.topics_written if node.internal else ()
         for topic in (*(changelog_topic(app, store) for store in node.stores), *hops):
             if topic in owners:
                 yield Problem(
@@ -42,14 +41,7 @@ def _clashes(topology: Topology, context: Context) -> Iterator[Problem]:
                 )
             owners[topic] = f"'{node.name}'"
     for node in topology.nodes:
-        topics = (
-            node.topics
-            if isinstance(node, Stream)
-            else (node.topic,)
-            if isinstance(node, Sink | DeadLetter)
-            else ()
-        )
-        for topic in topics:
+        for topic in () if node.internal else (*node.topics_read, *node.topics_written):
             if topic in owners:
                 yield Problem(
                     node.name,
@@ -73,6 +65,6 @@ def _loops(topology: Topology) -> Iterator[Problem]:
     """A bad record that is written to a topic where it is a bad record again is written there for ever."""
     for node in topology.nodes:
         source = topology.node(node.input) if isinstance(node, DeadLetter) else None
-        if isinstance(node, DeadLetter) and isinstance(source, Stream) and source.reads(node.topic):
+        if isinstance(node, DeadLetter) and source is not None and source.reads(node.topic):
             said = f"topic '{node.topic}' is also read, by node '{source.name}': bad records would come again for ever"
             yield Problem(None, "onBadRecord.deadLetter", node.topic, said, "send bad records to another topic")

@@ -7,8 +7,6 @@ import json
 from typing import Any
 
 from streamapp.describe import words
-from streamapp.nodes import DeadLetter, RepartitionSink, RepartitionSource
-from streamapp.operations import Sink, Stream
 from streamapp.plan import Plan, SubTopology
 
 
@@ -55,10 +53,10 @@ def _part(part: SubTopology, depth: int) -> dict[str, Any]:
             "key": list(columns.key),
             "columns": list(columns.value),
         }
-        if isinstance(node, Stream):
-            entry |= {"topics": list(node.topics), "pattern": node.pattern}
-        elif isinstance(node, RepartitionSource | RepartitionSink | Sink | DeadLetter):
-            entry |= {"topics": [node.topic]}
+        if node.source or node.sink:
+            entry["topics"] = [*node.topics_read, *node.topics_written]
+        if node.source and not node.internal:
+            entry["pattern"] = node.pattern_read
         nodes.append(entry)
     return {
         "name": part.name,

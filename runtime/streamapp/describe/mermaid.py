@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from streamapp.nodes import DeadLetter, Node, RepartitionSink, RepartitionSource
-from streamapp.operations import Sink, Stream
+from streamapp.nodes import Node
 from streamapp.plan import Plan, SubTopology
 
 
@@ -32,15 +31,12 @@ def _edges(part: SubTopology, ids: dict[str, str], topics: dict[str, str]) -> li
     for node in part.nodes:
         found += [f"  {_topic(topic, topics)} --> {ids[node.name]}" for topic in _read(node)]
         found += [f"  {ids[name]} --> {ids[node.name]}" for name in node.inputs]
-        if isinstance(node, Sink | RepartitionSink | DeadLetter):
-            found.append(f"  {ids[node.name]} --> {_topic(node.topic, topics)}")
+        found += [f"  {ids[node.name]} --> {_topic(topic, topics)}" for topic in node.topics_written]
     return found
 
 
 def _read(node: Node) -> tuple[str, ...]:
-    if isinstance(node, Stream):
-        return node.topics if node.pattern is None else (f"/{node.pattern}/",)
-    return (node.topic,) if isinstance(node, RepartitionSource) else ()
+    return node.topics_read if node.pattern_read is None else (f"/{node.pattern_read}/",)
 
 
 def _topic(topic: str, topics: dict[str, str]) -> str:

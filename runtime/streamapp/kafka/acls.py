@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from streamapp.internal_topics import REPARTITION
-from streamapp.nodes import DeadLetter
-from streamapp.operations import Sink, Stream
 from streamapp.plan import Plan
 
 TOPIC, GROUP, TRANSACTIONAL_ID = "topic", "group", "transactional-id"
@@ -67,15 +65,14 @@ def _uses(role: str) -> tuple[str, ...]:
 
 def _of_nodes(plan: Plan) -> Iterator[Acl]:
     for node in (node for part in plan.subtopologies for node in part.nodes):
-        if isinstance(node, Stream):
-            yield from (Acl(TOPIC, topic, ("Read",), f"node '{node.name}'") for topic in node.topics)
-            if node.pattern is not None:
-                prefix = literal_prefix(node.pattern)
-                yield Acl(TOPIC, prefix or ANY, ("Read",), f"node '{node.name}'", prefixed=bool(prefix))
-        elif isinstance(node, Sink):
-            yield Acl(TOPIC, node.topic, ("Write",), f"node '{node.name}'")
-        elif isinstance(node, DeadLetter):
-            yield Acl(TOPIC, node.topic, ("Write",), f"node '{node.input}'")
+        if node.internal:
+            continue
+        owner = f"node '{node.owner}'"
+        yield from (Acl(TOPIC, topic, ("Read",), owner) for topic in node.topics_read)
+        if node.pattern_read is not None:
+            prefix = literal_prefix(node.pattern_read)
+            yield Acl(TOPIC, prefix or ANY, ("Read",), owner, prefixed=bool(prefix))
+        yield from (Acl(TOPIC, topic, ("Write",), owner) for topic in node.topics_written)
 
 
 def literal_prefix(pattern: str) -> str:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from streamapp.errors import RunError, StreamAppError
 from streamapp.kafka.admin import BROKER_DEFAULT, Admin, TopicSpec, TopicState
-from streamapp.nodes import DeadLetter, RepartitionSink
-from streamapp.operations import Sink, Stream
 from streamapp.plan import Plan
 
 _REFUSED = ("cleanup.policy", "retention.ms", "retention.bytes")
@@ -163,22 +161,13 @@ def _argument(setting: str, value: str) -> str:
 def topics_of(plan: Plan) -> list[TopicSpec]:
     """Every topic of a plan that is known by name (a pattern names none), each once, internal ones last."""
     found: dict[str, TopicSpec] = {}
-    for part in plan.subtopologies:
-        for node in part.nodes:
-            if isinstance(node, Stream):
-                for name in node.topics:
-                    found.setdefault(name, TopicSpec(name, node.name))
-            elif isinstance(node, Sink):
-                partitions = node.partitions or BROKER_DEFAULT
-                found.setdefault(node.topic, TopicSpec(node.topic, node.name, partitions))
-            elif isinstance(node, DeadLetter):
-                found.setdefault(node.topic, TopicSpec(node.topic, node.input))
-    owners = {store.changelog_topic: store.node for store in plan.stores} | {
-        node.topic: node.input
-        for part in plan.subtopologies
-        for node in part.nodes
-        if isinstance(node, RepartitionSink)
-    }
+    owners = {store.changelog_topic: store.node for store in plan.stores}
+    for node in (node for part in plan.subtopologies for node in part.nodes):
+        if node.internal:
+            owners |= dict.fromkeys(node.topics_written, node.owner)
+            continue
+        for name in (*node.topics_read, *node.topics_written):
+            found.setdefault(name, TopicSpec(name, node.owner, node.partitions_wanted or BROKER_DEFAULT))
     for topic in plan.topics:
         owner = owners.get(topic.name, topic.role)
         config = {setting: value for setting, value in topic.configs if setting not in _WISHES}

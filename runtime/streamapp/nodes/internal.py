@@ -23,6 +23,11 @@ class RepartitionSource(Node):
 
     operation: ClassVar[str] = "hop in"
     source: ClassVar[bool] = True
+    internal: ClassVar[bool] = True
+
+    @property
+    def topics_read(self) -> tuple[str, ...]:
+        return (self.topic,)
 
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
         return self.columns
@@ -39,6 +44,15 @@ class RepartitionSink(OneInput):
 
     operation: ClassVar[str] = "hop out"
     sink: ClassVar[bool] = True
+    internal: ClassVar[bool] = True
+
+    @property
+    def topics_written(self) -> tuple[str, ...]:
+        return (self.topic,)
+
+    @property
+    def owner(self) -> str:
+        return self.input
 
     def description(self, inputs: Sequence[Columns]) -> str:
         return f"topic {self.topic}"
@@ -52,6 +66,14 @@ class DeadLetter(OneInput):
 
     operation: ClassVar[str] = "dead letters"
     sink: ClassVar[bool] = True
+
+    @property
+    def topics_written(self) -> tuple[str, ...]:
+        return (self.topic,)
+
+    @property
+    def owner(self) -> str:
+        return self.input
 
     def description(self, inputs: Sequence[Columns]) -> str:
         return f"topic {self.topic}"

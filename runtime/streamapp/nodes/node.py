@@ -79,6 +79,8 @@ class Node:
     """True when it reads a topic."""
     sink: ClassVar[bool] = False
     """True when it writes a topic."""
+    internal: ClassVar[bool] = False
+    """True when that topic is the app's own."""
     keyed: ClassVar[bool] = False
     """True when all records of a key must come to one place: its inputs are shuffled."""
 
@@ -90,6 +92,40 @@ class Node:
     def with_inputs(self, renamed: Mapping[str, str]) -> Self:
         """The node reading other nodes, by old name to new name."""
         return self
+
+    @property
+    def topics_read(self) -> tuple[str, ...]:
+        """The topics that it reads and names."""
+        return ()
+
+    @property
+    def pattern_read(self) -> str | None:
+        """The pattern of the topics that it reads, where it names none."""
+        return None
+
+    @property
+    def topics_written(self) -> tuple[str, ...]:
+        """The topics that it writes."""
+        return ()
+
+    @property
+    def partitions_wanted(self) -> int | None:
+        """How many partitions the topic that it writes gets when it is made. None: as many as the broker says."""
+        return None
+
+    @property
+    def makes_bad_records(self) -> bool:
+        """True when it may meet a record that it cannot read."""
+        return False
+
+    @property
+    def owner(self) -> str:
+        """The node of the manifest that its topics are told of."""
+        return self.name
+
+    def reads(self, topic: str) -> bool:
+        """Whether it reads that topic."""
+        return topic in self.topics_read
 
     @property
     def stores(self) -> tuple[str, ...]:

@@ -104,8 +104,20 @@ class Stream(Node):
         ahead = parse_duration(stream.max_ahead)
         return (cls(spec.name, topics, stream.pattern, key, value, stream.timestamp, ahead),)
 
+    @property
+    def topics_read(self) -> tuple[str, ...]:
+        return self.topics
+
+    @property
+    def pattern_read(self) -> str | None:
+        return self.pattern
+
+    @property
+    def makes_bad_records(self) -> bool:
+        formats = self.key.can_be_malformed or self.value.can_be_malformed
+        return formats or self.timestamp not in (None, "processing")
+
     def reads(self, topic: str) -> bool:
-        """Whether it reads that topic."""
         return topic in self.topics or (self.pattern is not None and matches(self.pattern, topic))
 
     def expressions(self) -> tuple[NodeExpression, ...]:

@@ -59,6 +59,14 @@ class Sink(OneInput):
         key, value = (form.to_format() if form else None for form in (to.key, to.value))
         return (cls(spec.name, making.input, to.topic, key, value, to.partitions),)
 
+    @property
+    def topics_written(self) -> tuple[str, ...]:
+        return (self.topic,)
+
+    @property
+    def partitions_wanted(self) -> int | None:
+        return self.partitions
+
     def description(self, inputs: Sequence[Columns]) -> str:
         (columns,) = inputs
         key = self.key.name if self.key else ("json" if len(columns.key) > 1 else "text")

@@ -7,8 +7,7 @@ import json
 from dataclasses import dataclass
 
 from streamapp.errors import InputError
-from streamapp.nodes import Node, RepartitionSink, RepartitionSource, Topology
-from streamapp.operations import Stream
+from streamapp.nodes import Node, Topology
 from streamapp.plan import codec
 
 PLAN_VERSION = 4
@@ -35,21 +34,16 @@ class SubTopology:
     @property
     def reads_internally(self) -> frozenset[str]:
         """The internal topics that it reads."""
-        return frozenset(node.topic for node in self.nodes if isinstance(node, RepartitionSource))
+        return frozenset(topic for node in self.nodes if node.internal for topic in node.topics_read)
 
     @property
     def writes_internally(self) -> frozenset[str]:
         """The internal topics that it writes."""
-        return frozenset(node.topic for node in self.nodes if isinstance(node, RepartitionSink))
+        return frozenset(topic for node in self.nodes if node.internal for topic in node.topics_written)
 
     def reads(self, topic: str) -> bool:
         """Whether it reads that topic."""
-        return any(
-            node.reads(topic)
-            if isinstance(node, Stream)
-            else isinstance(node, RepartitionSource) and node.topic == topic
-            for node in self.nodes
-        )
+        return any(node.reads(topic) for node in self.nodes)
 
 
 @dataclass(frozen=True)
