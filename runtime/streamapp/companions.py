@@ -99,62 +99,12 @@ def of_version(rules: Rules, later: Container[str]) -> tuple[Rule | Choice, ...]
     )
 
 
-def _only_for(field: str, *operations: str) -> Rule:
+def only_for(field: str, *operations: str) -> Rule:
+    """A field of a node that goes with these operations alone."""
     wanted = " or ".join(f"`{name}`" for name in operations)
     return Rule(field, f"`{field}` is only for {wanted}", f"remove `{field}`", needs=operations)
 
 
-_A_WINDOW = "window: {tumbling: 5 minutes}"
-
-GROUP = Rule(
-    "groupBy",
-    "`aggregate` is missing",
-    'say what to compute, e.g. aggregate: {count: "count(*)"}',
-    needs=("aggregate", "reduce"),
-    told="aggregate",
-)
-NODE: Rules = (
-    _only_for("aggregate", "groupBy"),
-    _only_for("window", "groupBy"),
-    _only_for("grace", "groupBy"),
-    _only_for("emit", "groupBy"),
-    _only_for("store", "groupBy", "join"),
-    Rule("grace", "`grace` is there without a `window`", f"add e.g. {_A_WINDOW}", needs=("window",)),
-    Rule(
-        "emit",
-        "`emit: final` needs a `window`: without one no result is ever final",
-        f"add e.g. {_A_WINDOW}, or emit: updates",
-        needs=("window",),
-        value="final",
-    ),
-    Rule("stream", "`from` is not for a stream, which reads topics", "remove `from`", excludes=("from",), told="from"),
-    Rule(
-        "merge", "`from` is not for merge, which names what it reads", "remove `from`", excludes=("from",), told="from"
-    ),
-)
-COMPANIONS = tuple(dict.fromkeys(rule.field for rule in NODE if isinstance(rule, Rule) and rule.needs))
-"""Fields of a node that are no operation."""
-WINDOW: Rules = (
-    Choice(
-        ("tumbling", "hopping", "session", "sliding"), "says no kind of window", f"write e.g. {_A_WINDOW}", "has"
-    ),
-    Rule(
-        "hopping",
-        "`every` is missing",
-        "say how often a window starts, e.g. every: 1 minute",
-        needs=("every",),
-        told="every",
-    ),
-    Rule(
-        "tumbling",
-        "`every` is for hopping windows",
-        "remove it, or write hopping",
-        excludes=("every",),
-        told="every",
-    ),
-)
-STREAM: Rules = (
-    Choice(
-        ("topic", "topics", "pattern"), "`topic` is missing", "name the topic to read, e.g. topic: orders", "there are"
-    ),
-)
+def without_from(operation: str, message: str) -> Rule:
+    """The rule of an operation that reads no other node, or names itself which."""
+    return Rule(operation, message, "remove `from`", excludes=("from",), told="from")

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamapp.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rule, of_version
+from streamapp.companions import Choice, Rule, of_version
 from streamapp.manifest import Manifest
-from streamapp.manifest.node import LATER, OPERATIONS
+from streamapp.manifest.node import INNER_RULES, LATER, OPERATIONS, RULES
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -21,13 +21,21 @@ def json_schema() -> dict[str, Any]:
     schema = Manifest.model_json_schema(by_alias=True)
     # A model cannot say that its fields exclude each other.
     models = schema["$defs"]
-    models["NodeSpec"]["oneOf"] = [{"required": [operation]} for operation in OPERATIONS]
-    for name, rules in (("NodeSpec", (GROUP, *NODE)), ("WindowSpec", WINDOW), ("StreamSpec", STREAM)):
+    node = models["NodeSpec"]
+    node["oneOf"] = [{"required": [operation]} for operation in OPERATIONS]
+    inner = ((models[_model_of(node["properties"][field])], rules) for field, rules in INNER_RULES.items())
+    for model, rules in ((node, RULES), *inner):
         for rule in of_version(rules, LATER):
-            _add_rule(models[name], rule)
+            _add_rule(model, rule)
     cleaned = _tidied(schema)
     assert isinstance(cleaned, dict)
     return {"$schema": DIALECT, "title": "StreamApp", **{k: v for k, v in cleaned.items() if k != "title"}}
+
+
+def _model_of(field: dict[str, Any]) -> str:
+    """The name of the model of an optional object."""
+    (name,) = (choice["$ref"].rpartition("/")[2] for choice in field["anyOf"] if "$ref" in choice)
+    return str(name)
 
 
 def _add_rule(schema: dict[str, Any], rule: Rule | Choice) -> None:

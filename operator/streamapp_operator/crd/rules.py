@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamapp.addresses import HOST
-from streamapp.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rules, of_version
+from streamapp.companions import Choice, Rules, of_version
 from streamapp.durations import EXAMPLES, LONGEST_MS, UNITS
 from streamapp.errors import Problem
 from streamapp.manifest.model import LONGEST_OBJECT_NAME, OBJECT_NAME, PAGE, SCOPE
-from streamapp.manifest.node import LATER, OPERATIONS
+from streamapp.manifest.node import INNER_RULES, LATER, OPERATIONS, RULES
 from streamapp.scope import QUOTE_IT, READ_AS_BOOLEAN, TRUE_AND_FALSE
 from streamapp_operator.manifest.kafka_login import LAPTOP_FILES, NO_SECRET
 
@@ -224,7 +224,7 @@ def _of_a_node(node: tuple[str, ...]) -> Iterator[Rule]:
         f"{_count(operations)} < 2",
         f"has ' + {_listed(operations)} + ', and a node has one operation; make a node of each'",
     )
-    for place, rules in (("", (GROUP, *NODE)), ("stream", STREAM), ("window", WINDOW)):
+    for place, rules in (("", RULES), *INNER_RULES.items()):
         for condition, message in _of_companions(place, of_version(rules, LATER)):
             yield rule(condition, message)
     yield rule(

@@ -8,10 +8,28 @@ from typing import Annotated
 from pydantic import Field
 
 from streamapp import operations
+from streamapp.companions import Rule, Rules
 from streamapp.fields import Model
 
 OPERATIONS = tuple(operations.BY_NAME)
 """Exactly one of these makes a node."""
+RULES: Rules = tuple(
+    sorted(
+        (rule for cls in operations.OPERATIONS for rule in cls.companions),
+        key=lambda rule: isinstance(rule, Rule) and bool(rule.excludes),
+    )
+)
+"""Which fields of a node go together: what is missing is told before what is too much."""
+INNER_RULES: dict[str, Rules] = {
+    field: rules for cls in operations.OPERATIONS for field, rules in cls.inner_companions.items()
+}
+"""The same of the objects in a node, by field."""
+COMPANIONS = tuple(
+    dict.fromkeys(
+        rule.field for rule in RULES if isinstance(rule, Rule) and rule.needs and rule.field not in OPERATIONS
+    )
+)
+"""Fields of a node that are no operation."""
 
 NOT_YET: dict[str, tuple[str, ...]] = {
     "node": (

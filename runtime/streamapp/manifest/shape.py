@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamapp.companions import COMPANIONS, GROUP, NODE, WINDOW, Choice, faults
+from streamapp.companions import faults
 from streamapp.errors import Problem, near_miss
-from streamapp.manifest.node import NOT_YET_OPERATIONS, OPERATIONS
+from streamapp.manifest.node import COMPANIONS, INNER_RULES, NOT_YET_OPERATIONS, OPERATIONS, RULES
 from streamapp.manifest.text import Document, Path, dotted, said
+from streamapp.operations.group_by import GROUP
+from streamapp.operations.window import KINDS
 
-_WINDOWS = {name for rule in WINDOW if isinstance(rule, Choice) for name in rule.fields}
 _FREE = ("driver", "executor", "metadata", "status")
 """Parts of Kubernetes' own language, where a blank may mean something."""
 
@@ -76,7 +77,7 @@ def _operation_problems(node: Any, name: str) -> list[Problem]:
 
 def _companion_problems(node: dict[str, Any], name: str) -> list[Problem]:
     """Fields that do not go with the node's operation, or with each other."""
-    problems = [Problem(name, *fault) for fault in faults(NODE, node)]
+    problems = [Problem(name, *fault) for fault in faults(RULES, node)]
     window = node.get("window")
     if "groupBy" in node and isinstance(window, dict):
         problems += _window_problems(window, name)
@@ -105,8 +106,8 @@ def _no_operation(node: dict[str, Any], name: str) -> list[Problem]:
 
 def _window_problems(window: dict[str, Any], name: str) -> list[Problem]:
     problems = []
-    for field, value, message, fix in faults(WINDOW, window):
-        if not window.keys() & _WINDOWS:  # then another word may be meant as one of them
+    for field, value, message, fix in faults(INNER_RULES["window"], window):
+        if not window.keys() & set(KINDS.fields):  # then another word may be meant as one of them
             value = next((given for given in window if given != "every"), None)
             fix = (near_miss(value, ("tumbling", "hopping")) if value else None) or fix
         problems.append(Problem(name, f"window.{field}" if field else "window", value, message, fix))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from streamapp.companions import Rules
 from streamapp.nodes.columns import Columns
 
 if TYPE_CHECKING:
@@ -75,6 +76,10 @@ class Node:
 
     operation: ClassVar[str]
     """What the manifest calls it; of a node that a pass makes: what `explain` calls it."""
+    companions: ClassVar[Rules] = ()
+    """Which fields of the manifest's node go only with it, and which not."""
+    inner_companions: ClassVar[Mapping[str, Rules]] = {}
+    """The same of the objects in fields of the node, by field."""
     source: ClassVar[bool] = False
     """True when it reads a topic."""
     sink: ClassVar[bool] = False

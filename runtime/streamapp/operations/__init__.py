@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from streamapp.companions import Rules
 from streamapp.nodes import Node
 from streamapp.operations import (
     branch,
@@ -45,6 +46,8 @@ class Operation(Protocol):
     """What the class of an operation has besides what every node has."""
 
     operation: ClassVar[str]
+    companions: ClassVar[Rules]
+    inner_companions: ClassVar[Mapping[str, Rules]]
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> Iterable[Node]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeV
 
 from pydantic import BeforeValidator, Field
 
+from streamapp.companions import Rule, Rules, only_for
 from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
 from streamapp.expressions import normalise, quote, read_expression
@@ -18,13 +19,35 @@ from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
-from streamapp.operations.window import Window
+from streamapp.operations.window import A_WINDOW, Window
+from streamapp.operations.window import RULES as WINDOWS
 from streamapp.origins import all_computed, declared, digest, expression, used_by
 from streamapp.scope import check_expression, check_names, require_deterministic
 
 if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
 
+GROUP = Rule(
+    "groupBy",
+    "`aggregate` is missing",
+    'say what to compute, e.g. aggregate: {count: "count(*)"}',
+    needs=("aggregate", "reduce"),
+    told="aggregate",
+)
+"""Without it nobody knows what the node computes."""
+RULES: Rules = (
+    GROUP,
+    *(only_for(field, "groupBy") for field in ("aggregate", "window", "grace", "emit")),
+    only_for("store", "groupBy", "join"),
+    Rule("grace", "`grace` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",)),
+    Rule(
+        "emit",
+        "`emit: final` needs a `window`: without one no result is ever final",
+        f"add e.g. {A_WINDOW}, or emit: updates",
+        needs=("window",),
+        value="final",
+    ),
+)
 _RECOMPUTED = "an epoch that is run again would put the record elsewhere"
 _BEFORE = "compute it in a `with` node before"
 
@@ -76,6 +99,8 @@ class Aggregate(OneInput):
     store: str
 
     operation: ClassVar[str] = "groupBy"
+    companions: ClassVar[Rules] = RULES
+    inner_companions: ClassVar[Mapping[str, Rules]] = {"window": WINDOWS}
     keyed: ClassVar[bool] = True
 
     @classmethod

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field
 
+from streamapp.companions import Rules, without_from
 from streamapp.errors import Problem
 from streamapp.nodes import TABLE, Columns, Node, Origins, Topology
 from streamapp.operations.making import Making
@@ -30,6 +31,7 @@ class Merge(Node):
     sources: tuple[str, ...]
 
     operation: ClassVar[str] = "merge"
+    companions: ClassVar[Rules] = (without_from("merge", "`from` is not for merge, which names what it reads"),)
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:

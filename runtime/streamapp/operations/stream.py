@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from streamapp.companions import STREAM, faults
+from streamapp.companions import Choice, Rules, faults, without_from
 from streamapp.durations import parse_duration
 from streamapp.errors import Problem
 from streamapp.fields import Duration, FormatSpec, Model, SourceFormatField, refuse
@@ -25,6 +25,11 @@ from streamapp.scope import check_expression, require_deterministic
 if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
 
+PLACES: Rules = (
+    Choice(
+        ("topic", "topics", "pattern"), "`topic` is missing", "name the topic to read, e.g. topic: orders", "there are"
+    ),
+)
 MOST_TOPICS = 500
 """Topics that one node may name."""
 _RECORD_TYPES = {
@@ -70,7 +75,7 @@ class StreamSpec(Model):
 
     @model_validator(mode="after")
     def _one_place(self) -> StreamSpec:
-        for fault in faults(STREAM, self.model_dump(exclude_none=True)):
+        for fault in faults(PLACES, self.model_dump(exclude_none=True)):
             refuse(fault.message, fault.fix)
         return self
 
@@ -93,6 +98,8 @@ class Stream(Node):
     """How far an extracted event time may be ahead of the record's own timestamp; a later one makes a bad record."""
 
     operation: ClassVar[str] = "stream"
+    companions: ClassVar[Rules] = (without_from("stream", "`from` is not for a stream, which reads topics"),)
+    inner_companions: ClassVar[Mapping[str, Rules]] = {"stream": PLACES}
     source: ClassVar[bool] = True
 
     @classmethod

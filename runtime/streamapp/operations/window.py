@@ -8,11 +8,34 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
+from streamapp.companions import Choice, Rule, Rules
 from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
 from streamapp.fields import Model, PositiveDuration
 from streamapp.operations.making import Making
 
+A_WINDOW = "window: {tumbling: 5 minutes}"
+"""An example."""
+KINDS = Choice(
+    ("tumbling", "hopping", "session", "sliding"), "says no kind of window", f"write e.g. {A_WINDOW}", "has"
+)
+RULES: Rules = (
+    KINDS,
+    Rule(
+        "hopping",
+        "`every` is missing",
+        "say how often a window starts, e.g. every: 1 minute",
+        needs=("every",),
+        told="every",
+    ),
+    Rule(
+        "tumbling",
+        "`every` is for hopping windows",
+        "remove it, or write hopping",
+        excludes=("every",),
+        told="every",
+    ),
+)
 MOST_WINDOWS = 1_000
 """Hopping windows that one record may be in: each is a row of its own, for Spark's planner too."""
 

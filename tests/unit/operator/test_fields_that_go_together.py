@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from streamapp.companions import GROUP, NODE, STREAM, WINDOW, Choice, Rule, faults
+from streamapp.companions import Choice, Rule, faults
 from streamapp.errors import ManifestError
 from streamapp.manifest import parse_object
+from streamapp.manifest.node import INNER_RULES, RULES
 from streamapp.schema import json_schema
 from streamapp_operator.crd import resource_schema
 
+GROUP, *NODE = RULES
+STREAM, WINDOW = INNER_RULES["stream"], INNER_RULES["window"]
 COUNT = {"groupBy": ["value"], "aggregate": {"n": "count(*)"}}
 WINDOWED = {"tumbling": "5s"}
 # For each rule: a node that breaks it, and what is said of it.
@@ -42,7 +45,7 @@ BESIDE = [{"name": "in", "stream": {"topic": "t"}}, {"name": "other", "stream": 
 
 
 def test_every_rule_has_a_case() -> None:
-    assert set(BROKEN) == {GROUP, *NODE, *WINDOW, *STREAM}
+    assert set(BROKEN) == {*RULES, *(rule for rules in INNER_RULES.values() for rule in rules)}
 
 
 @pytest.mark.parametrize(("node", "said"), [*BROKEN.values(), *SEVERAL])
@@ -69,7 +72,7 @@ def test_parser_and_schema_refuse_it(node: dict[str, Any], said: str) -> None:
 )
 def test_what_goes_together_passes(node: dict[str, Any]) -> None:
     assert passes(node)
-    assert list(faults((GROUP, *NODE), node)) == []
+    assert list(faults(RULES, node)) == []
 
 
 def test_the_cluster_has_the_same_words() -> None:
