@@ -470,3 +470,4 @@ def test_a_hop_is_purged_when_it_has_been_read(app: Make) -> None:
     a.send("in", (None, "x"))
     a.run()
     assert a.latest("out") == {"0": {"count": 101}}
+    assert (a.statuses[-1]["recordsRead"], a.statuses[-1]["recordsWritten"]) == (1, 1)  # the hop's do not count

@@ -335,4 +335,5 @@ def test_until_caught_up_is_exact(kafka: KafkaConfig, tmp_path: Path) -> None:
             app = bench.start(arguments=["--until-caught-up"])
             assert app.await_exit(120) == 0, app.tail()
             assert "WARNING" not in app.said  # what Java and Spark have to say belongs into the log
+            assert f" has caught up: {records:,} records read, " in app.said, app.tail()
         proof.verify()

@@ -8,13 +8,14 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from streamapp.cli.ending import ending
 from streamapp.cli.options import add_kafka, add_state_dir, is_kafka_named, memory, port_number, positive
 from streamapp.cli.progress import ProgressLine
-from streamapp.cli.state import CREDENTIALS, default_state_dir, occupied, publish
+from streamapp.cli.state import CREDENTIALS, broker_command, default_state_dir, occupied, publish
 
 if TYPE_CHECKING:
     from streamapp.kafka.config import KafkaConfig
@@ -95,8 +96,9 @@ def run(options: argparse.Namespace) -> int:
             publish(state_dir, kafka.bootstrap_servers, url)
             _say(f"{plan.name} runs; live: {url}; Ctrl-C stops it")
 
+        ends: list[Mapping[str, Any]] = []
         try:
-            return run_app(
+            code = run_app(
                 plan,
                 kafka,
                 Options(
@@ -108,10 +110,16 @@ def run(options: argparse.Namespace) -> int:
                 ),
                 on_started=on_started,
                 on_progress=line.show,
+                on_caught_up=ends.append,
             )
         finally:
             line.end()
             end_jvm()
+        for status in ends:
+            _say(ending(plan, status))
+            if embedded:
+                _say(f"to read the topics: {broker_command(state_dir)}, and consume in a second shell")
+        return code
 
 
 @contextlib.contextmanager

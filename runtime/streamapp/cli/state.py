@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,10 +97,31 @@ def find_run(state_dir: Path | None) -> Running:
             f"more than one Kafka is in use here: {listed}; name one with --bootstrap-servers or --state-dir"
         )
     where = f"in {state_dir}" if state_dir else f"here (in {DEFAULT_PARENT}/)"
+    if stopped := _stopped_brokers(state_dir):
+        commands = " or ".join(broker_command(folder) for folder in stopped)
+        raise InputError(
+            f"no Kafka address: nothing runs {where}; the topics of a run that has ended can be read while its "
+            f"embedded broker runs: start it in a second shell with {commands}, or name another Kafka with "
+            "--bootstrap-servers HOST:PORT"
+        )
     raise InputError(
         f"no Kafka address: nothing runs {where}; start `streamapp run` or `streamapp broker`, "
         "or name one with --bootstrap-servers HOST:PORT"
     )
+
+
+def broker_command(state_dir: Path) -> str:
+    """What starts the embedded broker of a run that has ended, so that its topics can be read.
+
+    >>> broker_command(Path(".streamapp/word count"))
+    "`streamapp broker --state-dir '.streamapp/word count'`"
+    """
+    return f"`streamapp broker --state-dir {shlex.quote(str(state_dir))}`"
+
+
+def _stopped_brokers(state_dir: Path | None) -> list[Path]:
+    folders = [state_dir] if state_dir else sorted(DEFAULT_PARENT.glob("*"))
+    return [folder for folder in folders if (folder / "broker").is_dir() and not _is_occupied(folder)]
 
 
 def find_live(state_dir: Path | None) -> str:

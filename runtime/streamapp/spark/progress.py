@@ -116,6 +116,7 @@ class Progress:
             "applicationId": self._plan.application_id,
             "uptimeSeconds": round(time.time() - self._started, 1),
             "recordsRead": _records_read(epochs),
+            "recordsWritten": sum(totals["records"] - totals["hopRecords"] for totals in epochs.values()),
             "subTopologies": parts,
             "stores": stores,
             "restore": _restore(restores["partitions"]),

@@ -114,6 +114,17 @@ def test_nothing_runs_here() -> None:
         find_run(None)
 
 
+def test_a_stopped_run_of_an_embedded_broker_says_how_its_topics_are_read() -> None:
+    folder = Path(".streamapp/word count")
+    with occupied(folder):
+        (folder / "broker").mkdir()
+        with pytest.raises(InputError, match=r"start `streamapp run`"):
+            find_run(None)  # it is just starting
+    for asked in (None, folder):
+        with pytest.raises(InputError, match=r"`streamapp broker --state-dir '\.streamapp/word count'`"):
+            find_run(asked)
+
+
 def test_the_one_that_runs_here_is_found() -> None:
     folder = Path(".streamapp/app")
     with occupied(folder):

@@ -15,9 +15,9 @@ import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec
 import org.apache.spark.sql.execution.streaming.StreamingQueryPlanTraverseHelper.collectFromUnfoldedPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter
 
-/** What a task reports to the driver when it has committed. */
-final class TaskReport(val partition: Int, val skipped: Boolean, val records: Long, val changelogRecords: Long,
-    val bytes: Long, val stores: Seq[StoreSize]) extends Serializable
+/** What a task reports to the driver when it has committed; of its `records`, `hops` went to topics of the app's own. */
+final class TaskReport(val partition: Int, val skipped: Boolean, val records: Long, val hops: Long,
+    val changelogRecords: Long, val bytes: Long, val stores: Seq[StoreSize]) extends Serializable
 
 /** Size of one partition of a store, as RocksDB estimates it. */
 final case class StoreSize(store: String, partition: Int, rows: Long, bytes: Long)
@@ -85,6 +85,7 @@ object EpochReports {
     var beganNs: Option[Long] = None
     var busyNs = 0L
     var records = 0L
+    var hops = 0L
     var changelogRecords = 0L
     var bytes = 0L
     var late = 0L
@@ -132,6 +133,7 @@ object EpochReports {
     }
     reports.foreach { report =>
       total.records += report.records
+      total.hops += report.hops
       total.changelogRecords += report.changelogRecords
       total.bytes += report.bytes
       report.stores.foreach(size => total.stores((size.store, size.partition)) = size)
@@ -165,6 +167,7 @@ object EpochReports {
         "recordsIn" -> total.read.values.sum,
         "read" -> total.read.collect { case (Some(source), records) => source -> records }.toMap,
         "records" -> total.records,
+        "hopRecords" -> total.hops,
         "changelogRecords" -> total.changelogRecords,
         "bytes" -> total.bytes,
         "lateRecords" -> total.late,

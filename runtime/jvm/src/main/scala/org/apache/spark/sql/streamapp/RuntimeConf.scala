@@ -36,6 +36,8 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
 
   def metadataTopic: String = s"$applicationId-metadata"
   def positionTopic: String = s"$applicationId-position"
+  /** As `is_repartition_topic` in internal_topics.py has it. */
+  def isHop(topic: String): Boolean = topic.startsWith(s"$applicationId-") && topic.endsWith("-repartition")
 
   /** The changelog of one of Spark's stores; an operator with several gets one topic each. */
   def changelogTopic(sparkStoreName: String): String =

@@ -136,22 +136,24 @@ object TransactionalSink {
     // A cancelled task is told by an interrupt, which can end a Kafka call half way: never commit after a failure.
     context.addTaskFailureListener((_: TaskContext, _: Throwable) => transaction.abort())
     try {
-      val records = new RecordConverter
+      val records = new RecordConverter(conf)
       var written = 0L
+      var hops = 0L
       if (!transaction.alreadyDone) {
         while (rows.hasNext) {
           val row = rows.next()
           if (!row.isNullAt(0)) { // else it is of a table that is written nowhere
             transaction.send(records.convert(row))
             written += 1
+            if (records.isHop) hops += 1
           }
         }
         Failpoint.hit("sink.rows-sent", epoch, context.partitionId())
         seal
       }
       val skipped = transaction.alreadyDone
-      val report = new TaskReport(context.partitionId(), skipped, written, transaction.recordsSent - written,
-        transaction.bytesSent, StoreStats.ofTask(conf, context.partitionId()))
+      val report = new TaskReport(context.partitionId(), skipped, written, hops,
+        transaction.recordsSent - written, transaction.bytesSent, StoreStats.ofTask(conf, context.partitionId()))
       if (context.isInterrupted()) throw new InterruptedException("the task was cancelled")
       transaction.commit()
       report
@@ -163,15 +165,18 @@ object TransactionalSink {
   }
 
   /** Row to record. Columns: topic STRING, key BINARY, value BINARY, timestamp BIGINT (ms), headers ARRAY<STRUCT>. */
-  private final class RecordConverter {
+  private final class RecordConverter(conf: RuntimeConf) {
     private var topicBytes: UTF8String = _
     private var topic: String = _
+    /** Whether the last record goes to a hop. */
+    var isHop = false
 
     def convert(row: InternalRow): ProducerRecord[Array[Byte], Array[Byte]] = {
       val bytes = row.getUTF8String(0)
       if (bytes != topicBytes) { // nearly always the same topic as the row before
         topicBytes = bytes.clone()
         topic = bytes.toString
+        isHop = conf.isHop(topic)
       }
       val key = if (row.isNullAt(1)) null else row.getBinary(1)
       val value = if (row.isNullAt(2)) null else row.getBinary(2)
