@@ -135,8 +135,8 @@ class Aggregate(OneInput):
 
     @property
     def output_mode(self) -> str:
-        """A table's rows are rewritten until its windows close."""
-        return "update" if self.emit == "updates" else "append"
+        """Of Spark; our operator decides by `emit` what a window gives."""
+        return "update"
 
     def expressions(self) -> tuple[NodeExpression, ...]:
         return (*placed(Role.GROUP, "groupBy", self.by), *placed(Role.AGGREGATE, "aggregate", self.columns))

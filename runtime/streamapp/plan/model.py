@@ -10,7 +10,7 @@ from streamapp.errors import InputError
 from streamapp.nodes import Node, Topology
 from streamapp.plan import codec
 
-PLAN_VERSION = 4
+PLAN_VERSION = 5
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,12 @@ class SubTopology:
     def topology(self) -> Topology:
         """The nodes as a graph that can be asked for columns and kinds."""
         return Topology(self.nodes)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether its stateful node has windows, which close by event time."""
+        tables = (node.stored_table(store) for node in self.nodes for store in node.stores)
+        return any(table is not None and table.windowed for table in tables)
 
     @property
     def reads_internally(self) -> frozenset[str]:

@@ -51,6 +51,7 @@ def require_types(spark: SparkSession, plan: Plan) -> None:
     problems: list[Problem] = []
     unchecked: list[str] = []
     for part in plan.subtopologies:
+        visitor.enter(part)
         flows: dict[str, Flow] = {}
         for node in part.nodes:
             if not flows.keys() >= set(node.inputs):

@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 
 DELETED = "__deleted"
 EVENT_TIME = "__timestamp"
+STREAM_TIME = "__stream_time"
+"""How far event time has come when the row was read, in microseconds; see `spark.streamtime`."""
 
 
 def quoted(name: str) -> str:
@@ -44,6 +46,8 @@ class Flow:
     """The key: (name, physical column) in order; empty when the rows have none."""
     table: bool = False
     """True for a table's updates: a later row of a key replaces the earlier one."""
+    timed: bool = False
+    """Whether its rows have STREAM_TIME."""
     guard: Column | None = None
     """Which rows of the frame are this node's, when several branches share the frame."""
     carried: tuple[str, ...] = ()
@@ -55,6 +59,7 @@ class Flow:
             *self.carried,
             DELETED,
             *(hidden(f) for f in self.fields),
+            *((STREAM_TIME,) if self.timed else ()),
             *(p for _, p in self.key),
             *self.columns,
         ]

@@ -15,6 +15,7 @@ from streamapp.plan import Plan, SubTopology
 from streamapp.spark.analyze import require_types
 from streamapp.spark.assemble import assemble
 from streamapp.spark.session import PREFIX
+from streamapp.spark.streamtime import tags_of
 from streamapp.spark.visitor import Visitor
 
 _SOURCE = "org.apache.spark.sql.kafka010.PacedKafkaSourceProvider"
@@ -44,6 +45,7 @@ class Queries:
         mentions_headers = any(_mentions_headers(part) for part in plan.subtopologies)
         for part in plan.subtopologies:
             self._current = part
+            self._visitor.enter(part)
             self._headers_wanted = mentions_headers or any(isinstance(node, n.DeadLetter) for node in part.nodes)
             try:
                 self._frames[part.name] = assemble(part, self._visitor)
@@ -97,6 +99,7 @@ class Queries:
             "subTopology": part.name,
             "epochIntervalMs": str(self._plan.epoch_interval_ms),
             "mayCombine": str(part.stateful is not None).lower(),
+            **self._timing(part, node),
             "includeHeaders": str(self._headers_wanted).lower(),
             "groupIdPrefix": f"{self._plan.application_id}-{part.name}",
         }
@@ -114,6 +117,10 @@ class Queries:
             options["countedAs"] = node.pattern or ",".join(sorted(node.topics))
             options |= self._start_from()
         return self._spark.readStream.format(_SOURCE).options(**options).load()
+
+    def _timing(self, part: SubTopology, node: n.Node) -> dict[str, str]:
+        tag = tags_of(part).get(node.name)
+        return {} if tag is None else {"timedAs": tag, "idleTimeoutMs": str(self._plan.idle_timeout_ms)}
 
     def _start_from(self) -> dict[str, str]:
         start = str(self._plan.start_from)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -18,10 +19,12 @@ from streamapp import operations as o
 from streamapp.errors import ManifestError, Problem
 from streamapp.formats import Format
 from streamapp.operations import Filter
+from streamapp.plan import SubTopology
 from streamapp.spark import formats
 from streamapp.spark.complaints import problems_of
-from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, column, hidden, quoted
+from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden, quoted
 from streamapp.spark.guard import expression, require_allowed
+from streamapp.spark.streamtime import tags_of, with_stream_time
 from streamapp.spark.usercode import MINE, UserFunction
 
 SOURCE_FIELDS = ("key", "timestamp", "topic", "partition", "offset", "headers")
@@ -34,6 +37,9 @@ _EXACT_JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
 }
+
+_WINDOWS = "streamapp.windows"
+"""In a column's metadata: what the operator that keeps the windows has to know (GroupKeys.scala)."""
 
 SourceReader = Callable[[n.Node], DataFrame]
 
@@ -50,6 +56,11 @@ class Visitor:
         self._read = read
         self._on_bad_record = on_bad_record
         self._repartitioned: dict[str, tuple[StructType, Flow]] = {}
+        self._tags: Mapping[str, str] = {}
+
+    def enter(self, part: SubTopology) -> None:
+        """The nodes that are visited next are of this sub-topology."""
+        self._tags = tags_of(part)
 
     def visit(self, node: n.Node, inputs: list[Flow]) -> Flow:
         """The flow of `node` over the flows of its inputs.
@@ -73,7 +84,16 @@ class Visitor:
         if node.value.can_be_malformed or node.key.can_be_malformed:
             raw = self._without_bad_records(node, raw, decoded)
         flow = self._columns_of(raw, decoded)
-        return flow if node.timestamp is None else self._extracted_time(node, flow, node.timestamp)
+        if node.timestamp is not None:
+            flow = self._extracted_time(node, flow, node.timestamp)
+        return self._timed(node, flow, hidden("topic"), hidden("partition"))
+
+    def _timed(self, node: n.Node, flow: Flow, topic: str, partition: str) -> Flow:
+        """A source's rows with stream time, where windows close by it: before any filter, as what a filter drops has a time."""
+        tag = self._tags.get(node.name)
+        if tag is None:
+            return flow
+        return replace(flow, timed=True).tidy(with_stream_time(flow.frame, tag, topic, partition))
 
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
         """The source's bad records as they came, with headers that say what, where and why."""
@@ -167,9 +187,13 @@ class Visitor:
     def visit_repartitionsource(self, node: n.RepartitionSource) -> Flow:
         schema, upstream = self._repartitioned[node.topic]
         row = F.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
-        raw = self._read(node).select(row.alias("__row"), column("timestamp"))
+        raw = self._read(node).select(row.alias("__row"), column("timestamp"), column("topic"), column("partition"))
         columns = [F.col("__row")[field.name].alias(field.name) for field in schema.fields]
-        return replace(upstream, frame=raw.select(column("timestamp").alias(EVENT_TIME), *columns))
+        # The hop's own place, beside that of the record which a row was made of.
+        place = [column(name).alias(f"__hop_{name}") for name in ("topic", "partition")]
+        frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
+        flow = self._timed(node, replace(upstream, frame=frame), "__hop_topic", "__hop_partition")
+        return flow.tidy(flow.frame)
 
     # Stateless operations
 
@@ -269,13 +293,7 @@ class Visitor:
         results.append(F.max(column(EVENT_TIME)).alias("__latest"))
         keys = {name: column(physical) for name, physical in by.items()}
         if node.window is not None:
-            rows = rows.withWatermark(EVENT_TIME, f"{node.grace_ms} milliseconds")
-            window = F.window(
-                column(EVENT_TIME),
-                f"{node.window.size_ms} milliseconds",
-                f"{node.window.advance_ms} milliseconds",
-            )
-            counted = rows.groupBy(window.alias("__window"), *groups).agg(*results)
+            counted = self._in_windows(node, node.window, rows).groupBy("__window", *groups).agg(*results)
             keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
         else:
             counted = rows.groupBy(*groups).agg(*results)
@@ -289,6 +307,16 @@ class Visitor:
             *(c.alias(name) for name, c in {**keys, **values}.items()),
         )
         return Flow(frame, (*keys, *values), ("timestamp",), key, table=True)
+
+    def _in_windows(self, node: o.Aggregate, window: o.Window, rows: DataFrame) -> DataFrame:
+        """Each row once for each of its windows that is not over for it, in `__window`."""
+        size, advance, grace = (ms * 1000 for ms in (window.size_ms, window.advance_ms, node.grace_ms))
+        windows = json.dumps({"size": size, "grace": grace, "isFinal": node.emit == "final"})
+        spans = F.window(column(EVENT_TIME), f"{size} microseconds", f"{advance} microseconds")
+        placed = rows.withColumn("__window", spans)
+        over = F.unix_micros(F.col("__window.end")) + F.lit(grace) <= column(STREAM_TIME)
+        seen = placed.observe(f"late:{node.name}", F.count_if(over).alias("late")).filter(~over)
+        return seen.withMetadata("__window", {_WINDOWS: windows})
 
     def visit_join(self, node: o.Join, left: Flow, right: Flow) -> Flow:
         left_alias, right_alias = node.aliases

@@ -3,6 +3,7 @@ package org.apache.spark.sql.kafka010
 
 import java.util.{HashMap, Map => JMap, Optional}
 
+import org.apache.hadoop.fs.Path
 import org.apache.kafka.common.TopicPartition
 
 import org.apache.spark.sql.SparkSession
@@ -10,6 +11,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
+import org.apache.spark.sql.streamapp.keyed.SourceTags
 import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochReports, EpochStyle, ProcessorShare, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -21,7 +23,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
- * user's topics whose records these are, absent for topics of ours.
+ * user's topics whose records these are, absent for topics of ours; `timedAs`, the tag of a source that windows wait for
+ * (see `SourceTags`), and `idleTimeoutMs`, for how long they wait for a partition that is silent.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -38,8 +41,12 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       val kafka = super.toMicroBatchStream(checkpointLocation).asInstanceOf[KafkaMicroBatchStream]
       val subTopology = options.get("subTopology")
       EpochReports.starts(subTopology)
+      val idle = Option(options.get("timedAs")).map(tag => new IdlePartitions(tag, options.getLong("idleTimeoutMs", 0L),
+        new PartitionEnds(RuntimeConf(SparkSession.active.conf.getAll))))
+      // Spark numbers the sources of a query in the name of the folder that it gives each.
+      idle.foreach(partitions => SourceTags.add(subTopology, new Path(checkpointLocation).getName.toInt, partitions.tag, () => partitions.idle))
       new PacedStream(kafka, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
-        options.getLong("epochIntervalMs", 0L), options.getBoolean("mayCombine", false), Option(options.get("countedAs")))
+        options.getLong("epochIntervalMs", 0L), options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle)
     }
     override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
   }
@@ -56,7 +63,7 @@ private object PacedKafkaSource {
 }
 
 private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, subTopology: String, intervalMs: Long,
-    mayCombine: Boolean, override val countedAs: Option[String])
+    mayCombine: Boolean, override val countedAs: Option[String], idle: Option[IdlePartitions])
     extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics with CountedSource {
 
   private val pacer = EpochPacer.of(subTopology)
@@ -75,6 +82,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
     val most = pacer.limit
     val limited = kafka.latestOffset(start, ReadLimit.maxRows(most))
     val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
+    idle.foreach(_.look(offsets(start), offsets(reached), offsets(kafka.reportLatestOffset()), boundedRun))
     val end = restore.of(start, reached, wanted = mayCombine && most > 0 && !boundedRun)
     EpochStyle.choose(SparkSession.active, pacer.expect(this, records(start, end)))
     end
@@ -86,6 +94,11 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
     val now = System.currentTimeMillis()
     if (turnMs + intervalMs > now && turnMs <= now) Thread.sleep(turnMs + intervalMs - now)
     turnMs = System.currentTimeMillis()
+  }
+
+  private def offsets(offset: Offset): Map[TopicPartition, Long] = offset match {
+    case known: KafkaSourceOffset => known.partitionToOffsets
+    case _ => Map.empty
   }
 
   private def records(start: Offset, end: Offset): Long = (start, end) match {
@@ -136,7 +149,10 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
   override def createReaderFactory(): PartitionReaderFactory = KafkaRangesReaderFactory
   override def metrics(latestConsumed: Optional[Offset]): JMap[String, String] = kafka.metrics(latestConsumed)
   override def commit(end: Offset): Unit = kafka.commit(end)
-  override def stop(): Unit = kafka.stop()
+  override def stop(): Unit = {
+    idle.foreach(_.close())
+    kafka.stop()
+  }
   override def toString: String = kafka.toString
 }
 

@@ -10,6 +10,7 @@ import org.json4s.DefaultFormats
 import org.json4s.jackson.Serialization
 
 import org.apache.spark.sql.execution.streaming.state.LocalBases
+import org.apache.spark.sql.streamapp.keyed.{EpochTimes, SourceTags}
 
 /** What the driver's Python side calls; everything else happens at Spark's plug-in points. */
 object DriverBridge {
@@ -20,6 +21,7 @@ object DriverBridge {
     EpochPacer.clear()
     EpochReports.clear()
     Restores.clear()
+    SourceTags.clear()
     MetadataTopic.open(RuntimeConf(settings.asScala.toMap), owner)
   }
 
@@ -93,6 +95,7 @@ object DriverBridge {
     TaskTransaction.closeAll(applicationId)
     SourcePosition.closeAll(applicationId)
     LocalBases.closeAll(applicationId)
+    EpochTimes.clear(applicationId)
     MetadataTopic.close(applicationId)
   }
 

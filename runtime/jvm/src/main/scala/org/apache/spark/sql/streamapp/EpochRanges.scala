@@ -24,22 +24,31 @@ object EpochRanges {
   /** Of the epoch that the running task belongs to, if it is known. */
   def current: Option[String] = Option(TaskContext.get()).flatMap(task => Option(task.getLocalProperty(Property)))
 
+  /** Up to where an epoch reads each partition of each of the query's sources, which Spark numbers. */
+  final case class End(source: Int, topic: String, partition: Int, offset: Long)
+
+  /** None when the epoch is not on the metadata topic. */
+  def ends(metadata: MetadataTopic, conf: RuntimeConf, epoch: Long): Option[Seq[End]] =
+    metadata.get(s"/${conf.applicationId}/${conf.subTopology}/offsets/$epoch").map(file => parse(new String(file.bytes, UTF_8)))
+
   private def digest(metadata: MetadataTopic, conf: RuntimeConf, epoch: Long): Option[String] = {
-    def ends(of: Long): Option[Seq[String]] =
-      metadata.get(s"/${conf.applicationId}/${conf.subTopology}/offsets/$of").map(file => parse(new String(file.bytes, UTF_8)))
-    ends(epoch).map { until =>
-      val text = (ends(epoch - 1).getOrElse(Nil) ++ ("until" +: until)).mkString("\n")
+    def lines(of: Long): Option[Seq[String]] = ends(metadata, conf, of).map(_.groupBy(_.source).toSeq.sortBy(_._1).flatMap {
+      case (source, ends) => ends.map(end => s"$source/${end.topic}/${end.partition}:${end.offset}").sorted
+    })
+    lines(epoch).map { until =>
+      val text = (lines(epoch - 1).getOrElse(Nil) ++ ("until" +: until)).mkString("\n")
       MessageDigest.getInstance("SHA-256").digest(text.getBytes(UTF_8)).take(16).map(byte => f"$byte%02x").mkString
     }
   }
 
   /** Of a file of Spark's offset log: after a line for the version and one for the metadata comes one for each source. */
-  private def parse(log: String): Seq[String] =
+  private def parse(log: String): Seq[End] =
     for {
       (line, source) <- log.linesIterator.toSeq.drop(2).zipWithIndex if line.startsWith("{")
-      end <- JsonMethods.parse(line).asInstanceOf[JObject].obj.flatMap {
-        case (topic, JObject(partitions)) => partitions.collect { case (partition, JInt(offset)) => s"$source/$topic/$partition:$offset" }
+      (topic, partitions) <- JsonMethods.parse(line).asInstanceOf[JObject].obj
+      (partition, offset) <- partitions match {
+        case JObject(fields) => fields.collect { case (partition, JInt(offset)) => partition.toInt -> offset.toLong }
         case _ => Nil
-      }.sorted
-    } yield end
+      }
+    } yield End(source, topic, partition, offset)
 }

@@ -38,10 +38,11 @@ object StoreStats {
  * What Spark's finished tasks have counted in an epoch.
  *
  * @param read records by source, see [[CountedSource]]
- * @param late rows that came after their window had closed
+ * @param late rows that a join has passed over, as they were behind its watermark
+ * @param overdue pairs of a record and a window that was over for it
  * @param bad records that could not be read, by node
  */
-final case class EpochCounts(read: Seq[(Option[String], Long)], late: Long, bad: Map[String, Long])
+final case class EpochCounts(read: Seq[(Option[String], Long)], late: Long, overdue: Long, bad: Map[String, Long])
 
 /** A source that knows what its records count for: the user's topics that it reads, None where they are ours. */
 trait CountedSource {
@@ -64,10 +65,11 @@ object EpochCounts {
       case operator: StateStoreWriter => operator.getProgress().numRowsDroppedByWatermark
     }
     // Named KIND:NODE by the visitor: a node may have several kinds of bad records.
-    val bad = execution.observedMetrics.toSeq.groupMapReduce { case (name, _) => name.substring(name.indexOf(':') + 1) } {
+    val (tooLate, unreadable) = execution.observedMetrics.toSeq.partition { case (name, _) => name.startsWith("late:") }
+    val bad = unreadable.groupMapReduce { case (name, _) => name.substring(name.indexOf(':') + 1) } {
       case (_, row) => row.getLong(0)
     }(_ + _)
-    EpochCounts(read, late.sum, bad)
+    EpochCounts(read, late.sum, tooLate.map { case (_, row) => row.getLong(0) }.sum, bad)
   }
 }
 
@@ -90,6 +92,7 @@ object EpochReports {
     var bytes = 0L
     var late = 0L
     var lost = 0L
+    var closedUs: Option[Long] = None
     val read = mutable.Map[Option[String], Long]().withDefaultValue(0L)
     val bad = mutable.Map[String, Long]().withDefaultValue(0L)
     val lostFrom = mutable.Map[TopicPartition, Long]()
@@ -115,13 +118,16 @@ object EpochReports {
    * @param stateful whether a shuffle lies before these tasks
    * @param done whether all have, so that the epoch has ended
    * @param startedNs when the sink was given it
+   * @param closedUs up to where its windows are closed, in microseconds since 1970
    */
   def add(subTopology: String, epoch: Long, reports: Seq[TaskReport], counts: EpochCounts, stateful: Boolean, done: Boolean,
-      startedNs: Long): Unit = synchronized {
+      startedNs: Long, closedUs: Option[Long]): Unit = synchronized {
     val total = of(subTopology)
+    total.closedUs = closedUs.orElse(total.closedUs)
     val first = epoch > total.epoch
     if (!stateful || (done && first)) {
       counts.read.foreach { case (source, records) => total.read(source) += records }
+      total.late += counts.overdue
       counts.bad.foreach { case (node, records) => total.bad(node) += records }
     }
     total.late += counts.late
@@ -171,6 +177,7 @@ object EpochReports {
         "changelogRecords" -> total.changelogRecords,
         "bytes" -> total.bytes,
         "lateRecords" -> total.late,
+        "closedMs" -> total.closedUs.map(_ / 1000),
         "lostRecords" -> total.lost,
         "badRecords" -> total.bad.toMap,
         "stores" -> total.stores.values.groupBy(_.store).map { case (store, sizes) =>

@@ -5,6 +5,7 @@ import java.util.{Collections, Map => JMap}
 
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
+import org.apache.spark.sql.streamapp.keyed.{AskClosing, EpochTimes}
 
 /** May an executor make its own the transactional ids of the application? Answered by null, or the exception that says why not. */
 final case class MayFence(applicationId: String)
@@ -17,6 +18,7 @@ class RuntimePlugin extends SparkPlugin {
       message match {
         case state: RestoreState => Restores.note(state); null
         case MayFence(applicationId) => MetadataTopic.objection(applicationId).orNull
+        case question: AskClosing => EpochTimes.answer(question)
         case other => throw new IllegalArgumentException(s"unknown message ${other.getClass.getName}")
       }
     }
@@ -43,6 +45,9 @@ object RuntimePlugin {
    */
   def requireDriver(applicationId: String): Unit =
     if (context != null) Option(context.ask(MayFence(applicationId))).foreach { case reason: RuntimeException => throw reason }
+
+  /** The driver's answer to a question of a task. */
+  def ask[A](question: AnyRef): A = context.ask(question).asInstanceOf[A]
 
   def tellDriver(message: AnyRef): Unit = if (context != null) context.send(message)
 }

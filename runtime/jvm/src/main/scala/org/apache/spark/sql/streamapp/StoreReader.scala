@@ -9,16 +9,15 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.{Partition, SparkContext, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BindReferences, Cast, EvalMode, Literal, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BindReferences, Cast, EvalMode, JoinedRow, Literal, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{DataFrame, SparkSession}
-import org.apache.spark.sql.execution.{InputAdapter, RDDScanExec, SortExec, SparkPlan, WholeStageCodegenExec}
+import org.apache.spark.sql.execution.{RDDScanExec, SparkPlan}
 import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
-import org.apache.spark.sql.execution.streaming.operators.stateful.{StateStoreSaveExec, StreamingAggregationStateManager}
 import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
-import org.apache.spark.sql.execution.streaming.state.{CommittedStore, CommittedView, StateStoreId, StateStoreProviderId, StorePlace}
-import org.apache.spark.sql.streamapp.keyed.KeyedAggregateExec
+import org.apache.spark.sql.execution.streaming.state.{CommittedStore, CommittedView, StateStore, StateStoreId, StateStoreProviderId, StorePlace}
+import org.apache.spark.sql.streamapp.keyed.{GroupKeys, KeyedAggregateExec}
 import org.apache.spark.sql.types.StringType
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.CollectionAccumulator
@@ -55,7 +54,9 @@ object StoreReader {
     else {
       val plan = Option(query.lastExecution).map(_.executedPlan).getOrElse(throw new StoreNotReadyException(
         s"store '$store' has had no epoch since the app started; it can be asked after the next one"))
-      val (finish, save) = if (windowed) windows(plan) else table(plan)
+      val keyed = plan.collectFirst { case found: KeyedAggregateExec => found }.getOrElse(
+        throw new IllegalStateException(s"no aggregation of ours in the plan:\n$plan"))
+      val save = keyed.save
       val keys = save.keyExpressions
       val named = if (windowed) keys.tail else keys
       val wanted = Option(key).map(texts => keyRow(named, texts.asScala.toSeq))
@@ -70,10 +71,10 @@ object StoreReader {
           LocatedStore(StorePlace(applicationId, store, partition), id.storeId,
             session.streams.stateStoreCoordinator.getLocation(id))
         }
-        val rows = new CommittedRows(session.sparkContext, located, least, save.stateManager, keys, named, wanted,
-          missing)
+        val rows = new CommittedRows(session.sparkContext, located, least, keyed.groupKeys, save.output.drop(keys.size), named,
+          wanted, missing)
         val scan = RDDScanExec(save.output, rows, "committed state")
-        val results = withKeys(finish, keys).withNewChildren(Seq(scan))
+        val results = withKeys(keyed.finish, keys).withNewChildren(Seq(scan))
         new StoreReader(
           session.internalCreateDataFrame(results.execute(), DataTypeUtils.fromAttributes(results.output)), missing)
       }
@@ -135,22 +136,6 @@ object StoreReader {
       case query: StreamingQueryWrapper if query.name == name => query.streamingQuery
     }.getOrElse(throw new StoreNotReadyException(s"sub-topology '$name' does not run at the moment"))
 
-  /** What makes results of a table's state, and what that state is. */
-  private def table(plan: SparkPlan): (BaseAggregateExec, StateStoreSaveExec) = plan.collectFirst {
-    case keyed: KeyedAggregateExec => (keyed.finish, keyed.save)
-  }.getOrElse(throw new IllegalStateException(s"no aggregation of ours in the plan:\n$plan"))
-
-  /** The same of windows, which Spark's own operators keep. */
-  private def windows(plan: SparkPlan): (BaseAggregateExec, StateStoreSaveExec) = plan.collectFirst {
-    case finish: BaseAggregateExec if saved(finish.child).isDefined => (finish, saved(finish.child).get)
-  }.getOrElse(throw new IllegalStateException(s"no aggregation in the plan:\n$plan"))
-
-  private def saved(plan: SparkPlan): Option[StateStoreSaveExec] = plan match {
-    case save: StateStoreSaveExec => Some(save)
-    case between @ (_: WholeStageCodegenExec | _: InputAdapter | _: SortExec) => saved(between.children.head)
-    case _ => None
-  }
-
   // An epoch leaves out the columns of the key that no later node uses.
   private def withKeys(finish: BaseAggregateExec, keys: Seq[Attribute]): SparkPlan = {
     val named = keys.zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() }
@@ -189,9 +174,10 @@ private final case class LocatedStore(place: StorePlace, id: StateStoreId, locat
 
 private final case class StoreSplit(index: Int, store: LocatedStore) extends Partition
 
-private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStore], least: Long,
-    manager: StreamingAggregationStateManager, keys: Seq[Attribute], named: Seq[Attribute], wanted: Option[UnsafeRow],
-    missing: CollectionAccumulator[Integer]) extends RDD[InternalRow](context, Nil) {
+/** Groups and buffers, as the aggregation saves them. */
+private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStore], least: Long, keys: GroupKeys,
+    buffers: Seq[Attribute], named: Seq[Attribute], wanted: Option[UnsafeRow], missing: CollectionAccumulator[Integer])
+  extends RDD[InternalRow](context, Nil) {
 
   override protected def getPartitions: Array[Partition] =
     stores.zipWithIndex.map { case (store, index) => StoreSplit(index, store) }.toArray
@@ -206,14 +192,19 @@ private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStor
         missing.add(place.partition)
         Iterator.empty
       case Some(held) =>
-        val store = new CommittedStore(held, id, DataTypeUtils.fromAttributes(keys), manager.getStateValueSchema)
+        val store = new CommittedStore(held, id, keys.encoding, DataTypeUtils.fromAttributes(buffers))
         task.addTaskCompletionListener[Unit](_ => store.release())
+        val groupOf = keys.toGroup
+        val whole = UnsafeProjection.create((keys.groups ++ buffers).map(_.dataType).toArray)
+        val both = new JoinedRow
+        def rowOf(key: UnsafeRow, value: UnsafeRow): InternalRow = whole(both(groupOf(key), value))
         wanted match {
-          case Some(row) if named.size == keys.size => Option(manager.get(store, row)).iterator
-          case Some(row) =>
-            val part = UnsafeProjection.create(named, keys)
-            manager.iterator(store).filter(pair => part(pair.key) == row).map(_.value)
-          case None => manager.iterator(store).map(_.value)
+          case Some(row) if named.size == keys.groups.size =>
+            Option(store.get(row, StateStore.DEFAULT_COL_FAMILY_NAME)).iterator.map(rowOf(row, _))
+          case _ =>
+            val part = UnsafeProjection.create(named, keys.groups)
+            store.iterator(StateStore.DEFAULT_COL_FAMILY_NAME)
+              .filter(pair => wanted.forall(_ == part(groupOf(pair.key)))).map(pair => rowOf(pair.key, pair.value))
         }
     }
   }

@@ -8,6 +8,7 @@ import org.apache.hadoop.fs.{FSDataInputStream, FileAlreadyExistsException, File
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+import org.apache.spark.sql.streamapp.keyed.EpochTimes
 
 /**
  * Spark's checkpoint files on the application's metadata topic, so that Kafka is the only durable thing.
@@ -29,7 +30,7 @@ class TopicCheckpointFileManager(root: Path, hadoopConf: Configuration) extends 
       override def close(): Unit = if (!ended) {
         ended = true
         refuseExisting()
-        val change = Seq(key(path) -> buffer.toByteArray)
+        val change = (key(path) -> buffer.toByteArray) +: EpochTimes.riders(key(path))
         Failpoint.hitAt("metadata.before-write", key(path))
         if (mayWait(path)) {
           topic.defer(change)

@@ -18,6 +18,7 @@ import org.apache.spark.sql.classic.ClassicConversions.castToImpl
 import org.apache.spark.sql.execution.streaming.Sink
 import org.apache.spark.sql.kafka010.SourceRanges
 import org.apache.spark.sql.sources.StreamSinkProvider
+import org.apache.spark.sql.streamapp.keyed.EpochTimes
 import org.apache.spark.sql.streaming.OutputMode
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -64,7 +65,8 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
       done = true
     } finally {
       val committed = reports.synchronized(reports.toList)
-      EpochReports.add(conf.subTopology, epoch, committed, EpochCounts.of(execution), stateful, done, started)
+      EpochReports.add(conf.subTopology, epoch, committed, EpochCounts.of(execution), stateful, done, started,
+        if (done) EpochTimes.closed(conf) else None)
     }
   }
 

@@ -116,11 +116,10 @@ object CommittedView {
  * The view as Spark's own readers of state take it: for stores with one value per key and without column families.
  * To be released when it has been read.
  */
-final class CommittedStore(held: CommittedView#Held, override val id: StateStoreId, keys: StructType, values: StructType)
-  extends ReadStateStore {
+final class CommittedStore(held: CommittedView#Held, override val id: StateStoreId, layout: KeyStateEncoderSpec,
+    values: StructType) extends ReadStateStore {
 
   // Encoders reuse their rows, so those of the store itself are its task's.
-  private val layout = NoPrefixKeyStateEncoderSpec(keys)
   private val data = new UnsafeRowDataEncoder(layout, values)
   private val keyEncoder = RocksDBStateEncoder.getKeyEncoder(data, layout, useColumnFamilies = false)
   private val valueEncoder = RocksDBStateEncoder.getValueEncoder(data, values, useMultipleValuesPerKey = false)

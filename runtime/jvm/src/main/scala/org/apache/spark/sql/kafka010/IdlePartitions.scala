@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.kafka010
+
+import java.util.concurrent.TimeUnit.MILLISECONDS
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import org.apache.kafka.clients.admin.{Admin, ListOffsetsOptions, OffsetSpec}
+import org.apache.kafka.common.{IsolationLevel, TopicPartition}
+
+import org.apache.spark.sql.streamapp.RuntimeConf
+import org.apache.spark.sql.streamapp.keyed.SourceTags
+
+/**
+ * Which partitions of a source windows do not wait for: those that are empty, and those that have been silent for a time
+ * although all that is in them was read. In a run to the end: those of which it reads nothing.
+ *
+ * @param tag the source's
+ * @param timeoutMs for how long a silent partition is waited for, counted from its last record or this object's making
+ */
+private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, ends: PartitionEnds) extends AutoCloseable {
+  private val since = mutable.Map.empty[TopicPartition, Long]
+  private var begun: Option[Map[TopicPartition, Long]] = None
+  private var known = Set.empty[TopicPartition]
+  private var asked = Map.empty[TopicPartition, Long]
+  private var askedAt = 0L
+  @volatile private var keys = Set.empty[String]
+
+  /** The keys of those that the epoch which is being cut does not wait for. */
+  def idle: Set[String] = keys
+
+  /**
+   * An epoch is being cut.
+   *
+   * @param latest what could be read at all
+   */
+  def look(start: Map[TopicPartition, Long], end: Map[TopicPartition, Long], latest: Map[TopicPartition, Long],
+      boundedRun: Boolean): Unit = {
+    val now = System.nanoTime()
+    // Without a start these are all new: their first epoch reads them from their first record on.
+    val silent = end.collect { case (partition, offset) if start.get(partition).contains(offset) => partition }.toSet
+    end.keys.filterNot(silent).foreach(since(_) = now)
+    silent.foreach(since.getOrElseUpdate(_, now))
+    val found =
+      if (boundedRun) {
+        val from = begun.getOrElse(start)
+        begun = Some(from)
+        silent.filter(partition => from.get(partition) == latest.get(partition))
+      } else caughtUp(silent, end, now)
+    if (found != known) {
+      known = found
+      keys = found.map(partition => SourceTags.key(tag, partition.topic, partition.partition))
+    }
+  }
+
+  private def caughtUp(silent: Set[TopicPartition], end: Map[TopicPartition, Long], now: Long): Set[TopicPartition] = {
+    val long = silent.filter(partition => now - since(partition) >= MILLISECONDS.toNanos(timeoutMs))
+    val candidates = long ++ silent.filter(partition => end(partition) == 0)
+    // Idle ones are asked about again once a second: a transaction may have begun to hold them back.
+    if (candidates.exists(partition => !asked.contains(partition)) || now - askedAt > MILLISECONDS.toNanos(1000)) {
+      asked = if (candidates.isEmpty) Map.empty else ends.of(candidates)
+      askedAt = now
+    }
+    candidates.filter(partition => asked.get(partition).contains(end(partition)))
+  }
+
+  override def close(): Unit = ends.close()
+}
+
+/** Where partitions end, with what transactions have written that are still open. */
+private[kafka010] final class PartitionEnds(conf: RuntimeConf) extends AutoCloseable {
+  private lazy val admin = Admin.create(conf.client())
+  private var opened = false
+
+  def of(partitions: Set[TopicPartition]): Map[TopicPartition, Long] = {
+    opened = true
+    val answer = admin.listOffsets(partitions.map(_ -> OffsetSpec.latest()).toMap.asJava,
+      new ListOffsetsOptions(IsolationLevel.READ_UNCOMMITTED))
+    partitions.map(partition => partition -> answer.partitionResult(partition).get().offset).toMap
+  }
+
+  override def close(): Unit = if (opened) admin.close()
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import org.json4s.DefaultFormats
+import org.json4s.jackson.Serialization
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, NoPrefixKeyStateEncoderSpec, RangeKeyScanStateEncoderSpec}
+import org.apache.spark.sql.types.{LongType, StructType, TimestampType}
+
+/**
+ * The windows of an aggregation; times are in microseconds.
+ *
+ * @param isFinal whether a window gives one result when it closes, and none before
+ */
+final case class Windows(size: Long, grace: Long, isFinal: Boolean) {
+  /** The start of the last window that is over when time has come that far. */
+  def lastStart(closed: Long): Long = closed - size - grace
+}
+
+object Windows {
+  /** The key in a column's metadata by which the manifest's window comes here. */
+  val Metadata = "streamapp.windows"
+
+  def of(groups: Seq[Attribute]): Option[Windows] =
+    groups.headOption.map(_.metadata).filter(_.contains(Metadata)).map { metadata =>
+      Serialization.read[Windows](metadata.getString(Metadata))(DefaultFormats, manifest[Windows])
+    }
+}
+
+/**
+ * How the groups of an aggregation are keys of its state: as they are; or, where the first column is a window, with its
+ * start in place of it. Then the state is in the order of the windows, and those that are over are the first.
+ *
+ * @param groups columns of the group
+ */
+final case class GroupKeys(groups: Seq[Attribute], windows: Option[Windows]) {
+  val schema: StructType = windows match {
+    case None => DataTypeUtils.fromAttributes(groups)
+    case Some(_) => StructType(new StructType().add("start", LongType, nullable = false) ++ DataTypeUtils.fromAttributes(groups.tail))
+  }
+
+  def encoding: KeyStateEncoderSpec =
+    if (windows.isEmpty) NoPrefixKeyStateEncoderSpec(schema) else RangeKeyScanStateEncoderSpec(schema, Seq(0))
+
+  /** The key of a row that has the group among these columns. */
+  def ofRow(columns: Seq[Attribute]): UnsafeProjection = windows match {
+    case None => UnsafeProjection.create(groups, columns)
+    case Some(_) =>
+      val start = PreciseTimestampConversion(GetStructField(groups.head, 0), TimestampType, LongType)
+      UnsafeProjection.create(start +: groups.tail, columns)
+  }
+
+  /** The group out of a key. */
+  def toGroup: UnsafeProjection = {
+    val columns = schema.fields.zipWithIndex.map { case (field, i) => BoundReference(i, field.dataType, field.nullable) }.toSeq
+    windows match {
+      case None => UnsafeProjection.create(columns)
+      case Some(Windows(size, _, _)) =>
+        def time(value: Expression) = PreciseTimestampConversion(value, LongType, TimestampType)
+        val window = CreateNamedStruct(Seq(
+          Literal("start"), time(columns.head), Literal("end"), time(Add(columns.head, Literal(size)))))
+        UnsafeProjection.create(window +: columns.tail)
+    }
+  }
+
+  /** A key before those of all windows that start later: a bound for a scan. */
+  def bound: Long => UnsafeRow = {
+    val project = UnsafeProjection.create(schema)
+    val row = new GenericInternalRow(schema.length)
+    start => {
+      row.update(0, start)
+      project(row: InternalRow).copy()
+    }
+  }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import java.util.{Collections, LinkedHashMap => JLinkedHashMap, Map => JMap}
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
+import org.apache.spark.sql.execution.streaming.state.StateStore
+import org.apache.spark.sql.streamapp.RuntimePlugin
+
+/**
+ * The work of one task of [[KeyedAggregateExec]]. Results come in the order in which their groups have come, behind them
+ * those of windows that close, the earliest first.
+ */
+private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[InternalRow], keys: GroupKeys,
+    incoming: Seq[Attribute], buffers: AggregateBuffers, closing: Option[WindowClosing]) extends Iterator[InternalRow] {
+  import KeyedAggregation._
+
+  private val keyOf = keys.ofRow(incoming)
+  private val groupOf = keys.toGroup
+  private val held = new JLinkedHashMap[UnsafeRow, InternalRow]()
+  private var heldBytes = 0L
+  private var results: java.util.Iterator[JMap.Entry[UnsafeRow, InternalRow]] = Collections.emptyIterator()
+  private var closed: Iterator[(UnsafeRow, UnsafeRow)] = _
+  private val isFinal = closing.exists(_.windows.isFinal)
+  private var committed = false
+
+  override def hasNext: Boolean = {
+    while (!results.hasNext && closed == null) {
+      held.clear()
+      heldBytes = 0
+      while (rows.hasNext && held.size < MostGroups && heldBytes < MostBytes) merge(rows.next())
+      results = held.entrySet.iterator
+      if (isFinal) while (results.hasNext) save(results.next())
+      if (!results.hasNext && !rows.hasNext) closed = closing.fold(Iterator.empty[(UnsafeRow, UnsafeRow)])(_.over())
+    }
+    if (results.hasNext || (closed != null && closed.hasNext)) true
+    else {
+      if (!committed) {
+        store.commit()
+        committed = true
+      }
+      false
+    }
+  }
+
+  override def next(): InternalRow = {
+    if (!hasNext) throw new NoSuchElementException
+    if (results.hasNext) {
+      val entry = results.next()
+      save(entry)
+      buffers.result(groupOf(entry.getKey), entry.getValue)
+    } else {
+      val (key, value) = closed.next()
+      buffers.result(groupOf(key), buffers.fromState(value))
+    }
+  }
+
+  private def save(entry: JMap.Entry[UnsafeRow, InternalRow]): Unit =
+    store.put(entry.getKey, buffers.toState(entry.getValue))
+
+  private def merge(row: InternalRow): Unit = {
+    val key = keyOf(row)
+    var buffer = held.get(key)
+    if (buffer == null) {
+      val stored = store.get(key)
+      if (stored != null) heldBytes += stored.getSizeInBytes
+      buffer = if (stored == null) buffers.fresh() else buffers.fromState(stored)
+      held.put(key.copy(), buffer)
+    }
+    buffers.merge(buffer, row)
+    heldBytes += row.asInstanceOf[UnsafeRow].getSizeInBytes
+  }
+}
+
+private object KeyedAggregation {
+  // An epoch that changes more groups in a partition gives some of them several times: each result is right for its time.
+  val MostGroups = 100000
+  val MostBytes = 32L << 20
+}
+
+/** The windows of one task's store that close in the epoch. */
+private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val windows: Windows, question: AskClosing) {
+
+  /**
+   * Takes them out of the state, the earliest first. To be asked when all records of the epoch were read.
+   * @return keys and buffers of those that give a result now, each good until the next one
+   */
+  def over(): Iterator[(UnsafeRow, UnsafeRow)] = {
+    val Closing(before, after) = RuntimePlugin.ask[Closing](question)
+    if (after == before) Iterator.empty
+    else {
+      val last = windows.lastStart(after)
+      val bound = keys.bound
+      // What is below was taken out before; the files still have its deletions, which a scan would have to pass.
+      val first = Option.when(before != StreamTimes.Unknown)(bound(windows.lastStart(before)))
+      val scan = store.rangeScan(first, Some(bound(last + 1)), StateStore.DEFAULT_COL_FAMILY_NAME)
+      val found = scan.takeWhile(_.key.getLong(0) <= last).map { pair =>
+        store.remove(pair.key)
+        (pair.key, pair.value)
+      }
+      if (windows.isFinal) found
+      else {
+        found.foreach(_ => ())
+        Iterator.empty
+      }
+    }
+  }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import org.json4s.{DefaultFormats, Formats}
+import org.json4s.jackson.Serialization
+
+/**
+ * How far event time has come in a sub-topology when an epoch has ended. All times are microseconds since 1970.
+ *
+ * @param epoch the one that has ended
+ * @param closed windows are closed that end, with their grace, up to here; never goes back
+ * @param reached the stream time of each source partition: the latest event time that was read of it
+ */
+final case class StreamTimes(epoch: Long, closed: Long, reached: Map[String, Long]) {
+  /** [[StreamTimes.Unknown]] before the first record. */
+  def of(source: String): Long = reached.getOrElse(source, StreamTimes.Unknown)
+
+  /**
+   * The times at the end of the next epoch.
+   *
+   * @param seen how far the partitions have come that it has read
+   * @param counted the partitions that windows wait for; with none, nothing closes
+   */
+  def after(seen: Map[String, Long], counted: Iterable[String]): StreamTimes = {
+    val times = reached ++ seen.map { case (source, time) => source -> math.max(time, of(source)) }
+    val slowest = counted.map(times.getOrElse(_, StreamTimes.Unknown)).minOption.getOrElse(StreamTimes.Unknown)
+    StreamTimes(epoch + 1, math.max(closed, slowest), times)
+  }
+
+  def toBytes: Array[Byte] = Serialization.write(this)(DefaultFormats).getBytes(UTF_8)
+}
+
+object StreamTimes {
+  val Unknown: Long = Long.MinValue
+  /** Before the first epoch. */
+  val None: StreamTimes = StreamTimes(-1, Unknown, Map.empty)
+
+  private implicit val formats: Formats = DefaultFormats
+
+  def read(bytes: Array[Byte]): StreamTimes = Serialization.read[StreamTimes](new String(bytes, UTF_8))
+
+  /** Where it is kept: it is written in the transaction of Spark's `commits/EPOCH`. */
+  def path(applicationId: String, subTopology: String): String = s"/$applicationId/$subTopology/times"
+}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stream time: how far the event time of each source partition has come, which windows close by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+from streamapp import nodes as n
+from streamapp import operations as o
+from streamapp.expressions import normalise
+from streamapp.plan import SubTopology
+from streamapp.spark.flow import EVENT_TIME, STREAM_TIME
+
+
+def tags_of(part: SubTopology) -> Mapping[str, str]:
+    """A tag for each source whose event time the sub-topology's windows wait for, by node; empty without windows.
+
+    The stream times of former runs are kept by tag, topic and partition. A tag says how event times are made, so that another
+    `timestamp` begins anew and another name of the node does not.
+    """
+    if not part.windowed:
+        return {}
+    found: dict[str, str] = {}
+    for node in part.nodes:
+        if isinstance(node, n.RepartitionSource):
+            tag = "hop"
+        elif isinstance(node, o.Stream):
+            tag = "own" if node.timestamp is None else _digest(node.timestamp)
+        else:
+            continue
+        alike = sum(other == tag or other.startswith(f"{tag}-") for other in found.values())
+        found[node.name] = f"{tag}-{alike + 1}" if alike else tag
+    return found
+
+
+def with_stream_time(frame: DataFrame, tag: str, topic: str, partition: str) -> DataFrame:
+    """The rows of a source with STREAM_TIME; `topic` and `partition` are the columns that say where a row was read."""
+    spark = frame.sparkSession
+    ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed.StreamTime  # type: ignore[union-attr]
+    return ClassicDataFrame(ours.of(frame._jdf, tag, topic, partition, EVENT_TIME, STREAM_TIME), spark)
+
+
+def _digest(timestamp: str) -> str:
+    text = timestamp if timestamp == "processing" else normalise(timestamp)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
