@@ -196,11 +196,6 @@ WRONG = {
         manifest(standbyReplicas=1),
         "warm copies of stores are not available yet in this version; leave `standbyReplicas` out",
     ),
-    "idle timeout": (
-        manifest(idleTimeout="5s"),
-        "'5s': event time does not wait for silent partitions yet in this version, so there is nothing to set; "
-        "leave `idleTimeout` out",
-    ),
     "a short transaction timeout": (
         manifest(transactionTimeout="50ms"),
         "'50ms' is not between 1s and 1 day; write e.g. 60s, and not less than an epoch may take",
@@ -337,7 +332,7 @@ WRONG = {
 }
 
 RIGHT = {
-    "30 seconds in another unit": manifest(idleTimeout="30000 ms"),
+    "an idle timeout": manifest(idleTimeout="1500 ms"),
     "the shortest transaction": manifest(transactionTimeout="01 Second"),
     "the longest transaction": manifest(transactionTimeout="24h"),
     "a day": manifest(startFrom="2024-01-31"),

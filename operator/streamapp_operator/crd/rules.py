@@ -371,13 +371,6 @@ def _of_single_durations() -> Iterator[Rule]:
         f"{_QUOTED} is not between 1s and 1 day; write e.g. 60s, and not less than an epoch may take'",
         computed=True,
     )
-    yield Rule(
-        ("spec", "idleTimeout"),
-        f"!{_between(1, LONGEST_MS)} || {_between(30_000, 30_000)}",
-        f"{_QUOTED}: event time does not wait for silent partitions yet in this version, so there is nothing to set; "
-        "leave `idleTimeout` out'",
-        computed=True,
-    )
 
 
 def _between(low: int, high: int) -> str:

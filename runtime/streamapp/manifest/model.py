@@ -25,7 +25,6 @@ OBJECT_NAME = rf"{_LABEL}(\.{_LABEL})*"
 """What Kubernetes takes for the name of most objects: a DNS subdomain (RFC 1123)."""
 LONGEST_OBJECT_NAME = 253
 _LARGEST_PARALLELISM = 4096
-_IDLE_TIMEOUT = "30s"
 
 
 def _word(*allowed: str, not_yet: tuple[str, ...] = ()) -> Any:
@@ -72,15 +71,6 @@ def _cron(line: str) -> str:
     except Invalid as error:
         refuse(error.message, error.fix)
     return line
-
-
-def _idle_timeout(text: str) -> str:
-    if parse_duration(text) != parse_duration(_IDLE_TIMEOUT):
-        refuse(
-            f"'{text}': event time does not wait for silent partitions yet in this version, so there is nothing to set",
-            "leave `idleTimeout` out",
-        )
-    return text
 
 
 def _transaction_timeout(text: str) -> str:
@@ -365,9 +355,8 @@ class Spec(Model):
     ] = "60s"
     idle_timeout: Annotated[
         PositiveDuration,
-        AfterValidator(_idle_timeout),
         Field(description="A source partition silent this long no longer holds event time back."),
-    ] = _IDLE_TIMEOUT
+    ] = "30s"
     run: Annotated[
         str,
         _word("continuous", "untilCaughtUp"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamapp.plan import Plan
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Offsets = dict[tuple[str, int], int]
 
 
@@ -107,8 +108,8 @@ class Progress:
                 "lateRecords": totals.get("lateRecords", 0),
                 "lostRecords": totals.get("lostRecords", 0),
                 "badRecords": totals.get("badRecords", {}),
-                "watermark": query.watermark,
-                "eventTimeDelaySeconds": _seconds_since(query.latest_event),
+                "watermark": _iso(totals.get("closedMs")) or query.watermark,
+                "eventTimeDelaySeconds": _seconds_since(_iso(totals.get("latestMs")) or query.latest_event),
             }
         known = {} if lag is None else {"lag": lag, "totalLag": sum(lag.values())}
         self._snapshot = {
@@ -123,6 +124,16 @@ class Progress:
             "expiringRecords": expiring,
             **known,
         }
+
+
+def _iso(millis: int | None) -> str | None:
+    """
+    >>> _iso(1_704_110_400_000)
+    '2024-01-01T12:00:00.000Z'
+    """
+    if millis is None:
+        return None
+    return (_EPOCH + timedelta(milliseconds=millis)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _records_read(epochs: dict[str, dict[str, Any]]) -> int:

@@ -89,7 +89,7 @@ class Visitor:
         return self._timed(node, flow, hidden("topic"), hidden("partition"))
 
     def _timed(self, node: n.Node, flow: Flow, topic: str, partition: str) -> Flow:
-        """A source's rows with stream time, where windows close by it: before any filter, as what a filter drops has a time."""
+        """A source's rows with stream time, where windows close by it: what a filter drops has a time too."""
         tag = self._tags.get(node.name)
         if tag is None:
             return flow

@@ -213,14 +213,6 @@ def test_a_topology_without_any_effect_is_an_error(plan: Compile) -> None:
         plan(IN + "- {name: a, filter: amount > 1}")
 
 
-def test_final_results_are_added_and_never_rewritten(plan: Compile) -> None:
-    made = plan(
-        IN
-        + f"- {{name: table, {COUNT}, window: {{tumbling: 5s}}, emit: final}}\n- {{name: out, to: {{topic: o}}}}"
-    )
-    assert made.subtopologies[0].output_mode == "append"
-
-
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.kafka010
 
-import java.util.concurrent.TimeUnit.MILLISECONDS
+import java.util.concurrent.TimeUnit.{MILLISECONDS, NANOSECONDS}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -10,7 +10,7 @@ import org.apache.kafka.clients.admin.{Admin, ListOffsetsOptions, OffsetSpec}
 import org.apache.kafka.common.{IsolationLevel, TopicPartition}
 
 import org.apache.spark.sql.streamapp.RuntimeConf
-import org.apache.spark.sql.streamapp.keyed.SourceTags
+import org.apache.spark.sql.streamapp.keyed.{Idleness, TimedSources}
 
 /**
  * Which partitions of a source windows do not wait for: those that are empty, and those that have been silent for a time
@@ -25,10 +25,10 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, e
   private var known = Set.empty[TopicPartition]
   private var asked = Map.empty[TopicPartition, Long]
   private var askedAt = 0L
-  @volatile private var keys = Set.empty[String]
+  @volatile private var idleness = Idleness(Set.empty, None)
 
-  /** The keys of those that the epoch which is being cut does not wait for. */
-  def idle: Set[String] = keys
+  /** As it is for the epoch which is being cut. */
+  def now: Idleness = idleness
 
   /**
    * An epoch is being cut.
@@ -48,10 +48,13 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, e
         begun = Some(from)
         silent.filter(partition => from.get(partition) == latest.get(partition))
       } else caughtUp(silent, end, now)
-    if (found != known) {
-      known = found
-      keys = found.map(partition => SourceTags.key(tag, partition.topic, partition.partition))
-    }
+    val keys =
+      if (found == known) idleness.partitions
+      else found.map(partition => TimedSources.key(tag, partition.topic, partition.partition))
+    known = found
+    val all = !boundedRun && found.size == end.size && since.nonEmpty
+    idleness = Idleness(keys,
+      Option.when(all)(math.max(0L, NANOSECONDS.toMicros(now - since.values.max) - timeoutMs * 1000)))
   }
 
   private def caughtUp(silent: Set[TopicPartition], end: Map[TopicPartition, Long], now: Long): Set[TopicPartition] = {

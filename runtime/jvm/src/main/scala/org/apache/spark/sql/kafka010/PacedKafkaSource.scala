@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
-import org.apache.spark.sql.streamapp.keyed.SourceTags
+import org.apache.spark.sql.streamapp.keyed.{EpochTimes, TimedSources}
 import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochReports, EpochStyle, ProcessorShare, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -24,7 +24,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
  * user's topics whose records these are, absent for topics of ours; `timedAs`, the tag of a source that windows wait for
- * (see `SourceTags`), and `idleTimeoutMs`, for how long they wait for a partition that is silent.
+ * (see `TimedSources`), and `idleTimeoutMs`, for how long they wait for a partition that is silent.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -44,7 +44,7 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       val idle = Option(options.get("timedAs")).map(tag => new IdlePartitions(tag, options.getLong("idleTimeoutMs", 0L),
         new PartitionEnds(RuntimeConf(SparkSession.active.conf.getAll))))
       // Spark numbers the sources of a query in the name of the folder that it gives each.
-      idle.foreach(partitions => SourceTags.add(subTopology, new Path(checkpointLocation).getName.toInt, partitions.tag, () => partitions.idle))
+      idle.foreach(partitions => TimedSources.add(subTopology, new Path(checkpointLocation).getName.toInt, partitions.tag, () => partitions.now))
       new PacedStream(kafka, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
         options.getLong("epochIntervalMs", 0L), options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle)
     }
@@ -69,7 +69,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
   private val pacer = EpochPacer.of(subTopology)
   private var turnMs = 0L
   private var boundedRun = false
-  private val restore = new FirstEpoch
+  private val empty = new EmptyEpochs
 
   override def getDefaultReadLimit: ReadLimit = ReadLimit.maxRows(pacer.limit)
 
@@ -83,7 +83,8 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
     val limited = kafka.latestOffset(start, ReadLimit.maxRows(most))
     val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
     idle.foreach(_.look(offsets(start), offsets(reached), offsets(kafka.reportLatestOffset()), boundedRun))
-    val end = restore.of(start, reached, wanted = mayCombine && most > 0 && !boundedRun)
+    val mayBeEmpty = mayCombine && most > 0 && !boundedRun
+    val end = empty.of(start, reached, first = mayBeEmpty, now = mayBeEmpty && idle.isDefined && EpochTimes.isDue(subTopology))
     EpochStyle.choose(SparkSession.active, pacer.expect(this, records(start, end)))
     end
   }
@@ -110,11 +111,11 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
 
   override def reportLatestOffset(): Offset = kafka.reportLatestOffset()
   override def initialOffset(): Offset = {
-    restore.begin()
+    empty.begin()
     kafka.initialOffset()
   }
   override def deserializeOffset(json: String): Offset = {
-    restore.goOn(json)
+    empty.goOn(json)
     kafka.deserializeOffset(json)
   }
   override def prepareForTriggerAvailableNow(): Unit = {
@@ -157,32 +158,44 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
 }
 
 /**
- * An epoch without records, with which a query that goes on where an earlier run has ended begins when there is nothing
- * to read: its stores are restored by it, which can then be asked, and the next record need not wait for that.
+ * Epochs without records. A query that goes on where an earlier run has ended begins with one when there is nothing to
+ * read: its stores are restored by it, which can then be asked, and the next record need not wait for that. And one closes
+ * windows whose time has come although nothing comes.
  *
  * Spark cuts an epoch when the source's offsets are others than those of the last one, and compares them as text. So the
  * same offsets are written in another way: with a space behind them, or without.
  */
-private final class FirstEpoch {
+private final class EmptyEpochs {
   private var known = false
-  private var committed = ""
-  private var same: Option[KafkaSourceOffset] = None
+  private var last = ""
 
   /** There was no earlier run. */
   def begin(): Unit = known = true
 
   /** The last epoch has ended there. */
-  def goOn(json: String): Unit = committed = json
+  def goOn(json: String): Unit = last = json
 
-  /** What to tell Spark, where the next epoch would be from `start` to `end`. */
-  def of(start: Offset, end: Offset, wanted: Boolean): Offset = (start, end) match {
-    case (from: KafkaSourceOffset, until: KafkaSourceOffset) if from.partitionToOffsets == until.partitionToOffsets =>
-      if (wanted && !known) same = Some(if (committed == until.json) new SpacedOffset(until) else until)
-      known = true
-      same.filter(_.partitionToOffsets == until.partitionToOffsets).getOrElse(until)
-    case _ =>
-      known = true
-      end
+  /**
+   * What to tell Spark, where the next epoch would be from `start` to `end`.
+   *
+   * @param first whether the query may begin with an epoch without records
+   * @param now whether one is wanted
+   */
+  def of(start: Offset, end: Offset, first: Boolean, now: Boolean): Offset = {
+    val told = (start, end) match {
+      case (from: KafkaSourceOffset, until: KafkaSourceOffset) if from.partitionToOffsets == until.partitionToOffsets =>
+        val wanted = now || (first && !known)
+        Seq(until, new SpacedOffset(until)).find(_.json == last) match {
+          case Some(same) if !wanted => same
+          case Some(_: SpacedOffset) => until
+          case Some(_) => new SpacedOffset(until)
+          case None => until
+        }
+      case _ => end
+    }
+    known = true
+    last = told.json
+    told
   }
 }
 

@@ -10,7 +10,7 @@ import org.json4s.DefaultFormats
 import org.json4s.jackson.Serialization
 
 import org.apache.spark.sql.execution.streaming.state.LocalBases
-import org.apache.spark.sql.streamapp.keyed.{EpochTimes, SourceTags}
+import org.apache.spark.sql.streamapp.keyed.{EpochTimes, TimedSources}
 
 /** What the driver's Python side calls; everything else happens at Spark's plug-in points. */
 object DriverBridge {
@@ -21,7 +21,7 @@ object DriverBridge {
     EpochPacer.clear()
     EpochReports.clear()
     Restores.clear()
-    SourceTags.clear()
+    TimedSources.clear()
     MetadataTopic.open(RuntimeConf(settings.asScala.toMap), owner)
   }
 

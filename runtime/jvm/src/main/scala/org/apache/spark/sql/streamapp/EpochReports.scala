@@ -14,6 +14,7 @@ import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec
 import org.apache.spark.sql.execution.streaming.StreamingQueryPlanTraverseHelper.collectFromUnfoldedPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter
+import org.apache.spark.sql.streamapp.keyed.StreamTimes
 
 /** What a task reports to the driver when it has committed; of its `records`, `hops` went to topics of the app's own. */
 final class TaskReport(val partition: Int, val skipped: Boolean, val records: Long, val hops: Long,
@@ -92,7 +93,7 @@ object EpochReports {
     var bytes = 0L
     var late = 0L
     var lost = 0L
-    var closedUs: Option[Long] = None
+    var times: Option[StreamTimes] = None
     val read = mutable.Map[Option[String], Long]().withDefaultValue(0L)
     val bad = mutable.Map[String, Long]().withDefaultValue(0L)
     val lostFrom = mutable.Map[TopicPartition, Long]()
@@ -118,12 +119,12 @@ object EpochReports {
    * @param stateful whether a shuffle lies before these tasks
    * @param done whether all have, so that the epoch has ended
    * @param startedNs when the sink was given it
-   * @param closedUs up to where its windows are closed, in microseconds since 1970
+   * @param times how far event time has come, where windows close by it
    */
   def add(subTopology: String, epoch: Long, reports: Seq[TaskReport], counts: EpochCounts, stateful: Boolean, done: Boolean,
-      startedNs: Long, closedUs: Option[Long]): Unit = synchronized {
+      startedNs: Long, times: Option[StreamTimes]): Unit = synchronized {
     val total = of(subTopology)
-    total.closedUs = closedUs.orElse(total.closedUs)
+    total.times = times.orElse(total.times)
     val first = epoch > total.epoch
     if (!stateful || (done && first)) {
       counts.read.foreach { case (source, records) => total.read(source) += records }
@@ -177,7 +178,8 @@ object EpochReports {
         "changelogRecords" -> total.changelogRecords,
         "bytes" -> total.bytes,
         "lateRecords" -> total.late,
-        "closedMs" -> total.closedUs.map(_ / 1000),
+        "closedMs" -> total.times.map(_.closed).filter(_ != StreamTimes.Unknown).map(_ / 1000),
+        "latestMs" -> total.times.flatMap(_.reached.values.maxOption).map(_ / 1000),
         "lostRecords" -> total.lost,
         "badRecords" -> total.bad.toMap,
         "stores" -> total.stores.values.groupBy(_.store).map { case (store, sizes) =>

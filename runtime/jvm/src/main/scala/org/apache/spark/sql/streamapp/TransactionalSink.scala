@@ -66,7 +66,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     } finally {
       val committed = reports.synchronized(reports.toList)
       EpochReports.add(conf.subTopology, epoch, committed, EpochCounts.of(execution), stateful, done, started,
-        if (done) EpochTimes.closed(conf) else None)
+        if (done) EpochTimes.end(conf) else None)
     }
   }
 

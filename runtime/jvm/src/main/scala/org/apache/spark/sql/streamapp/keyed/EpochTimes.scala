@@ -30,6 +30,23 @@ final case class AskClosing(applicationId: String, subTopology: String, attempt:
 final class EpochTimes private (conf: RuntimeConf, epoch: Long, val attempt: Long) {
   val before: StreamTimes = EpochTimes.before(conf, epoch)
   private val seen = mutable.Buffer.empty[LatestTimes]
+  private var due: Option[(EarliestTime, Int)] = None
+  @volatile var done = false
+
+  /** For the tasks behind the shuffle: when the first of their windows is over that are still open. */
+  def dueIn(context: SparkContext, tasks: Int): EarliestTime = {
+    val times = new EarliestTime
+    context.register(times)
+    due = Some((times, tasks))
+    times
+  }
+
+  /**
+   * Whether a window is over that is still open, with time at `closed`; also when a task has not told, as it had committed
+   * in an earlier attempt.
+   */
+  def isOver(closed: Long): Boolean =
+    closed > after.closed && due.exists { case (times, tasks) => times.told < tasks || times.value <= closed }
 
   /** For one group of map tasks. */
   def measured(context: SparkContext): LatestTimes = synchronized {
@@ -41,11 +58,11 @@ final class EpochTimes private (conf: RuntimeConf, epoch: Long, val attempt: Lon
 
   /** To be read when all map tasks have ended: the tasks behind the shuffle start no earlier. */
   lazy val after: StreamTimes = synchronized {
-    val idle = EpochTimes.idle(conf, epoch)
+    val Waiting(_, idle, upTo) = EpochTimes.waiting(conf, epoch)
     val counted = EpochRanges.ends(MetadataTopic.current(conf.applicationId), conf, epoch).getOrElse(Nil).flatMap {
-      end => SourceTags.of(conf.subTopology, end.source).map(SourceTags.key(_, end.topic, end.partition))
-    }.filterNot(idle)
-    before.after(seen.flatMap(_.value).toMap, counted)
+      end => TimedSources.tagOf(conf.subTopology, end.source).map(TimedSources.key(_, end.topic, end.partition))
+    }.filterNot(idle.toSet)
+    before.after(seen.flatMap(_.value).toMap, counted, upTo)
   }
 
   def closing: Closing = Closing(before.closed, after.closed)
@@ -73,9 +90,24 @@ object EpochTimes {
     times.closing
   }
 
-  /** Up to where windows are closed when the epoch under way has ended; none where there are none, or nothing is closed yet. */
-  def closed(conf: RuntimeConf): Option[Long] =
-    Option(underWay(conf)).map(_.after.closed).filter(_ != StreamTimes.Unknown)
+  /** The epoch under way has ended. What time has reached then; none where there are no windows. */
+  def end(conf: RuntimeConf): Option[StreamTimes] = Option(underWay(conf)).map { times =>
+    times.done = true
+    times.after
+  }
+
+  /** Whether an epoch without records would close windows. */
+  def isDue(subTopology: String): Boolean =
+    ended(subTopology).exists(times => silentTime(subTopology, times.after).exists(times.isOver))
+
+  private def ended(subTopology: String): Option[EpochTimes] =
+    current.asScala.collectFirst { case ((_, sub), times) if sub == subTopology && times.done => times }
+
+  // When nothing comes, event time goes on as fast as the clock, from the latest that was read.
+  private def silentTime(subTopology: String, times: StreamTimes): Option[Long] = for {
+    silent <- TimedSources.idleness(subTopology).silentUs
+    latest <- times.reached.values.maxOption
+  } yield latest + silent
 
   def clear(applicationId: String): Unit = current.keySet.asScala.toSeq.filter(_._1 == applicationId).foreach(current.remove)
 
@@ -85,9 +117,10 @@ object EpochTimes {
       Option(current.get((app, sub))).map(_.after).filter(_.epoch.toString == epoch)
         .map(times => StreamTimes.path(app, sub) -> times.toBytes).toSeq
     case Array("", app, sub, "offsets", epoch) =>
-      val idle = SourceTags.idle(sub)
+      val idle = TimedSources.idleness(sub).partitions
+      val upTo = ended(sub).flatMap(times => silentTime(sub, times.after)).getOrElse(StreamTimes.Unknown)
       if (idle.isEmpty) Nil
-      else Seq(idlePath(app, sub) -> Serialization.write(Idle(epoch.toLong, idle.toSeq.sorted)).getBytes(UTF_8))
+      else Seq(waitingPath(app, sub) -> Serialization.write(Waiting(epoch.toLong, idle.toSeq.sorted, upTo)).getBytes(UTF_8))
     case _ => Nil
   }
 
@@ -101,16 +134,49 @@ object EpochTimes {
       case scala.None => StreamTimes.None.copy(epoch = epoch - 1)
     }
 
-  private def idle(conf: RuntimeConf, epoch: Long): Set[String] =
-    MetadataTopic.current(conf.applicationId).get(idlePath(conf.applicationId, conf.subTopology))
-      .map(file => Serialization.read[Idle](new String(file.bytes, UTF_8))).filter(_.epoch == epoch)
-      .map(_.partitions.toSet).getOrElse(Set.empty)
+  private def waiting(conf: RuntimeConf, epoch: Long): Waiting =
+    MetadataTopic.current(conf.applicationId).get(waitingPath(conf.applicationId, conf.subTopology))
+      .map(file => Serialization.read[Waiting](new String(file.bytes, UTF_8))).filter(_.epoch == epoch)
+      .getOrElse(Waiting(epoch, Nil, StreamTimes.Unknown))
 
-  private def idlePath(applicationId: String, subTopology: String) = s"/$applicationId/$subTopology/idle"
+  private def waitingPath(applicationId: String, subTopology: String) = s"/$applicationId/$subTopology/waiting"
 }
 
-/** The partitions that windows did not wait for in an epoch: which ones are silent depends on the clock, so it is noted. */
-private final case class Idle(epoch: Long, partitions: Seq[String])
+/**
+ * What the clock has said about an epoch: noted with its range, as a replay must come to the same.
+ *
+ * @param idle the partitions that windows do not wait for
+ * @param upTo when all are idle: how far time has come by the clock
+ */
+private final case class Waiting(epoch: Long, idle: Seq[String], upTo: Long)
+
+/** The earliest of some times in microseconds, and how many tasks have told one. */
+final class EarliestTime extends AccumulatorV2[Long, Long] {
+  private var earliest = Long.MaxValue
+  private var tasks = 0
+
+  def told: Int = tasks
+  override def isZero: Boolean = tasks == 0
+  override def copy(): EarliestTime = {
+    val other = new EarliestTime
+    other.merge(this)
+    other
+  }
+  override def reset(): Unit = {
+    earliest = Long.MaxValue
+    tasks = 0
+  }
+  override def add(time: Long): Unit = {
+    earliest = math.min(earliest, time)
+    tasks += 1
+  }
+  override def merge(other: AccumulatorV2[Long, Long]): Unit = other match {
+    case times: EarliestTime =>
+      earliest = math.min(earliest, times.earliest)
+      tasks += times.tasks
+  }
+  override def value: Long = earliest
+}
 
 /** The latest event time of each source partition, in microseconds. Adding one twice changes nothing. */
 final class LatestTimes extends AccumulatorV2[(String, Long), Map[String, Long]] {

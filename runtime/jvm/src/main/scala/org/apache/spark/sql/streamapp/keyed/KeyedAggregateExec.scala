@@ -48,13 +48,14 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
     val closing = keys.windows.map { windows =>
       val conf = RuntimeConf(session.conf.getAll)
       val epoch = sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong
-      windows -> AskClosing(conf.applicationId, conf.subTopology, EpochTimes.begin(conf, epoch).attempt)
+      val times = EpochTimes.begin(conf, epoch)
+      (windows, AskClosing(conf.applicationId, conf.subTopology, times.attempt), times.dueIn(sparkContext, getStateInfo.numPartitions))
     }
     child.execute().mapPartitionsWithStateStore(
       getStateInfo, keys.schema, bound.bufferSchema, keys.encoding,
       session.sessionState, Some(session.streams.stateStoreCoordinator)) { (store, rows) =>
         new KeyedAggregation(store, rows, keys, incoming, new AggregateBuffers(bound),
-          closing.map { case (windows, question) => new WindowClosing(store, keys, windows, question) })
+          closing.map { case (windows, question, due) => new WindowClosing(store, keys, windows, question, due) })
       }
   }
 

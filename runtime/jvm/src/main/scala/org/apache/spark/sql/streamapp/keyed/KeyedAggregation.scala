@@ -37,6 +37,7 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
     if (results.hasNext || (closed != null && closed.hasNext)) true
     else {
       if (!committed) {
+        closing.foreach(_.tellDue())
         store.commit()
         committed = true
       }
@@ -80,7 +81,10 @@ private object KeyedAggregation {
 }
 
 /** The windows of one task's store that close in the epoch. */
-private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val windows: Windows, question: AskClosing) {
+private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val windows: Windows, question: AskClosing,
+    due: EarliestTime) {
+  private val bound = keys.bound
+  private var closed = StreamTimes.Unknown
 
   /**
    * Takes them out of the state, the earliest first. To be asked when all records of the epoch were read.
@@ -88,12 +92,12 @@ private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val
    */
   def over(): Iterator[(UnsafeRow, UnsafeRow)] = {
     val Closing(before, after) = RuntimePlugin.ask[Closing](question)
+    closed = after
     if (after == before) Iterator.empty
     else {
       val last = windows.lastStart(after)
-      val bound = keys.bound
       // What is below was taken out before; the files still have its deletions, which a scan would have to pass.
-      val first = Option.when(before != StreamTimes.Unknown)(bound(windows.lastStart(before)))
+      val first = from(before)
       val scan = store.rangeScan(first, Some(bound(last + 1)), StateStore.DEFAULT_COL_FAMILY_NAME)
       val found = scan.takeWhile(_.key.getLong(0) <= last).map { pair =>
         store.remove(pair.key)
@@ -106,4 +110,14 @@ private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val
       }
     }
   }
+
+  /** When those have been taken out: tells the driver when the first that is still there is over. */
+  def tellDue(): Unit = {
+    val scan = store.rangeScan(from(closed), None, StateStore.DEFAULT_COL_FAMILY_NAME)
+    try due.add(if (scan.hasNext) scan.next().key.getLong(0) + windows.size + windows.grace else Long.MaxValue)
+    finally scan.close()
+  }
+
+  private def from(closed: Long): Option[UnsafeRow] =
+    Option.when(closed != StreamTimes.Unknown)(bound(windows.lastStart(closed)))
 }

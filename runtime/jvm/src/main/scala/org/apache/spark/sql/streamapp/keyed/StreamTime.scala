@@ -18,7 +18,7 @@ import org.apache.spark.unsafe.types.UTF8String
  * Gives each row the stream time of its source partition, which is read in the order of its offsets: the latest event time
  * up to this record, and no less than what is closed. A window that ends, with its grace, up to there is over for the row.
  *
- * @param tag names the source, see [[SourceTags]]
+ * @param tag names the source, see [[TimedSources]]
  * @param place topic, partition and event time
  * @param streamTime the column that is added, in microseconds since 1970
  */
@@ -96,7 +96,7 @@ private final class PartitionClocks(tag: String, before: StreamTimes) {
   /** The stream time at a record, and no less than what is closed. */
   def at(topic: UTF8String, partition: Int, time: Long, untimed: Boolean): Long = {
     if (current == null || current.partition != partition || current.topic != topic) {
-      val key = SourceTags.key(tag, topic.toString, partition)
+      val key = TimedSources.key(tag, topic.toString, partition)
       current = clocks.getOrElseUpdate(key, new Clock(topic.clone(), partition, before.of(key)))
     }
     if (!untimed && time > current.time) current.time = time

@@ -21,12 +21,13 @@ final case class StreamTimes(epoch: Long, closed: Long, reached: Map[String, Lon
    * The times at the end of the next epoch.
    *
    * @param seen how far the partitions have come that it has read
-   * @param counted the partitions that windows wait for; with none, nothing closes
+   * @param counted the partitions that windows wait for
+   * @param upTo how far time has come when none is; else [[StreamTimes.Unknown]]
    */
-  def after(seen: Map[String, Long], counted: Iterable[String]): StreamTimes = {
+  def after(seen: Map[String, Long], counted: Iterable[String], upTo: Long): StreamTimes = {
     val times = reached ++ seen.map { case (source, time) => source -> math.max(time, of(source)) }
     val slowest = counted.map(times.getOrElse(_, StreamTimes.Unknown)).minOption.getOrElse(StreamTimes.Unknown)
-    StreamTimes(epoch + 1, math.max(closed, slowest), times)
+    StreamTimes(epoch + 1, Seq(closed, slowest, upTo).max, times)
   }
 
   def toBytes: Array[Byte] = Serialization.write(this)(DefaultFormats).getBytes(UTF_8)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a window holds, what is late and what is final follow from the records alone: not from how they were cut into
+epochs and runs, nor from which partition was read first."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib.inprocess import App
+from lib.windows import Event, Model, disordered
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+NOON = 1_704_110_400_000
+SECOND = 1000
+SIZE, ADVANCE, GRACE = 20 * SECOND, 10 * SECOND, 5 * SECOND
+FINAL = """
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: some, filter: value <> 'no'}
+  - name: counts
+    groupBy: [key]
+    window: {hopping: 20s, every: 10s}
+    grace: 5s
+    emit: final
+    aggregate: {'n': count(*)}
+  - {name: out, to: {topic: $T-out}}
+"""
+
+
+def finals(app: App) -> dict[tuple[str, int], int]:
+    """Final results by key and start of the window; none comes twice."""
+    found: Counter[tuple[str, int]] = Counter()
+    for record in app.received("out"):
+        window = window_of(record.key)
+        assert window not in found, f"{window} came again"
+        found[window] = record.value["n"]
+    return dict(found)
+
+
+def window_of(key: str | None) -> tuple[str, int]:
+    assert key is not None
+    parts = json.loads(key)
+    return parts["key"], int(datetime.fromisoformat(parts["window_start"]).timestamp() * 1000)
+
+
+def late(app: App) -> int:
+    return sum(part["lateRecords"] for part in app.statuses[-1]["subTopologies"].values())
+
+
+def send(app: App, partition: int, events: Sequence[Event]) -> None:
+    app.send("in", *((key, "x", at) for key, at in events), partition=partition)
+
+
+@pytest.mark.parametrize("cuts", [(), (1, 90, 40), (50, 2, 99)], ids=["at-once", "one-behind", "another-behind"])
+def test_results_do_not_depend_on_how_partitions_are_read(
+    kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...]
+) -> None:
+    """`cuts`: how much of each partition, in percent, a first run reads; the rest is a second one's."""
+    app = App(kafka, tmp_path, FINAL)
+    app.create("in", partitions=3)
+    partitions = {p: disordered(7, p, 2_500, NOON, 40 + 5 * p, 40 * SECOND) for p in range(3)}
+    model = Model(SIZE, ADVANCE, GRACE)
+    counted = 0
+    at = dict.fromkeys(partitions, 0)
+    for part in ([dict(zip(partitions, cuts, strict=True))] if cuts else []) + [dict.fromkeys(partitions, 100)]:
+        new = {p: events[at[p] : len(events) * part[p] // 100] for p, events in partitions.items()}
+        for partition, events in new.items():
+            send(app, partition, events)
+            at[partition] += len(events)
+        model.read(new)
+        app.run()
+        counted += late(app)
+        assert finals(app) == model.closed
+    assert counted == model.late > 100
+    assert len(model.closed) > 20
+
+
+def test_a_record_that_is_filtered_out_moves_time_too(kafka: KafkaConfig, tmp_path: Path) -> None:
+    app = App(kafka, tmp_path, FINAL)
+    app.create("in")
+    app.send("in", ("a", "x", NOON), ("a", "no", NOON + 60 * SECOND), ("a", "x", NOON + SECOND))
+    app.run()
+    assert finals(app) == {("a", NOON - 10 * SECOND): 1, ("a", NOON): 1}
+    assert late(app) == 2
+
+
+def test_windows_close_when_nothing_comes(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Of three partitions one has records, one has had some, and one is empty: time goes on by the clock."""
+    short = FINAL.replace("20s", "4s").replace("10s", "2s").replace("5s", "1s")
+    app = App(kafka, tmp_path, short, spec="  idleTimeout: 1s")
+    app.create("in", partitions=3)
+    app.send("in", ("a", "x", NOON), ("b", "x", NOON + SECOND), partition=0)
+    app.send("in", ("a", "x", NOON - SECOND), partition=1)
+    stopped_after = time.monotonic() + 120
+
+    def stop_when_closed(status: Mapping[str, Any]) -> None:
+        app.statuses.append(dict(status))
+        if len(finals(app)) == 5 or time.monotonic() > stopped_after:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    app.run_until_told(stop_when_closed)
+    before, at = NOON - 2 * SECOND, NOON
+    closed = {("a", before - 2 * SECOND): 1, ("a", before): 2, ("b", before): 1, ("a", at): 1, ("b", at): 1}
+    assert finals(app) == closed
+    assert late(app) == 0
+    app.send("in", ("a", "x", NOON), partition=2)  # what is closed stays closed
+    app.run()
+    assert finals(app) == closed
+    assert late(app) == 2
