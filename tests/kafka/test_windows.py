@@ -8,15 +8,19 @@ import json
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from lib.app import START_SECONDS, Bench
+from lib.faults import await_halt, failpoints, last_epoch
 from lib.inprocess import App
+from lib.verify import committed
+from lib.wait import until
 from lib.windows import Event, Model, disordered
 from streamapp.kafka.config import KafkaConfig
 
@@ -39,19 +43,18 @@ FINAL = """
 
 
 def finals(app: App) -> dict[tuple[str, int], int]:
+    return finals_in(app.kafka, app.topic("out"))
+
+
+def finals_in(kafka: KafkaConfig, topic: str) -> dict[tuple[str, int], int]:
     """Final results by key and start of the window; none comes twice."""
-    found: Counter[tuple[str, int]] = Counter()
-    for record in app.received("out"):
-        window = window_of(record.key)
+    found: dict[tuple[str, int], int] = {}
+    for message in committed(kafka, topic):
+        key = json.loads(message.key() or b"")
+        window = key["key"], int(datetime.fromisoformat(key["window_start"]).timestamp() * 1000)
         assert window not in found, f"{window} came again"
-        found[window] = record.value["n"]
-    return dict(found)
-
-
-def window_of(key: str | None) -> tuple[str, int]:
-    assert key is not None
-    parts = json.loads(key)
-    return parts["key"], int(datetime.fromisoformat(parts["window_start"]).timestamp() * 1000)
+        found[window] = json.loads(message.value() or b"")["n"]
+    return found
 
 
 def late(app: App) -> int:
@@ -60,6 +63,43 @@ def late(app: App) -> int:
 
 def send(app: App, partition: int, events: Sequence[Event]) -> None:
     app.send("in", *((key, "x", at) for key, at in events), partition=partition)
+
+
+STEPS = (
+    "metadata.after-write.offsets",
+    "epoch.planned",
+    "transaction.before-commit#0",
+    "transaction.after-commit#1",
+    "epoch.tasks-committed",
+    "metadata.deferred.commits",
+)
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """What the times of an epoch go through: each start goes on with those that the last epoch has ended with."""
+    topology = FINAL.replace("$T-in", "$T-numbers").replace("$T-out", "$T-windows")
+    partitions = {p: disordered(11, p, 700, NOON, 90 + 10 * p, 40 * SECOND) for p in range(3)}
+    model = Model(SIZE, ADVANCE, GRACE)
+    producer = Producer(kafka.for_librdkafka())
+    with Bench(kafka, tmp_path, "steps", topology, partitions=3, spec="idleTimeout: 1 day") as bench:
+        for i, step in enumerate((*STEPS, None)):
+            part = {p: events[i * 100 : i * 100 + 100] for p, events in partitions.items()}
+            model.read(part)
+            for partition, events in part.items():
+                for key, at in events:
+                    producer.produce(bench.topics["numbers"], b"x", key.encode(), partition=partition, timestamp=at)
+            assert producer.flush(30) == 0
+            if step is not None:
+                name, _, place = step.partition("#")
+                where = f"{name}@{last_epoch(bench) + 1}" + (f"#{place}" if place else "")
+                await_halt(bench.start(env=failpoints(f"{where}=halt")), name)
+        app = bench.start()
+        output = bench.topics["windows"]
+        until(lambda: len(finals_in(kafka, output)) >= len(model.closed), START_SECONDS, "all is final")
+        assert app.stop() == 0
+        assert finals_in(kafka, output) == model.closed
+        assert model.late > 100 and len(model.closed) > 20
 
 
 @pytest.mark.parametrize("cuts", [(), (1, 90, 40), (50, 2, 99)], ids=["at-once", "one-behind", "another-behind"])
