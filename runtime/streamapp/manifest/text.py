@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,7 +78,7 @@ def read_text(text: str) -> Document:
     try:
         roots = list(yaml.compose_all(text, Loader=_Loader))
     except yaml.YAMLError as error:
-        document.problems.append(_yaml_problem(error))
+        document.problems.append(_open_quote(text, error) or _yaml_problem(error))
         return document
     except RecursionError:
         document.problems.append(Problem(None, None, None, "the text is nested too deep", None))
@@ -252,6 +253,30 @@ def quoted(text: str) -> str:
 
 def _short(tag: str) -> str:
     return tag.replace("tag:yaml.org,2002:", "!!")
+
+
+def _open_quote(text: str, error: yaml.YAMLError) -> Problem | None:
+    """The quote that is missing its end, where it opened; None when it is another mistake.
+
+    A quote that is not closed ends at the next one, some lines later, and what follows there is the parser's complaint.
+    """
+    where = getattr(error, "problem_mark", None)
+    opened: yaml.Mark | None = None
+    if isinstance(error, yaml.MarkedYAMLError) and error.context == "while scanning a quoted scalar":
+        opened = where = error.context_mark
+    if where is None:
+        return None
+    with suppress(yaml.YAMLError, RecursionError):
+        for token in yaml.scan(text, Loader=_Loader):
+            if token.start_mark.index >= where.index:
+                break
+            is_quoted = isinstance(token, yaml.ScalarToken) and token.style in ("'", '"')
+            if is_quoted and token.start_mark.line < token.end_mark.line == where.line:
+                opened = token.start_mark
+    if opened is None:
+        return None
+    said = "is not YAML: a quote opens here and is not closed"
+    return Problem(None, None, None, said, "close it, or write a text of several lines with `|`", opened.line + 1)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> Problem:

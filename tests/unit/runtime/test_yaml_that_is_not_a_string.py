@@ -134,6 +134,21 @@ def test_text_that_is_no_manifest_is_refused_clearly(manifest: str, said: str) -
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("manifest", "line"),
+    [
+        ("a: 1\nb: 'x\nc: y\n", 2),
+        ('a:\n  x: "abc\n  y: 1\n  z: "k"\n', 2),
+        ("- a: 1\n- {a: 'x, b: y}\n- {c: 'y'}\n", 2),
+        ('a: "two\n  lines"\nb: [1\nc: 2\n', None),  # closed, and another mistake follows
+    ],
+)
+def test_a_quote_that_is_not_closed_is_reported_where_it_opened(manifest: str, line: int | None) -> None:
+    (problem,) = read_text(manifest).problems
+    assert ("quote opens here" in problem.message) == (line is not None)
+    assert line is None or problem.line == line
+
+
 def test_aliases_cannot_make_a_small_text_large() -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
     for i in range(1, 12):
