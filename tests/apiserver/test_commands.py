@@ -90,6 +90,9 @@ def test_suspend_and_resume(apps: Apps, run: Run) -> None:
 def test_scale(apps: Apps, run: Run) -> None:
     apps.create()
     assert run("scale", "word-count", "3") == (0, "word-count is to have 3 executors\n", "")
+    code, _, complaint = run("scale", "word-count", "0")
+    assert code == 1
+    assert "`streamapp suspend word-count` stops it" in complaint
     assert apps.get("StreamApp", "word-count")["spec"]["replicas"] == 3
     apps.change(replicas=None, autoscaling={"maxReplicas": 4})
     code, _, complaint = run("scale", "word-count", "3")

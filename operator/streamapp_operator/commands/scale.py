@@ -21,6 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.replicas == 0:
+        raise InputError(
+            f"with 0 executors {options.name} would run and process nothing; "
+            f"`streamapp suspend {options.name}` stops it"
+        )
     with target_of(options) as target:
         body = target.app(options.name)
         if "autoscaling" in body["spec"]:

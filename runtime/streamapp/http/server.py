@@ -59,6 +59,7 @@ class StatusServer:
         token_file: holds the token that requests must bear (`Authorization: Bearer TOKEN`), but for OPEN_PAGES. It is
             read anew for each request, so that it may be changed. None: anyone may ask.
         scale: takes the number of replicas that are wanted from now on; None: the app has none to scale.
+        fewest: replicas that it may be scaled to. 0 where an operator may want none for a while.
         tables: answers questions about stores.
     """
 
@@ -71,6 +72,7 @@ class StatusServer:
         token_file: Path | None = None,
         scale: Callable[[int], None] | None = None,
         tables: Tables | None = None,
+        fewest: int = 0,
     ) -> None:
         parts = {
             "status": staticmethod(status),
@@ -78,6 +80,7 @@ class StatusServer:
             "token_file": token_file,
             "scale": None if scale is None else staticmethod(scale),
             "tables": tables,
+            "fewest": fewest,
             "questions": BoundedSemaphore(MOST_QUESTIONS),
         }
         handler = type("Handler", (_Handler,), parts)
@@ -103,6 +106,7 @@ class _Handler(BoundedHandler):
     token_file: Path | None
     scale: Callable[[int], None] | None
     tables: Tables | None
+    fewest: int
     questions: BoundedSemaphore
 
     def do_GET(self) -> None:
@@ -169,6 +173,9 @@ class _Handler(BoundedHandler):
             self._answer(409, "text/plain", words.encode())
         elif (count := _replicas_of(body)) is None:
             words = f'the body is {body[:100]!r}, and must be a number of replicas, e.g. {{"replicas": 3}}\n'
+            self._answer(400, "text/plain", words.encode())
+        elif count < self.fewest:
+            words = f"with {count} replicas the app would run and process nothing; stop it, and start it again later\n"
             self._answer(400, "text/plain", words.encode())
         else:
             self.scale(count)

@@ -172,6 +172,7 @@ class _App:
             options.token_file,
             scale=None if self._replicas is None else self._replicas.want,
             tables=Stores(spark, plan),
+            fewest=1 if options.executor_template is None else 0,
         )
         self._restarts: dict[str, int] = {}
         self._due: dict[str, float] = {}

@@ -147,13 +147,14 @@ def test_questions_that_cannot_be_answered(asked: str) -> None:
 class Scaled:
     """An app that does at once what it is told."""
 
-    def __init__(self, token_file: Path) -> None:
+    def __init__(self, token_file: Path, fewest: int = 0) -> None:
         self.replicas = {"wanted": 1, "running": 1}
         self.server = StatusServer(
             lambda: {"phase": "Running", "replicas": self.replicas},
             CollectorRegistry(),
             token_file=token_file,
             scale=self._scale,
+            fewest=fewest,
         )
         self.server.start()
 
@@ -182,6 +183,17 @@ def test_another_number_of_replicas(app: Scaled) -> None:
     assert (code, json.loads(said)) == (200, {"wanted": 3, "running": 3})
     assert app.put(b'{"replicas": 0}')[0] == 200
     assert app.replicas["wanted"] == 0
+
+
+def test_an_app_that_nobody_would_scale_up_again_keeps_a_replica(token_file: Path) -> None:
+    alone = Scaled(token_file, fewest=1)
+    try:
+        code, said = alone.put(b'{"replicas": 0}')
+        assert (code, alone.replicas["wanted"]) == (400, 1)
+        assert "would run and process nothing; stop it" in said
+        assert alone.put(b'{"replicas": 1}')[0] == 200
+    finally:
+        alone.server.stop()
 
 
 def test_nobody_scales_without_the_token(app: Scaled) -> None:
