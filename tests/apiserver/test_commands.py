@@ -147,6 +147,22 @@ def test_plan_of_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "Forbidden  maxParallelism: 8 becomes 4\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("without", [("old", "new"), ("old",), ("new",)])
+def test_plan_of_two_files_takes_manifests_of_a_laptop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], without: tuple[str, ...]
+) -> None:
+    for name, parallelism in (("old", 8), ("new", 4)):
+        body = yaml.safe_load(WORD_COUNT)
+        body["spec"]["maxParallelism"] = parallelism
+        if name in without:
+            del body["spec"]["kafka"]
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(body))
+    assert main(["plan", str(tmp_path / "old.yaml"), str(tmp_path / "new.yaml")]) == 1
+    said = capsys.readouterr().out
+    assert "Forbidden  maxParallelism: 8 becomes 4\n" in said
+    assert "kafka" not in said
+
+
 def test_plan_leaves_what_others_have_set(apps: Apps, run: Run, plan: Callable[..., str]) -> None:
     apps.create()
     run("scale", "word-count", "3")

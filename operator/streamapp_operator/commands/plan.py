@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 _BY_OTHERS = ("replicas", "suspend")
 """Fields that other commands and autoscalers set."""
 
+_ANY_KAFKA = {"bootstrapServers": "localhost:9092"}
+"""For two manifests of which neither says where Kafka is."""
+
 HELP = "what applying a changed manifest would do to an app"
 DESCRIPTION = """Prints each field that changes, with what the change takes (Live, RollExecutors, RestartQuery,
 NeedsStateMigration or Forbidden), what becomes of each store, and what is started anew. With one FILE it asks the
-cluster what the app would be if FILE were applied; with two, the first is how it was. Nothing is changed. Exit code 1
+cluster what the app would be if FILE were applied; with two, the first is how it was, and neither
+needs `kafka`. Nothing is changed. Exit code 1
 when the change would not be made."""
 EXAMPLE = """  streamapp plan word-count.yaml
   streamapp plan old.yaml new.yaml"""
@@ -50,8 +54,12 @@ def _of_files(options: argparse.Namespace) -> tuple[App | None, App, str]:
     from streamapp.local import load_manifest
     from streamapp_operator.manifest.app import read_app
 
-    before, after = (read_app(load_manifest(file).to_object()) for file in (options.old, options.file))
-    return before, after, ""
+    before, after = (load_manifest(file).to_object() for file in (options.old, options.file))
+    # On a laptop the manifest need not say where Kafka is; then nothing is said of a change of it.
+    kafka = before["spec"].get("kafka") or after["spec"].get("kafka") or _ANY_KAFKA
+    for body in (before, after):
+        body["spec"].setdefault("kafka", kafka)
+    return read_app(before), read_app(after), ""
 
 
 def _of_cluster(options: argparse.Namespace) -> tuple[App | None, App, str]:
