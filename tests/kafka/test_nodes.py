@@ -340,19 +340,38 @@ def test_dead_letters_keep_the_record_and_say_where_it_was(app: Make) -> None:
     assert "json" in headers["streamapp.error"]
 
 
-def test_records_without_event_time_go_to_the_dead_letters_too(app: Make) -> None:
+def test_dead_letters_say_which_field_was_expected_to_be_what_and_what_it_is(app: Make) -> None:
+    schema = "at TIMESTAMP, items ARRAY<STRUCT<price: DOUBLE, name: STRING>>, by MAP<STRING, INT>"
     a = app(
-        """
-  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "at TIMESTAMP"}, timestamp: at}}
-  - {name: out, to: {topic: $T-out}}
+        f"""
+  - {{name: in, stream: {{topic: $T-in, key: integer, value: {{format: json, schema: "{schema}"}}, timestamp: at}}}}
+  - {{name: out, to: {{topic: $T-out}}}}
 """,
         "  onBadRecord: {deadLetter: $T-dead}",
     )
-    a.send("in", ("a", {"at": "2024-01-01T12:00:00Z"}), ("b", {"at": None}), ("c", "no json"))
+    at = "2024-01-01T12:00:00Z"
+    a.send("in", ("1", {"at": at, "items": [{"price": 1}]}), ("2", {"at": None}), ("3", '{"at": nil}'), ("4", "[1]"))
+    a.send("in", ("5", {"at": at, "items": [{"price": 1.5}, {"name": "pen", "price": "dear"}]}))
+    a.send("in", ("6", {"at": at, "by": {"a": 1, "b": 2.5}}), ("7", {"at": at, "items": {}}), ("eight", {"at": at}))
     a.run()
-    assert [(r.key, r.timestamp) for r in a.received("out")] == [("a", NOON)]
-    errors = {r.key: dict(r.headers)["streamapp.error"] for r in a.received("dead")}
-    assert errors == {"b": "the timestamp expression gives null", "c": "the value cannot be read as json"}
+    assert [(r.key, r.timestamp) for r in a.received("out")] == [("1", NOON)]
+    names = ("error", "field", "expected", "found")
+    told = {r.key: [dict(r.headers)[f"streamapp.{name}"] for name in names] for r in a.received("dead")}
+    malformed = told.pop("3")
+    assert malformed[0].startswith("the value cannot be read as json: Unrecognized token 'nil'")
+    assert malformed[1:3] == ["value", "JSON"]
+    assert malformed[3].endswith(" at line 1, column 8")
+    row = "STRUCT<price: DOUBLE, name: STRING>"
+    whole = f"STRUCT<at: TIMESTAMP, items: ARRAY<{row}>, by: MAP<STRING, INT>>"
+    json, key = "the value cannot be read as json: ", "the key cannot be read as integer: "
+    assert told == {
+        "2": ["the timestamp expression `at` gives null", "timestamp", "TIMESTAMP", "null"],
+        "4": [f"{json}it is [1], not {whole}", "value", whole, "[1]"],
+        "5": [f'{json}`items[1].price` is "dear", not DOUBLE', "value.items[1].price", "DOUBLE", '"dear"'],
+        "6": [f"{json}`by['b']` is 2.5, not INT", "value.by['b']", "INT", "2.5"],
+        "7": [f"{json}`items` is {{}}, not ARRAY<{row}>", "value.items", f"ARRAY<{row}>", "{}"],
+        "eight": [f'{key}it is "eight"', "key", "integer", '"eight"'],
+    }
 
 
 AHEAD = """
@@ -374,8 +393,8 @@ def test_an_event_time_that_is_too_far_ahead_makes_a_bad_record(app: Make, hop: 
     assert [(r.key, r.timestamp) for r in a.received("out")] == [("a", NOON + 3_600_000)]
     (letter,) = a.received("dead")
     assert dict(letter.headers)["streamapp.error"] == (
-        "the timestamp expression gives 2024-01-01 13:00:01, which is more than maxAhead (3600000 ms) later than the "
-        "record's own timestamp 2024-01-01 12:00:00"
+        "the timestamp expression `at` gives 2024-01-01 13:00:01, which is more than maxAhead (3600000 ms) later than "
+        "the record's own timestamp 2024-01-01 12:00:00"
     )
     a.change(AHEAD + out)
     a.send("in", ("c", {"at": "2024-01-02T12:00:00Z", "n": 1}, NOON))

@@ -19,6 +19,8 @@ JSON_WRITE = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
 }
+_LONGEST_FOUND = 120
+"""Characters of a bad record's text that a message shows."""
 _DECIMAL_TEXT = {"integer": "int", "long": "bigint", "double": "double"}
 
 
@@ -64,6 +66,31 @@ def decode(data: Column, form: Format, name: str) -> Decoded:
     raise ValueError(f"no decoder for format '{form.name}'")
 
 
+def mistake(error: Column, field: str, expected: Column, found: Column) -> Column:
+    """Why a record is bad, as a struct that is only worth computing for a bad one.
+
+    Args:
+        error: a sentence that says it all.
+        field: where: `key`, `value` or `timestamp`; JSON adds the path below it, e.g. `value.items[2].price`.
+        expected: the type that was declared for it.
+        found: what is there instead.
+    """
+    return F.struct(error.alias("error"), F.lit(field).alias("field"), expected.alias("expected"), found.alias("found"))
+
+
+def unreadable(data: Column, form: Format, name: str) -> Column:
+    """What keeps the bytes of a key or value, for which `decode` says `bad`, from being of their format: a mistake."""
+    if form.name == "json":
+        return F.call_function("streamapp_json_mistake", data.cast("string"), F.lit(form.schema or ""), F.lit(name))
+    cannot = f"the {name} cannot be read as {form.name}: it "
+    if form.name.startswith("bigendian-"):
+        size = "4 bytes" if form.name.endswith("integer") else "8 bytes"
+        found = F.concat(F.octet_length(data).cast("string"), F.lit(" bytes"))
+        return mistake(F.concat(F.lit(cannot + "has "), found, F.lit(f", not {size}")), name, F.lit(size), found)
+    found = F.concat(F.lit('"'), F.substring(data.cast("string"), 1, _LONGEST_FOUND), F.lit('"'))
+    return mistake(F.concat(F.lit(cannot + "is "), found), name, F.lit(form.name), found)
+
+
 def encode(columns: list[tuple[str, Column]], form: Format) -> Column:
     """Columns as bytes. A format of one value takes exactly one column (the check guarantees it)."""
     if form.name == "json":
@@ -94,10 +121,12 @@ def key_text(columns: list[tuple[str, Column]], types: dict[str, object]) -> Col
 
 
 def register_functions(spark: SparkSession) -> None:
-    """Kafka's own binary number formats, which SQL cannot read; and what keeps columns in a state (Needs)."""
+    """Kafka's own binary number formats, which SQL cannot read; what keeps columns in a state (Needs); and what is
+    wrong with a JSON text."""
     ours = spark._jvm.org.apache.spark.sql.streamapp  # type: ignore[union-attr]
     ours.BigEndian.register(spark._jsparkSession)
     ours.Needs.register(spark._jsparkSession)
+    ours.JsonMistake.register(spark._jsparkSession)
 
 
 def struct_of(names: list[str]) -> Column:

@@ -98,7 +98,10 @@ class Visitor:
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
         """The source's bad records as they came, with headers that say what, where and why."""
         where = {
-            "streamapp.error": column("__error"),
+            "streamapp.error": column("__why")["error"],
+            "streamapp.field": column("__why")["field"],
+            "streamapp.expected": column("__why")["expected"],
+            "streamapp.found": column("__why")["found"],
             "streamapp.node": F.lit(node.input),
             "streamapp.topic": column("topic"),
             "streamapp.partition": column("partition").cast("string"),
@@ -119,24 +122,22 @@ class Visitor:
         return replace(source, frame=frame)
 
     def bad_records(self, node: o.Stream) -> Flow:
-        """The raw rows that a source drops, and why, in `__error`."""
+        """The raw rows that a source drops, and why, in the struct `__why`. A good row costs no reason."""
         decoded = self._decode(node)
         raw = self._read(node)
-        reason = F.when(decoded.bad_value, F.lit(f"the value cannot be read as {node.value.name}")).when(
-            decoded.bad_key, F.lit(f"the key cannot be read as {node.key.name}")
-        )
+        reason = _why(node, decoded)
         bad = decoded.bad
         if node.timestamp is not None and node.timestamp != "processing":
             rows = formats.struct_of(raw.columns).alias("__raw")
-            flow = self._columns_of(raw.withColumns({"__raw": rows, "__bad": bad, "__error": reason}), decoded,
-                                    ("__raw", "__bad", "__error"))  # fmt: skip
-            untimed = _untimed(expression(node.timestamp).cast("timestamp"), node.max_ahead_ms)
+            flow = self._columns_of(raw.withColumns({"__raw": rows, "__bad": bad, "__why": reason}), decoded,
+                                    ("__raw", "__bad", "__why"))  # fmt: skip
+            untimed = _untimed(expression(node.timestamp).cast("timestamp"), node)
             judged = flow.scope().withColumn("__untimed", untimed)
             frame = judged.filter(column("__bad") | column("__untimed").isNotNull())
-            error = F.coalesce(column("__error"), column("__untimed"))
-            raw = frame.select(*(F.col("__raw")[name].alias(name) for name in raw.columns), error.alias("__error"))
+            why = F.coalesce(column("__why"), column("__untimed"))
+            raw = frame.select(*(F.col("__raw")[name].alias(name) for name in raw.columns), why.alias("__why"))
             return Flow(raw, (), (), ())
-        return Flow(raw.filter(bad).withColumn("__error", reason), (), (), ())
+        return Flow(raw.filter(bad).withColumn("__why", reason), (), (), ())
 
     def _columns_of(self, raw: DataFrame, decoded: _Source, carried: tuple[str, ...] = ()) -> Flow:
         """Raw Kafka rows as a flow: the value's columns and the record's fields."""
@@ -165,9 +166,10 @@ class Visitor:
     def _without_bad_records(self, node: o.Stream, raw: DataFrame, decoded: _Source) -> DataFrame:
         if self._on_bad_record != "Fail":
             return raw.observe(f"bad:{node.name}", F.count_if(decoded.bad).alias("bad")).filter(~decoded.bad)
-        wrong_value = F.concat(F.lit(f"the value cannot be read as {node.value.name}: "), _excerpt(column("value")))
-        wrong_key = F.concat(F.lit(f"the key cannot be read as {node.key.name}: "), _excerpt(column("key")))
-        wrong = F.when(decoded.bad_value, wrong_value).otherwise(wrong_key)
+        wrong = _why(node, decoded)["error"]
+        if node.value.name == "json":
+            begins = F.concat(F.lit(", in "), F.substring(column("value").cast("string"), 1, 120))
+            wrong = F.concat(wrong, F.when(decoded.bad_value, begins).otherwise(""))
         place = (column("topic"), column("partition"), column("offset"))
         return raw.filter(_fail_where(decoded.bad, node.name, place, wrong))
 
@@ -175,11 +177,11 @@ class Visitor:
         time = F.current_timestamp() if timestamp == "processing" else expression(timestamp).cast("timestamp")
         frame = flow.scope().withColumn("__extracted", time)
         if timestamp != "processing":
-            wrong = _untimed(column("__extracted"), node.max_ahead_ms)
+            wrong = _untimed(column("__extracted"), node)
             lost = wrong.isNotNull()
             if self._on_bad_record == "Fail":
                 place = (column("__topic"), column("__partition"), column("__offset"))
-                frame = frame.filter(_fail_where(lost, node.name, place, wrong))
+                frame = frame.filter(_fail_where(lost, node.name, place, wrong["error"]))
             else:
                 frame = frame.observe(f"untimed:{node.name}", F.count_if(lost).alias("bad")).filter(~lost)
         return flow.tidy(frame.withColumn(EVENT_TIME, column("__extracted")))
@@ -457,25 +459,31 @@ def _fail_where(bad: Column, node: str, place: tuple[Column, Column, Column], wr
     return F.when(bad, F.raise_error(message).cast("boolean")).otherwise(True)
 
 
-def _untimed(extracted: Column, max_ahead_ms: int) -> Column:
-    """What is wrong with the event time that a record's `timestamp` expression has given; null where nothing is.
+def _why(node: o.Stream, decoded: _Source) -> Column:
+    """What is wrong with a row's value or key, as a mistake; null where both can be read."""
+    value = formats.unreadable(column("value"), node.value, "value")
+    key = formats.unreadable(column("key"), node.key, "key")
+    return F.when(decoded.bad_value, value).when(decoded.bad_key, key)
+
+
+def _untimed(extracted: Column, node: o.Stream) -> Column:
+    """What is wrong with the event time that a record's `timestamp` expression has given, as a mistake; null where
+    nothing is.
 
     It is compared with the record's own timestamp, not with a clock: a replay must come to the same.
     """
     own = column(EVENT_TIME)
-    ahead = F.concat(
-        F.lit("the timestamp expression gives "), extracted.cast("string"),
-        F.lit(f", which is more than maxAhead ({max_ahead_ms} ms) later than the record's own timestamp "),
-        own.cast("string"),
-    )  # fmt: skip
-    return F.when(extracted.isNull(), F.lit("the timestamp expression gives null")).when(
-        # Kafka has -1 for a record without a timestamp: there is nothing to compare with.
-        (F.unix_millis(own) >= 0) & (F.unix_millis(extracted) - F.lit(max_ahead_ms) > F.unix_millis(own)), ahead
+    later = F.concat(
+        F.lit(f"more than maxAhead ({node.max_ahead_ms} ms) later than the record's own timestamp "), own.cast("string")
     )
-
-
-def _excerpt(data: Column) -> Column:
-    return F.coalesce(F.substring(data.cast("string"), 1, 120), F.lit("null"))
+    gives = F.lit(f"the timestamp expression `{node.timestamp}` gives ")
+    null, found = F.lit("null"), extracted.cast("string")
+    none = formats.mistake(F.concat(gives, null), "timestamp", F.lit("TIMESTAMP"), null)
+    error = F.concat(gives, found, F.lit(", which is "), later)
+    ahead = formats.mistake(error, "timestamp", F.concat(F.lit("not "), later), found)
+    # Kafka has -1 for a record without a timestamp: there is nothing to compare with.
+    too_far = (F.unix_millis(own) >= 0) & (F.unix_millis(extracted) - F.lit(node.max_ahead_ms) > F.unix_millis(own))
+    return F.when(extracted.isNull(), none).when(too_far, ahead)
 
 
 def _millis(timestamp: Column) -> Column:
