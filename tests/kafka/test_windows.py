@@ -164,3 +164,22 @@ def test_windows_close_when_nothing_comes(kafka: KafkaConfig, tmp_path: Path) ->
     app.run()
     assert finals(app) == closed
     assert late(app) == 2
+
+
+def test_a_run_to_the_end_closes_what_is_open(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Also what an earlier run has left open. What ends later can still come."""
+    app = App(kafka, tmp_path, FINAL)
+    app.create("in", partitions=2)
+    app.send("in", ("a", "x", NOON), ("a", "x", NOON + 12 * SECOND))
+    app.run()
+    assert finals(app) == {}
+    app.change(FINAL, "  run: untilCaughtUp\n  closeWindows: true")
+    app.run()
+    closed = {("a", NOON - 10 * SECOND): 1, ("a", NOON): 2, ("a", NOON + 10 * SECOND): 1}
+    assert finals(app) == closed
+    app.send("in", ("b", "x", NOON + 60 * SECOND), partition=1)
+    app.run()
+    assert finals(app) == closed | {("b", NOON + 50 * SECOND): 1, ("b", NOON + 60 * SECOND): 1}
+    app.run()
+    assert len(finals(app)) == 5
+    assert late(app) == 0

@@ -104,6 +104,11 @@ def _of_the_app() -> Iterator[Rule]:
         "!has(self.schedule) || self.run == 'untilCaughtUp'",
         "`schedule` is for apps that stop; add run: untilCaughtUp",
     )
+    yield Rule(
+        ("spec",),
+        "!self.closeWindows || self.run == 'untilCaughtUp'",
+        "`closeWindows` is for apps that stop; add run: untilCaughtUp",
+    )
 
 
     yield Rule(

@@ -22,6 +22,7 @@ CLASSES = (LIVE, ROLL_EXECUTORS, RESTART_QUERY, NEEDS_STATE_MIGRATION, FORBIDDEN
 FIELDS: dict[str, str] = {
     "applicationId": FORBIDDEN,
     "autoscaling": LIVE,
+    "closeWindows": RESTART_QUERY,
     "code": RESTART_QUERY,
     "deletionPolicy": LIVE,
     "driver": RESTART_QUERY,

@@ -9,6 +9,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from streamapp.cli.ending import ending
 from streamapp.cli.options import add_kafka, add_state_dir, is_kafka_named, memory, port_number, positive
 from streamapp.cli.progress import ProgressLine
 from streamapp.cli.state import CREDENTIALS, broker_command, default_state_dir, occupied, publish
+from streamapp.errors import InputError
 
 if TYPE_CHECKING:
     from streamapp.kafka.config import KafkaConfig
@@ -42,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--until-caught-up", action="store_true", help="process what is in the topics now, then exit 0"
     )
     parser.add_argument(
+        "--close-windows",
+        action="store_true",
+        help="with --until-caught-up: close the windows that are open at the end",
+    )
+    parser.add_argument(
         "--replicas", type=positive, metavar="N", help="executor processes (default: threads of one process)"
     )
     parser.add_argument(
@@ -66,6 +73,11 @@ def run(options: argparse.Namespace) -> int:
     manifest = load_manifest(options.file)
     require_modules(manifest, options.file)
     plan = plan_of(manifest, options.file)
+    until_caught_up = options.until_caught_up or plan.run == "untilCaughtUp"
+    if options.close_windows:
+        if not until_caught_up:
+            raise InputError("--close-windows is for runs that end; add --until-caught-up")
+        plan = replace(plan, close_windows=True)
     state_dir: Path = options.state_dir or default_state_dir(plan.name)
 
     @functools.cache
@@ -103,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
                 kafka,
                 Options(
                     state_dir=state_dir,
-                    until_caught_up=options.until_caught_up or plan.run == "untilCaughtUp",
+                    until_caught_up=until_caught_up,
                     port=options.port,
                     client_config=client_config,
                     place=engine(),

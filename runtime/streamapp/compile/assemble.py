@@ -70,6 +70,7 @@ def assemble_plan(
         transaction_timeout_ms=parse_duration(spec.transaction_timeout),
         idle_timeout_ms=parse_duration(spec.idle_timeout),
         run=spec.run,
+        close_windows=spec.close_windows,
         start_from=spec.start_from
         if spec.start_from in ("earliest", "latest")
         else str(start_from_ms(spec.start_from)),

@@ -362,6 +362,9 @@ class Spec(Model):
         _word("continuous", "untilCaughtUp"),
         Field(description="For ever, or to the end that is found at the start."),
     ] = "continuous"
+    close_windows: Annotated[
+        StrictBool, Field(description="With run: untilCaughtUp, true: close what is open at the end.")
+    ] = False
     schedule: Annotated[
         Annotated[str, AfterValidator(_cron)] | None,
         Field(description="With run: untilCaughtUp, a cron line that says when, in UTC."),
@@ -405,6 +408,8 @@ class Spec(Model):
             refuse("`replicas` and `autoscaling` are both there", "remove one: autoscaling sets the replicas")
         if self.schedule is not None and self.run != "untilCaughtUp":
             refuse("`schedule` is for apps that stop", "add run: untilCaughtUp")
+        if self.close_windows and self.run != "untilCaughtUp":
+            refuse("`closeWindows` is for apps that stop", "add run: untilCaughtUp")
         return self
 
 

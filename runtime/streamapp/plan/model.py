@@ -117,6 +117,8 @@ class Plan:
     idle_timeout_ms: int
     run: str
     """`continuous` or `untilCaughtUp`."""
+    close_windows: bool
+    """Whether a run to the end closes the windows that are open there."""
     start_from: str
     """`earliest`, `latest`, or milliseconds since the epoch as decimal text."""
     on_bad_record: OnBadRecord

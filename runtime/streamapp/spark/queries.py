@@ -120,7 +120,13 @@ class Queries:
 
     def _timing(self, part: SubTopology, node: n.Node) -> dict[str, str]:
         tag = tags_of(part).get(node.name)
-        return {} if tag is None else {"timedAs": tag, "idleTimeoutMs": str(self._plan.idle_timeout_ms)}
+        if tag is None:
+            return {}
+        return {
+            "timedAs": tag,
+            "idleTimeoutMs": str(self._plan.idle_timeout_ms),
+            "closeAtEnd": str(self._plan.close_windows).lower(),
+        }
 
     def _start_from(self) -> dict[str, str]:
         start = str(self._plan.start_from)

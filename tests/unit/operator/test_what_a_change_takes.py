@@ -68,6 +68,7 @@ OTHERS: dict[str, Any] = {
 ELSEWHERE = {
     "applicationId": "fixed: the API server refuses a change",
     "maxParallelism": "test_another_parallelism_is_forbidden",
+    "closeWindows": "only with run: untilCaughtUp: test_windows_are_closed_by_a_restart",
     "code": "only with a node that calls it: test_user_modules.py",
     "schedule": "test_a_schedule_restarts_where_it_comes_or_goes",
     "standbyReplicas": "has one value in this version",
@@ -181,6 +182,12 @@ def test_a_schedule_restarts_where_it_comes_or_goes(
     found = changes_between(app(**before), app(**after), Settings())
     assert [(change.field, change.kind) for change in found.fields] == [("schedule", kind)]
     assert found.restarts == restarts
+
+
+def test_windows_are_closed_by_a_restart() -> None:
+    bounded = {"run": "untilCaughtUp"}
+    found = changes_between(app(**bounded), app(**bounded, closeWindows=True), Settings())
+    assert [(change.field, change.kind) for change in found.fields] == [("closeWindows", RESTART_QUERY)]
 
 
 def test_a_default_that_is_written_out_is_no_change() -> None:

@@ -490,6 +490,7 @@ def test_settings_and_nodes_are_reported_together_in_the_order_of_the_text(text:
                                           "add it, e.g. deadLetter: bad-records"),
         ("applicationId: 'a b'", "`applicationId`: 'a b' cannot be the prefix of topics' names; "
                                  "use letters, digits, `.`, `_` and `-`"),
+        ("closeWindows: true", "`closeWindows` is for apps that stop; add run: untilCaughtUp"),
         ("schedule: '0 * * * *'", "`schedule` is for apps that stop; add run: untilCaughtUp"),
         ("replicas: 1\nautoscaling: {maxReplicas: 3}", "`replicas` and `autoscaling` are both there; "
                                                        "remove one: autoscaling sets the replicas"),

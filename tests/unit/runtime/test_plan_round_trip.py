@@ -44,6 +44,7 @@ def test_settings_reach_the_plan(plan: Callable[..., Plan]) -> None:
         epochInterval: 2s
         transactionTimeout: 90s
         run: untilCaughtUp
+        closeWindows: true
         startFrom: '2024-01-31T00:00:00Z'
         onBadRecord: Drop
         onSourceLoss: Earliest
@@ -61,6 +62,7 @@ def test_settings_reach_the_plan(plan: Callable[..., Plan]) -> None:
         3,
     )
     assert (made.epoch_interval_ms, made.transaction_timeout_ms, made.run) == (2_000, 90_000, "untilCaughtUp")
+    assert made.close_windows
     assert (made.start_from, made.on_bad_record.kind, made.on_source_loss) == (
         "1706659200000",
         "Drop",

@@ -18,14 +18,16 @@ import org.apache.spark.sql.streamapp.keyed.{Idleness, TimedSources}
  *
  * @param tag the source's
  * @param timeoutMs for how long a silent partition is waited for, counted from its last record or this object's making
+ * @param closeAtEnd whether a run to the end closes the windows that are open there
  */
-private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, ends: PartitionEnds) extends AutoCloseable {
+private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, val closeAtEnd: Boolean, ends: PartitionEnds)
+  extends AutoCloseable {
   private val since = mutable.Map.empty[TopicPartition, Long]
   private var begun: Option[Map[TopicPartition, Long]] = None
   private var known = Set.empty[TopicPartition]
   private var asked = Map.empty[TopicPartition, Long]
   private var askedAt = 0L
-  @volatile private var idleness = Idleness(Set.empty, None)
+  @volatile private var idleness = Idleness(Set.empty, None, over = false)
 
   /** As it is for the epoch which is being cut. */
   def now: Idleness = idleness
@@ -54,7 +56,8 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, e
     known = found
     val all = !boundedRun && found.size == end.size && since.nonEmpty
     idleness = Idleness(keys,
-      Option.when(all)(math.max(0L, NANOSECONDS.toMicros(now - since.values.max) - timeoutMs * 1000)))
+      Option.when(all)(math.max(0L, NANOSECONDS.toMicros(now - since.values.max) - timeoutMs * 1000)),
+      over = boundedRun && closeAtEnd && silent.size == end.size && end == latest)
   }
 
   private def caughtUp(silent: Set[TopicPartition], end: Map[TopicPartition, Long], now: Long): Set[TopicPartition] = {

@@ -24,7 +24,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
  * user's topics whose records these are, absent for topics of ours; `timedAs`, the tag of a source that windows wait for
- * (see `TimedSources`), and `idleTimeoutMs`, for how long they wait for a partition that is silent.
+ * (see `TimedSources`), `idleTimeoutMs`, for how long they wait for a partition that is silent, and `closeAtEnd`, whether a run
+ * to the end closes those that are open there.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -42,7 +43,7 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       val subTopology = options.get("subTopology")
       EpochReports.starts(subTopology)
       val idle = Option(options.get("timedAs")).map(tag => new IdlePartitions(tag, options.getLong("idleTimeoutMs", 0L),
-        new PartitionEnds(RuntimeConf(SparkSession.active.conf.getAll))))
+        options.getBoolean("closeAtEnd", false), new PartitionEnds(RuntimeConf(SparkSession.active.conf.getAll))))
       // Spark numbers the sources of a query in the name of the folder that it gives each.
       idle.foreach(partitions => TimedSources.add(subTopology, new Path(checkpointLocation).getName.toInt, partitions.tag, () => partitions.now))
       new PacedStream(kafka, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
@@ -83,7 +84,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
     val limited = kafka.latestOffset(start, ReadLimit.maxRows(most))
     val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
     idle.foreach(_.look(offsets(start), offsets(reached), offsets(kafka.reportLatestOffset()), boundedRun))
-    val mayBeEmpty = mayCombine && most > 0 && !boundedRun
+    val mayBeEmpty = mayCombine && most > 0 && (!boundedRun || idle.exists(_.closeAtEnd))
     val end = empty.of(start, reached, first = mayBeEmpty, now = mayBeEmpty && idle.isDefined && EpochTimes.isDue(subTopology))
     EpochStyle.choose(SparkSession.active, pacer.expect(this, records(start, end)))
     end

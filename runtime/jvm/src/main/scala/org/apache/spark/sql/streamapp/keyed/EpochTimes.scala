@@ -27,7 +27,7 @@ final case class AskClosing(applicationId: String, subTopology: String, attempt:
  * What closes follows from the epoch's range, the times written with the end of the epoch before, and the idle
  * partitions written with the range: a replay comes to the same.
  */
-final class EpochTimes private (conf: RuntimeConf, epoch: Long, val attempt: Long) {
+final class EpochTimes private (conf: RuntimeConf, epoch: Long, windows: Windows, val attempt: Long) {
   val before: StreamTimes = EpochTimes.before(conf, epoch)
   private val seen = mutable.Buffer.empty[LatestTimes]
   private var due: Option[(EarliestTime, Int)] = None
@@ -47,6 +47,9 @@ final class EpochTimes private (conf: RuntimeConf, epoch: Long, val attempt: Lon
    */
   def isOver(closed: Long): Boolean =
     closed > after.closed && due.exists { case (times, tasks) => times.told < tasks || times.value <= closed }
+
+  /** The time at which all windows are over that have a record. */
+  def allOver: Option[Long] = after.reached.values.maxOption.map(_ + windows.size + windows.grace)
 
   /** For one group of map tasks. */
   def measured(context: SparkContext): LatestTimes = synchronized {
@@ -74,8 +77,8 @@ object EpochTimes {
   private val current = new ConcurrentHashMap[(String, String), EpochTimes]()
 
   /** An attempt at an epoch begins; an earlier one in this process is over. */
-  def begin(conf: RuntimeConf, epoch: Long): EpochTimes = {
-    val times = new EpochTimes(conf, epoch, attempts.incrementAndGet())
+  def begin(conf: RuntimeConf, epoch: Long, windows: Windows): EpochTimes = {
+    val times = new EpochTimes(conf, epoch, windows, attempts.incrementAndGet())
     current.put((conf.applicationId, conf.subTopology), times)
     times
   }
@@ -98,16 +101,17 @@ object EpochTimes {
 
   /** Whether an epoch without records would close windows. */
   def isDue(subTopology: String): Boolean =
-    ended(subTopology).exists(times => silentTime(subTopology, times.after).exists(times.isOver))
+    ended(subTopology).exists(times => timeWithoutRecords(subTopology, times).exists(times.isOver))
 
   private def ended(subTopology: String): Option[EpochTimes] =
     current.asScala.collectFirst { case ((_, sub), times) if sub == subTopology && times.done => times }
 
   // When nothing comes, event time goes on as fast as the clock, from the latest that was read.
-  private def silentTime(subTopology: String, times: StreamTimes): Option[Long] = for {
-    silent <- TimedSources.idleness(subTopology).silentUs
-    latest <- times.reached.values.maxOption
-  } yield latest + silent
+  private def timeWithoutRecords(subTopology: String, times: EpochTimes): Option[Long] = {
+    val idleness = TimedSources.idleness(subTopology)
+    if (idleness.over) times.allOver
+    else for (silent <- idleness.silentUs; latest <- times.after.reached.values.maxOption) yield latest + silent
+  }
 
   def clear(applicationId: String): Unit = current.keySet.asScala.toSeq.filter(_._1 == applicationId).foreach(current.remove)
 
@@ -118,8 +122,8 @@ object EpochTimes {
         .map(times => StreamTimes.path(app, sub) -> times.toBytes).toSeq
     case Array("", app, sub, "offsets", epoch) =>
       val idle = TimedSources.idleness(sub).partitions
-      val upTo = ended(sub).flatMap(times => silentTime(sub, times.after)).getOrElse(StreamTimes.Unknown)
-      if (idle.isEmpty) Nil
+      val upTo = ended(sub).flatMap(timeWithoutRecords(sub, _)).getOrElse(StreamTimes.Unknown)
+      if (idle.isEmpty && upTo == StreamTimes.Unknown) Nil
       else Seq(waitingPath(app, sub) -> Serialization.write(Waiting(epoch.toLong, idle.toSeq.sorted, upTo)).getBytes(UTF_8))
     case _ => Nil
   }
@@ -146,7 +150,7 @@ object EpochTimes {
  * What the clock has said about an epoch: noted with its range, as a replay must come to the same.
  *
  * @param idle the partitions that windows do not wait for
- * @param upTo when all are idle: how far time has come by the clock
+ * @param upTo when all are idle, how far time has come by the clock; at the end of a run that closes its windows, theirs
  */
 private final case class Waiting(epoch: Long, idle: Seq[String], upTo: Long)
 

@@ -48,7 +48,7 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
     val closing = keys.windows.map { windows =>
       val conf = RuntimeConf(session.conf.getAll)
       val epoch = sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong
-      val times = EpochTimes.begin(conf, epoch)
+      val times = EpochTimes.begin(conf, epoch, windows)
       (windows, AskClosing(conf.applicationId, conf.subTopology, times.attempt), times.dueIn(sparkContext, getStateInfo.numPartitions))
     }
     child.execute().mapPartitionsWithStateStore(

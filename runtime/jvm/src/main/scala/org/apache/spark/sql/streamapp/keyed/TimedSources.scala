@@ -10,8 +10,9 @@ import scala.jdk.CollectionConverters._
  *
  * @param partitions the keys of its idle partitions
  * @param silentUs when all are idle: for how long nothing has come beyond the time after which they are, in microseconds
+ * @param over whether a run has read all that it reads, and windows are to close then
  */
-final case class Idleness(partitions: Set[String], silentUs: Option[Long])
+final case class Idleness(partitions: Set[String], silentUs: Option[Long], over: Boolean)
 
 /**
  * The sources whose event time windows wait for, on the driver. Spark numbers the sources of a query; a tag names one for
@@ -34,7 +35,8 @@ object TimedSources {
   def idleness(subTopology: String): Idleness = {
     val all = sources.asScala.iterator.collect { case ((sub, _), source) if sub == subTopology => source.idleness() }.toSeq
     val silent = all.flatMap(_.silentUs)
-    Idleness(all.flatMap(_.partitions).toSet, if (silent.size == all.size) silent.minOption else None)
+    Idleness(all.flatMap(_.partitions).toSet, if (silent.size == all.size) silent.minOption else None,
+      all.nonEmpty && all.forall(_.over))
   }
 
   def clear(): Unit = sources.clear()
