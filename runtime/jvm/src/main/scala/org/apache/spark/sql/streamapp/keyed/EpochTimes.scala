@@ -62,10 +62,10 @@ final class EpochTimes private (conf: RuntimeConf, epoch: Long, windows: Windows
   /** To be read when all map tasks have ended: the tasks behind the shuffle start no earlier. */
   lazy val after: StreamTimes = synchronized {
     val Waiting(_, idle, upTo) = EpochTimes.waiting(conf, epoch)
-    val counted = EpochRanges.ends(MetadataTopic.current(conf.applicationId), conf, epoch).getOrElse(Nil).flatMap {
+    val read = EpochRanges.ends(MetadataTopic.current(conf.applicationId), conf, epoch).getOrElse(Nil).flatMap {
       end => TimedSources.tagOf(conf.subTopology, end.source).map(TimedSources.key(_, end.topic, end.partition))
-    }.filterNot(idle.toSet)
-    before.after(seen.flatMap(_.value).toMap, counted, upTo)
+    }
+    before.after(seen.flatMap(_.value).toMap, read.toSet, idle.toSet, upTo)
   }
 
   def closing: Closing = Closing(before.closed, after.closed)

@@ -20,13 +20,15 @@ final case class StreamTimes(epoch: Long, closed: Long, reached: Map[String, Lon
   /**
    * The times at the end of the next epoch.
    *
-   * @param seen how far the partitions have come that it has read
-   * @param counted the partitions that windows wait for
-   * @param upTo how far time has come when none is; else [[StreamTimes.Unknown]]
+   * @param seen how far the partitions have come of which it has read something
+   * @param partitions all that there are; what is known of others is forgotten
+   * @param idle those that windows do not wait for
+   * @param upTo how far time has come where all are idle; else [[StreamTimes.Unknown]]
    */
-  def after(seen: Map[String, Long], counted: Iterable[String], upTo: Long): StreamTimes = {
-    val times = reached ++ seen.map { case (source, time) => source -> math.max(time, of(source)) }
-    val slowest = counted.map(times.getOrElse(_, StreamTimes.Unknown)).minOption.getOrElse(StreamTimes.Unknown)
+  def after(seen: Map[String, Long], partitions: Set[String], idle: Set[String], upTo: Long): StreamTimes = {
+    val times = (reached ++ seen.map { case (source, time) => source -> math.max(time, of(source)) })
+      .filter { case (source, _) => partitions(source) }
+    val slowest = (partitions -- idle).map(times.getOrElse(_, StreamTimes.Unknown)).minOption.getOrElse(StreamTimes.Unknown)
     StreamTimes(epoch + 1, Seq(closed, slowest, upTo).max, times)
   }
 
