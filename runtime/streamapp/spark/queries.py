@@ -9,6 +9,7 @@ from pyspark.sql.streaming import StreamingQuery
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.errors import ManifestError
+from streamapp.expressions import read_expression
 from streamapp.internal_topics import POSITION
 from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan, SubTopology
@@ -138,4 +139,11 @@ class Queries:
 
 def _mentions_headers(part: SubTopology) -> bool:
     """Whether any expression may look at record headers; making them columns costs time for every record."""
-    return any("headers" in used.text.lower() for node in part.nodes for used in node.expressions())
+    return any(_is_of_headers(used) for node in part.nodes for used in node.expressions())
+
+
+def _is_of_headers(used: n.NodeExpression) -> bool:
+    if used.role == n.Role.KEY:
+        return used.text.lower() == "headers"
+    # A join's side stands before the name.
+    return any("headers" in map(str.lower, parts[:2]) for parts in read_expression(used.text).columns)

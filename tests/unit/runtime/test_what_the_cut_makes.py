@@ -42,6 +42,9 @@ def test_bad_records_do_not_come_again(problems: Callable[..., list[str]], sourc
     looked_at = f"{ORDERS % 'in'}\n{OUT}\n- {{name: bad, stream: {{topic: dead, value: bytes}}}}\n"
     looked_at += "- {name: lengths, select: {size: length(value)}}\n- {name: sizes, to: {topic: sizes}}"
     assert problems(looked_at, DEAD) == [], "bytes are never bad"
+    read_again = looked_at.replace("value: bytes", 'value: {format: json, schema: "value STRING"}')
+    (said,) = problems(read_again, DEAD)
+    assert said.startswith("`onBadRecord.deadLetter`: topic 'dead' is also read, by node 'bad': bad records would come")
 
 
 def test_an_internal_topic_before_a_merge_has_a_name_that_kafka_takes(problems: Callable[..., list[str]]) -> None:
@@ -63,6 +66,9 @@ def test_an_internal_topic_before_a_merge_has_a_name_that_kafka_takes(problems: 
         (f"{ORDERS % 'in'}\n- {{name: traced, with: {{trace: 'headers[0].value'}}}}", True),
         (f"{ORDERS % 'in'}\n- {{name: per, groupBy: [x], aggregate: {{most: max(size(headers))}}}}", True),
         (f"{ORDERS % 'headers'}\n- {{name: the-headers, filter: x > 0}}", False),
+        (f"{ORDERS % 'in'}\n- {{name: renamed, with: {{http_headers: \"concat('headers', x)\"}}}}", False),
+        (f"{ORDERS % 'in'}\n- {{name: part, with: {{more: http_headers + 1}}}}".replace("x INT", "http_headers INT"), False),
+        (f"{ORDERS % 'in'}\n- {{name: keyed, keyBy: [headers]}}", True),
     ],
 )
 def test_only_expressions_make_headers_columns(plan: Callable[..., Plan], topology: str, wanted: bool) -> None:
