@@ -128,7 +128,7 @@ def test_all_type_errors_are_told_at_once(app: Make, capfd: pytest.CaptureFixtur
 
 
 def test_validate_needs_no_kafka_to_tell_of_types(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    def manifest(name: str, expression: str) -> str:
+    def manifest(name: str, expression: str, timestamp: str = "to_timestamp(value)") -> str:
         file = tmp_path / f"{name}.yaml"
         file.write_text(f"""
 apiVersion: streamapp.dev/v1alpha1
@@ -137,20 +137,26 @@ metadata: {{name: {name}}}
 spec:
   kafka: {{bootstrapServers: "127.0.0.1:{free_ports(1)[0]}"}}
   topology:
-  - {{name: in, stream: {{topic: numbers, value: long}}}}
+  - {{name: in, stream: {{topic: numbers, value: long, timestamp: {timestamp}}}}}
   - {{name: more, select: {{v: {expression}, w: upper(value)}}}}
   - {{name: out, to: {{topic: results}}}}
+  - {{name: counts, from: in, groupBy: [value], aggregate: {{count: count(*)}}}}
 """)
         return str(file)
 
     good, bad = manifest("good", "value + 1"), manifest("bad", "value + array(1)")
     assert main(["validate", good]) == 0
-    assert main(["validate", good, bad]) == 1
+    shared = manifest("shared", "value + 1", timestamp="array(value)")
+    assert main(["validate", good, bad, shared]) == 1
     said = capfd.readouterr()
     assert said.out.splitlines() == [f"{good}: ok"] * 2
-    (error,) = [line for line in said.err.splitlines() if line.startswith("error: ")]
-    assert error.startswith(f"error: {bad}: node 'more': `select.v`: ")
-    assert "data type mismatch" in error
+    # A source that two sub-topologies read is told once.
+    in_bad, in_shared = [line for line in said.err.splitlines() if line.startswith("error: ")]
+    assert in_bad.startswith(f"error: {bad}: node 'more': `select.v`: ")
+    assert "data type mismatch" in in_bad
+    assert in_bad.endswith("(line 9)")
+    assert in_shared.startswith(f"error: {shared}: node 'in': ")
+    assert in_shared.endswith("(line 8)")
 
 
 def test_an_internal_topic_of_other_settings_is_told(app: Make) -> None:

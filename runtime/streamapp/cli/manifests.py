@@ -23,8 +23,12 @@ def plan_of(manifest: Manifest, file: Path) -> Plan:
     """The plan of the manifest of that file; on stderr, what in it may have been forgotten."""
     from streamapp.compile import compile_manifest
     from streamapp.compile.unused import leads_nowhere
+    from streamapp.errors import ManifestError
 
-    plan = compile_manifest(manifest)
+    try:
+        plan = compile_manifest(manifest)
+    except ManifestError as error:
+        raise manifest.located(error) from None
     for end in leads_nowhere(manifest):
         print(f"warning: {file}: {end}", file=sys.stderr)
     return plan

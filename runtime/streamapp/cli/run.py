@@ -17,7 +17,7 @@ from streamapp.cli.ending import ending
 from streamapp.cli.options import add_kafka, add_state_dir, is_kafka_named, memory, port_number, positive
 from streamapp.cli.progress import ProgressLine
 from streamapp.cli.state import CREDENTIALS, broker_command, default_state_dir, occupied, publish
-from streamapp.errors import InputError
+from streamapp.errors import InputError, ManifestError
 
 if TYPE_CHECKING:
     from streamapp.kafka.config import KafkaConfig
@@ -124,6 +124,8 @@ def run(options: argparse.Namespace) -> int:
                 on_progress=line.show,
                 on_caught_up=ends.append,
             )
+        except ManifestError as error:
+            raise manifest.located(error) from error
         finally:
             line.end()
             end_jvm()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streamapp.manifest import Manifest
     from streamapp.plan import Plan
 
 HELP = "check manifests and name all errors that can be seen at once"
@@ -27,16 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from streamapp.cli.main import lines_of, say_error, say_note
-    from streamapp.cli.manifests import load_plan
+    from streamapp.cli.manifests import plan_of
     from streamapp.errors import ManifestError, StreamAppError
+    from streamapp.local import load_manifest
 
+    manifests: dict[Path, Manifest] = {}
     plans: dict[Path, Plan] = {}
     problems: dict[Path, tuple[str, ...]] = {}
     notes: dict[Path, str | None] = {}
     worst = 0
     for file in options.files:
         try:
-            plans[file] = load_plan(file)
+            manifests[file] = load_manifest(file)
+            plans[file] = plan_of(manifests[file], file)
         except StreamAppError as error:
             if options.debug:
                 raise
@@ -49,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
         for file, found in zip(plans, mistakes_in(list(plans.values())), strict=True):
             if found is not None:
-                problems[file] = tuple(lines_of(found))
+                problems[file] = tuple(lines_of(manifests[file].located(found)))
                 notes[file] = found.left_open()
                 worst = max(worst, ManifestError.exit_code)
     for file in options.files:

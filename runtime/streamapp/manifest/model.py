@@ -12,10 +12,11 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Private
 from streamapp.addresses import HOST
 from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
-from streamapp.errors import Invalid, shorten
+from streamapp.errors import Invalid, ManifestError, shorten
 from streamapp.fields import Brokers, Count, Duration, Model, PositiveCount, PositiveDuration, one_of, refuse
 from streamapp.manifest.dumping import to_yaml
 from streamapp.manifest.node import NodeSpec
+from streamapp.manifest.places import Places
 from streamapp.nodes import Topology
 
 API_VERSION = "streamapp.dev/v1alpha1"
@@ -433,6 +434,7 @@ class Manifest(Model):
     ] = None
     _checked: tuple[Metadata, Spec, Topology] | None = PrivateAttr(None)
     """What was found to be right, and what it was made of: a changed copy has not been checked."""
+    _places: Places | None = PrivateAttr(None)
 
     @property
     def topology(self) -> Topology:
@@ -445,15 +447,21 @@ class Manifest(Model):
             raise ValueError(f"manifest '{self.name}' has not been checked: make it with parse_object")
         return self._checked[2]
 
-    def with_topology(self, topology: Topology) -> Manifest:
+    def with_topology(self, topology: Topology, places: Places) -> Manifest:
         """The same manifest; for who has checked it.
 
         Args:
             topology: of its nodes, in which nothing is wrong.
+            places: its nodes in the text that it was read of.
         """
         found = self.model_copy()
         found._checked = (found.metadata, found.spec, topology)
+        found._places = places
         return found
+
+    def located(self, error: ManifestError) -> ManifestError:
+        """The error that was found in it later, with the lines of its text; without lines if it was not a text."""
+        return error if self._places is None else ManifestError(self._places.located(error.problems), error.unchecked)
 
     @property
     def name(self) -> str:

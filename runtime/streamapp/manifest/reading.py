@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,8 +15,9 @@ from streamapp.manifest.build import build_partial
 from streamapp.manifest.complaints import problems_of
 from streamapp.manifest.model import CodeSpec, Manifest
 from streamapp.manifest.node import NodeSpec
+from streamapp.manifest.places import Places, arm_names
 from streamapp.manifest.salvage import Salvaged, salvage
-from streamapp.manifest.text import Document, Path, read_text
+from streamapp.manifest.text import Document, read_text
 from streamapp.nodes import Topology
 
 MOST_NODES = 300
@@ -94,12 +94,13 @@ def _parse(document: Document, modules_at: ModulesAt | None = None) -> Manifest:
     modules = _modules_of(data, modules_at)
     topology, meant, unchecked = _meaning(data, manifest, bad_nodes, document, modules)
     problems += meant
+    places = Places(document)
     if problems or manifest is None:
-        raise ManifestError(_in_order(_located(problems, data, document)), unchecked)
+        raise ManifestError(places.located(problems), unchecked)
     if manifest.modules is None and modules is not None:
         spec = manifest.spec.model_copy(update={"code": CodeSpec(files=modules)})
         manifest = manifest.model_copy(update={"spec": spec})
-    return manifest.with_topology(topology)
+    return manifest.with_topology(topology, places)
 
 
 def _meaning(
@@ -130,7 +131,7 @@ def _meaning(
         specs.append(name if found is None else found.spec)
     unsure = frozenset(name for name, found in in_part.items() if not found.columns_known)
     lines = [document.line(("spec", "topology", i)) for i in range(len(nodes))]
-    topology, problems = build_partial(specs, [_arm_names(node) for node in nodes], unsure, lines)
+    topology, problems = build_partial(specs, [arm_names(node) for node in nodes], unsure, lines)
     problems += check_topology(topology, _application_id(data, manifest), modules)
     told = [p for p in problems if p.node not in in_part or not in_part[p.node].is_about_left_out(p.field)]
     places = {shape.label(node, i): i for i, node in reversed(list(enumerate(nodes)))}
@@ -161,15 +162,6 @@ def _entries(node: Any) -> int:
     return count
 
 
-def _arm_names(node: Any) -> tuple[str, ...]:
-    """The names that a node brings with it besides its own, so that a broken branch does not make its arms
-    unknown."""
-    arms = node.get("branch") if isinstance(node, dict) else None
-    if not isinstance(arms, list):
-        return ()
-    return tuple(arm["name"] for arm in arms if isinstance(arm, dict) and isinstance(arm.get("name"), str))
-
-
 def _modules_of(data: dict[str, Any], modules_at: ModulesAt | None) -> dict[str, str] | None:
     """The modules that the manifest itself has, or leads to, as far as they can be read."""
     spec = data.get("spec")
@@ -191,41 +183,3 @@ def _application_id(data: dict[str, Any], manifest: Manifest | None) -> str:
         if isinstance(value, str) and value:
             return value
     return "app"
-
-
-def _located(problems: list[Problem], data: dict[str, Any], document: Document) -> list[Problem]:
-    """The problems with the lines they are about."""
-    if not document.lines:
-        return problems
-    spec = data.get("spec")
-    nodes = spec.get("topology") if isinstance(spec, dict) else None
-    places: dict[str, int] = {}
-    arms: dict[str, tuple[int, int]] = {}
-    for i, node in enumerate(nodes if isinstance(nodes, list) else ()):
-        places.setdefault(shape.label(node, i), i)
-        for j, name in enumerate(_arm_names(node)):
-            arms.setdefault(name, (i, j))
-    return [replace(p, line=_line(p, places, arms, document)) if p.line is None else p for p in problems]
-
-
-def _line(
-    problem: Problem, places: dict[str, int], arms: dict[str, tuple[int, int]], document: Document
-) -> int | None:
-    field = tuple((problem.field or "").split(".")) if problem.field else ()
-    if problem.node is None:
-        return document.line(("spec", *field)) if field else None
-    base: Path
-    if problem.node in places:
-        base = ("spec", "topology", places[problem.node])
-    elif problem.node in arms:
-        i, j = arms[problem.node]
-        base = ("spec", "topology", i, "branch", j)
-    else:
-        return None
-    return document.line((*base, *field))
-
-
-def _in_order(problems: list[Problem]) -> list[Problem]:
-    """Each once, from the top of the text to its end."""
-    unique = list(dict.fromkeys(problems))
-    return sorted(unique, key=lambda p: p.line if p.line is not None else 0)

@@ -65,7 +65,8 @@ def require_types(spark: SparkSession, plan: Plan) -> None:
             except KeyError:  # it reads an internal topic whose writer was not understood
                 unchecked.append(node.name)
     if problems:
-        raise ManifestError(problems, unchecked)
+        # A source that several sub-topologies read was looked at for each of them.
+        raise ManifestError(dict.fromkeys(problems), dict.fromkeys(unchecked))
 
 
 def _mistakes(spark: SparkSession, plan: Plan) -> ManifestError | None:
