@@ -63,6 +63,7 @@ def test_scaled_under_load_and_an_executor_killed(kafka: KafkaConfig, tmp_path: 
             assert first <= {process.pid for process in executors(app)}, "the oldest executor was to stay"
             app.await_epochs_beyond(app.epochs())
             proof.require_sound()
+        assert app.status()["replicas"]["lost"] == 0, "those that were too many were asked to leave"
         killed = kill_executor(app, chooser)
         app.scale(3)
         await_executors(app, 3)

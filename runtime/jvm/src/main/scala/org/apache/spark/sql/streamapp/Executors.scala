@@ -3,6 +3,7 @@ package org.apache.spark.sql.streamapp
 
 import java.util.{Map => JMap}
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.deploy.LocalWorkers
@@ -62,10 +63,20 @@ class Executors(session: SparkSession) {
 private final class Losses extends SparkListener {
   @volatile var count = 0
   @volatile var last = ""
+  private val ended = mutable.Queue.empty[String]
 
-  override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit =
+  // Spark may tell of an end twice: that an executor was asked to leave, and then that its process has ended.
+  override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = if (!ended.contains(event.executorId)) {
+    ended += event.executorId
+    if (ended.size > Losses.Remembered) ended.dequeue()
     if (!event.reason.contains("decommission")) {
       last = event.reason
       count += 1
     }
+  }
+}
+
+private object Losses {
+  /** More executors than can have been asked to leave and still be there. */
+  val Remembered = 1000
 }
