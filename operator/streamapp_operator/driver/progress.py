@@ -52,11 +52,16 @@ def restore_of(answer: Answer) -> dict[str, Any] | None:
     >>> from streamapp_operator.driver.answer import Restore
     >>> restore_of(Answer(restores={"s": Restore(restoring=True, done=50, total=200, eta_seconds=3.2)}))
     {'progress': '25% (4s)', 'done': 50, 'total': 200, 'etaSeconds': 4}
+
+    One that has just begun does not know yet how much there is.
+
+    >>> restore_of(Answer(restores={"s": Restore(restoring=True, done=0, total=0, eta_seconds=0)}))
+    {'progress': 'just begun', 'done': 0, 'total': 0, 'etaSeconds': 0}
     """
     stores = [store for store in answer.restores.values() if store.restoring]
     if not stores:
         return None
     done, total = sum(store.done for store in stores), sum(store.total for store in stores)
     eta = max(math.ceil(store.eta_seconds) for store in stores)
-    share = 100 * done // total if total else 0
-    return {"progress": f"{share}% ({eta}s)", "done": done, "total": total, "etaSeconds": eta}
+    progress = f"{100 * done // total}% ({eta}s)" if total else "just begun"
+    return {"progress": progress, "done": done, "total": total, "etaSeconds": eta}
