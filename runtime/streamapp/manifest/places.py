@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from streamapp.errors import Problem
@@ -12,23 +13,29 @@ from streamapp.manifest import shape
 from streamapp.manifest.text import Document, Path
 
 
+@dataclass(frozen=True)
 class Places:
-    """The nodes of a manifest in its text.
+    """The nodes of a manifest in its text. All are equal: where it was written is no part of what a manifest is."""
 
-    Args:
-        document: of a text; one that was not read of a text has no lines, and adds none.
-    """
+    document: Document = field(compare=False, repr=False)
+    """One that was not read of a text has no lines, and adds none."""
 
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self._nodes: dict[str, int] = {}
-        self._arms: dict[str, tuple[int, int]] = {}
-        spec = document.data.get("spec") if isinstance(document.data, dict) else None
+    @cached_property
+    def _nodes(self) -> list[Any]:
+        spec = self.document.data.get("spec") if isinstance(self.document.data, dict) else None
         nodes = spec.get("topology") if isinstance(spec, dict) else None
-        for i, node in enumerate(nodes if isinstance(nodes, list) else ()):
-            self._nodes.setdefault(shape.label(node, i), i)
+        return nodes if isinstance(nodes, list) else []
+
+    @cached_property
+    def _paths(self) -> dict[str, Path]:
+        """By name of a node, or of an arm that no node is named like."""
+        paths: dict[str, Path] = {}
+        for i, node in enumerate(self._nodes):
+            paths.setdefault(shape.label(node, i), ("spec", "topology", i))
+        for i, node in enumerate(self._nodes):
             for j, name in enumerate(arm_names(node)):
-                self._arms.setdefault(name, (i, j))
+                paths.setdefault(name, ("spec", "topology", i, "branch", j))
+        return paths
 
     def located(self, problems: Iterable[Problem]) -> list[Problem]:
         """Each problem once, with the line that it is about, from the top of the text to its end."""
@@ -36,20 +43,13 @@ class Places:
         return sorted(dict.fromkeys(found), key=lambda p: p.line if p.line is not None else 0)
 
     def _line(self, problem: Problem) -> int | None:
-        if not self._document.lines:
+        if not self.document.lines:
             return None
-        field = tuple((problem.field or "").split(".")) if problem.field else ()
+        below = tuple((problem.field or "").split(".")) if problem.field else ()
         if problem.node is None:
-            return self._document.line(("spec", *field)) if field else None
-        base: Path
-        if problem.node in self._nodes:
-            base = ("spec", "topology", self._nodes[problem.node])
-        elif problem.node in self._arms:
-            i, j = self._arms[problem.node]
-            base = ("spec", "topology", i, "branch", j)
-        else:
-            return None
-        return self._document.line((*base, *field))
+            return self.document.line(("spec", *below)) if below else None
+        base = self._paths.get(problem.node)
+        return None if base is None else self.document.line((*base, *below))
 
 
 def arm_names(node: Any) -> tuple[str, ...]:
