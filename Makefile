@@ -26,7 +26,7 @@ prepare: setup ## the programs, packages and images that tests on a Kubernetes c
 	@rm -f .build/left-out; PYTHONPATH=tests $(PYTHON) -m cluster --prepare
 
 lint: setup ## style, types, layers
-	@echo "== ruff"; $(BIN)/ruff check .
+	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== mypy"; $(BIN)/mypy operator runtime/streamapp runtime/jvm/*.py container tests benchmarks examples
 	@echo "== import-linter"; $(BIN)/lint-imports
 

@@ -42,19 +42,22 @@ class Bench:
     def word_count(self) -> str:
         load = word_count.Load(lines=self._options.lines or (100_000 if self._quick else 1_200_000))
         found = self._rounds(
-            "word-count", systems.SYSTEMS,
+            "word-count",
+            systems.SYSTEMS,
             lambda name, start, run: word_count.measure(self._kafka, name, start, load, run, self._scratch),
-        )  # fmt: skip
+        )
         rate = {name: [one.lines_per_second for one in rounds] for name, rounds in found.items()}
         rows = [
             (
-                name, *(f"{one:,.0f}" for one in rate[name]), f"{median(rate[name]):,.0f}",
+                name,
+                *(f"{one:,.0f}" for one in rate[name]),
+                f"{median(rate[name]):,.0f}",
                 *(_ratio(rate, name, other) for other in (KAFKA_STREAMS, STOCK_SPARK)),
                 f"{median(one.cpu_seconds for one in rounds) / load.lines * 1e6:.1f}",
                 f"{median(one.records_out for one in rounds):,.0f}",
             )
             for name, rounds in found.items()
-        ]  # fmt: skip
+        ]
         head = ("lines/s", *self._numbers, "median", *AGAINST, "CPU s / 1M lines", "records out")
         return f"{load.lines:,} lines of 5 words.\n\n" + report.table(head, rows)
 
@@ -62,16 +65,18 @@ class Bench:
         load = latency.Load(seconds=10, warm_up_seconds=10) if self._quick else latency.Load()
         starters = {name: systems.SYSTEMS[name] for name in (OURS, KAFKA_STREAMS)}
         found = self._rounds(
-            "latency", starters,
+            "latency",
+            starters,
             lambda name, start, run: latency.measure(self._kafka, name, start, load, run, self._scratch),
-        )  # fmt: skip
+        )
         rows = [
             (
-                name, *(f"{one.p50_ms:.0f} / {one.p99_ms:.0f}" for one in rounds),
+                name,
+                *(f"{one.p50_ms:.0f} / {one.p99_ms:.0f}" for one in rounds),
                 f"{median(one.p50_ms for one in rounds):.0f} / {median(one.p99_ms for one in rounds):.0f}",
             )
             for name, rounds in found.items()
-        ]  # fmt: skip
+        ]
         text = f"{load.per_second:,} records/s for {load.seconds} s after {load.warm_up_seconds} s of warm-up.\n\n"
         return text + report.table(("p50 / p99 in ms", *self._numbers, "median"), rows)
 
@@ -79,26 +84,30 @@ class Bench:
         keys = self._options.keys or (100_000 if self._quick else 1_000_000)
         starters = {name: systems.SYSTEMS[name] for name in (OURS, KAFKA_STREAMS)}
         found = self._rounds(
-            "restore", starters,
+            "restore",
+            starters,
             lambda name, start, run: restore.measure(self._kafka, name, start, keys, run, self._scratch),
-        )  # fmt: skip
+        )
         rows = [
             (
-                name, *(f"{one.seconds:.1f}" for one in rounds), f"{median(one.seconds for one in rounds):.1f}",
+                name,
+                *(f"{one.seconds:.1f}" for one in rounds),
+                f"{median(one.seconds for one in rounds):.1f}",
                 f"{median(one.start_to_output_seconds for one in rounds):.1f}",
             )
             for name, rounds in found.items()
-        ]  # fmt: skip
+        ]
         head = ("seconds", *self._numbers, "median", "process start to new output")
         return f"{keys:,} keys.\n\n" + report.table(head, rows)
 
     def memory(self) -> str:
         keys = self._options.keys or (300_000 if self._quick else 10_000_000)
         found = self._rounds(
-            "memory", systems.SYSTEMS,
+            "memory",
+            systems.SYSTEMS,
             lambda name, start, run: memory.measure(self._kafka, name, start, keys, run, self._scratch),
             rounds=1,
-        )  # fmt: skip
+        )
         rows = [
             (name, f"{rounds[0].peak_mb:,.0f}", f"{keys / rounds[0].seconds:,.0f}") for name, rounds in found.items()
         ]
@@ -107,12 +116,11 @@ class Bench:
 
     def first_output(self) -> str:
         found = self._rounds(
-            "first-output", systems.SYSTEMS,
+            "first-output",
+            systems.SYSTEMS,
             lambda name, start, run: first_output.measure(self._kafka, name, start, run, self._scratch),
-        )  # fmt: skip
-        rows = [
-            (name, *(f"{one:.1f}" for one in rounds), f"{median(rounds):.1f}") for name, rounds in found.items()
-        ]
+        )
+        rows = [(name, *(f"{one:.1f}" for one in rounds), f"{median(rounds):.1f}") for name, rounds in found.items()]
         return report.table(("seconds", *self._numbers, "median"), rows)
 
     def sub_topologies(self) -> str:

@@ -142,9 +142,7 @@ class Watch:
         )
         return tuple(futures[p].result(30).offset for p in self._partitions)
 
-    def await_total(
-        self, total: int, seconds: float, check: Callable[[], None], quiet: float = 1.0
-    ) -> float:
+    def await_total(self, total: int, seconds: float, check: Callable[[], None], quiet: float = 1.0) -> float:
         """Waits until the latest counts sum up to `total`; returns when that became visible.
 
         Reads the output only while it stands still. `check` raises when there is nothing left to wait for.
@@ -189,11 +187,7 @@ class Watch:
         Raises:
             AssertionError: naming the first word that is not.
         """
-        wrong = [
-            word
-            for word in range(len(expected))
-            if self.counts.get(b"w%d" % word, 0) != expected[word]
-        ]
+        wrong = [word for word in range(len(expected)) if self.counts.get(b"w%d" % word, 0) != expected[word]]
         if wrong:
             word = wrong[0]
             raise AssertionError(

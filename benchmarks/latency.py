@@ -68,9 +68,15 @@ def measure(kafka: Kafka, name: str, start: Starter, load: Load, run: str, scrat
 class _Reader:
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self._consumer = Consumer(
-            {"bootstrap.servers": kafka.bootstrap, "group.id": f"watch-{topic}", "enable.auto.commit": False,
-             "isolation.level": "read_committed", "auto.offset.reset": "earliest", "log_level": 2}
-        )  # fmt: skip
+            {
+                "bootstrap.servers": kafka.bootstrap,
+                "group.id": f"watch-{topic}",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "log_level": 2,
+            }
+        )
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         self._waiting: dict[bytes, deque[float]] = {}
         self._seen: dict[bytes, int] = {}

@@ -59,18 +59,20 @@ class Reconcile:
 
 ROWS: tuple[tuple[str, str, Callable[[Reconcile], str]], ...] = (
     (
-        "all created at once, until the last one has a status", "-",
+        "all created at once, until the last one has a status",
+        "-",
         lambda one: f"{one.created_seconds:.1f} s",
     ),
     (
-        "a change, until the status says so, p50 / p99", "p99 ≤ 1 s (250 ms)",
+        "a change, until the status says so, p50 / p99",
+        "p99 ≤ 1 s (250 ms)",
         lambda one: f"{one.p50_ms:.0f} / {one.p99_ms:.0f} ms",
     ),
     ("peak resident memory", "≤ 250 MiB", lambda one: f"{one.peak_mib:.0f} MiB"),
     ("writes in a minute without changes", "0 at rest", lambda one: f"{one.steady_writes}"),
     ("the same for each app", "≤ 2 at work", lambda one: f"{one.writes_per_app_minute:.1f}"),
     ("reads a second meanwhile", "-", lambda one: f"{one.steady_reads_per_second:.0f}"),
-)  # fmt: skip
+)
 """What is told, and what it must be and should be."""
 
 
@@ -128,9 +130,14 @@ def measure(apps: int, kind: Kind, scratch: Path) -> Reconcile:
         p50, p99 = np.percentile(millis, [50, 99])
         writes = sum(after[method] - before[method] for method in WRITES)
         return Reconcile(
-            created, float(p50), float(p99), operator.peak_rss / 2**20, int(writes),
-            writes / apps / STEADY_SECONDS * 60, (after["GET"] - before["GET"]) / STEADY_SECONDS,
-        )  # fmt: skip
+            created,
+            float(p50),
+            float(p99),
+            operator.peak_rss / 2**20,
+            int(writes),
+            writes / apps / STEADY_SECONDS * 60,
+            (after["GET"] - before["GET"]) / STEADY_SECONDS,
+        )
 
 
 @contextmanager
@@ -267,9 +274,11 @@ class _Operator:
 def _operator(kubeconfig: Path, scratch: Path) -> Iterator[_Operator]:
     (port,) = free_ports(1)
     environment = {
-        **os.environ, "KUBECONFIG": str(kubeconfig), "STREAMAPP_NAMESPACE": NAMESPACE,
+        **os.environ,
+        "KUBECONFIG": str(kubeconfig),
+        "STREAMAPP_NAMESPACE": NAMESPACE,
         "STREAMAPP_HEALTH_PORT": str(port),
-    }  # fmt: skip
+    }
     log = scratch / "operator.log"
     with log.open("wb") as out:
         command = [sys.executable, "-m", "streamapp_operator"]

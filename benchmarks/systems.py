@@ -145,9 +145,15 @@ def _launch(command: list[str], job: Job, **more: str) -> Running:
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
     with log.open("a") as errors:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment,
-            cwd=job.dir, start_new_session=True,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment,
+            cwd=job.dir,
+            start_new_session=True,
+        )
     return Running(process, log).follow()
 
 
@@ -180,9 +186,15 @@ def run_manifest(job: Job, text: str, **environment: str) -> Running:
     manifest = job.dir / "app.yaml"
     manifest.write_text(text)
     command = [
-        sys.executable, str(HERE / "ours_main.py"), "run", str(manifest),
-        "--bootstrap-servers", job.bootstrap, "--state-dir", str(job.dir / "state"),
-    ]  # fmt: skip
+        sys.executable,
+        str(HERE / "ours_main.py"),
+        "run",
+        str(manifest),
+        "--bootstrap-servers",
+        job.bootstrap,
+        "--state-dir",
+        str(job.dir / "state"),
+    ]
     return _launch(command, job, **environment)
 
 
@@ -190,20 +202,35 @@ def kafka_streams(job: Job, threads: int = 2) -> Running:
     """Kafka Streams under exactly_once_v2."""
     classes = HARNESS / "lib" / "classes"
     command = [
-        "java", f"-Xmx{HEAP}", "-XX:+UseParallelGC",
-        "-cp", f"{classes}{os.pathsep}{HARNESS}/lib/*", "WordCount",
-        job.bootstrap, job.app, job.input, job.output, str(job.dir / "state"), str(threads),
-    ]  # fmt: skip
+        "java",
+        f"-Xmx{HEAP}",
+        "-XX:+UseParallelGC",
+        "-cp",
+        f"{classes}{os.pathsep}{HARNESS}/lib/*",
+        "WordCount",
+        job.bootstrap,
+        job.app,
+        job.input,
+        job.output,
+        str(job.dir / "state"),
+        str(threads),
+    ]
     return _launch(command, job)
 
 
 def stock_spark(job: Job, master: str = SPARK_MASTER, epoch: int = SPARK_EPOCH) -> Running:
     """Spark as it comes, at-least-once."""
     options = {
-        "bootstrap": job.bootstrap, "input": job.input, "output": job.output, "dir": str(job.dir),
-        "partitions": str(STATE_PARTITIONS), "master": master, "memory": HEAP, "maxOffsetsPerTrigger": str(epoch),
+        "bootstrap": job.bootstrap,
+        "input": job.input,
+        "output": job.output,
+        "dir": str(job.dir),
+        "partitions": str(STATE_PARTITIONS),
+        "master": master,
+        "memory": HEAP,
+        "maxOffsetsPerTrigger": str(epoch),
         "java": "-XX:+UseParallelGC",
-    }  # fmt: skip
+    }
     return _launch([sys.executable, str(HERE / "stock_spark_main.py"), json.dumps(options)], job)
 
 
@@ -218,9 +245,18 @@ def build_kafka_streams() -> None:
     if not any(lib.glob("kafka-streams-*.jar")):
         print("fetching Kafka Streams with Maven ...", flush=True)
         subprocess.run(
-            ["mvn", "-q", "-B", "-ntp", "-Dstyle.color=never", "-f", str(HARNESS / "pom.xml"),
-             "dependency:copy-dependencies"], check=True,
-        )  # fmt: skip
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-ntp",
+                "-Dstyle.color=never",
+                "-f",
+                str(HARNESS / "pom.xml"),
+                "dependency:copy-dependencies",
+            ],
+            check=True,
+        )
     if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
         made.parent.mkdir(exist_ok=True)
         subprocess.run(["javac", "-cp", f"{lib}/*", "-d", str(made.parent), str(source)], check=True)

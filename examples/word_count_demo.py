@@ -91,9 +91,7 @@ def demo() -> None:
 
         step("4. Started again: the state comes back from its changelog topic, and the rest of the lines is counted")
         with Run(kafka) as second:
-            status = second.wait(
-                lambda status: lines_in(status) > 0 and status.get("totalLag") == 0, "catch up"
-            )
+            status = second.wait(lambda status: lines_in(status) > 0 and status.get("totalLag") == 0, "catch up")
             restore = status["restore"]["word-counts"]
             say(
                 f"caught up; before, {restore['done']:,} changelog offsets were restored, in {restore['partitions']} "
@@ -115,8 +113,17 @@ class Run:
 
     def __enter__(self) -> Run:
         (STATE / "app" / "app.json").unlink(missing_ok=True)  # the address of a run before
-        command = [sys.executable, "-m", "streamapp.cli.main", "run", str(MANIFEST), "--state-dir", str(STATE / "app"),
-                   "--bootstrap-servers", self._kafka.bootstrap_servers]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "streamapp.cli.main",
+            "run",
+            str(MANIFEST),
+            "--state-dir",
+            str(STATE / "app"),
+            "--bootstrap-servers",
+            self._kafka.bootstrap_servers,
+        ]
         with (STATE / "run.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         return self

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m streamapp_operator`: runs the operator. Its settings come from the environment, as the chart sets it:
 
-    STREAMAPP_SETTINGS       JSON, see `settings_of`
-    STREAMAPP_NAMESPACES     to watch, separated by commas; empty: its own
-    STREAMAPP_CLUSTER_WIDE   `true`: watch all of them
-    STREAMAPP_OWN_NAMESPACE  `true`: its own too, where all are watched
-    STREAMAPP_NAMESPACE      its own, where it does not run in a pod
-    STREAMAPP_LEASE          name of the Lease
-    STREAMAPP_HEALTH_PORT    for probes and metrics; empty: none
-    STREAMAPP_LOG_LEVEL      DEBUG, INFO, WARNING or ERROR
+STREAMAPP_SETTINGS       JSON, see `settings_of`
+STREAMAPP_NAMESPACES     to watch, separated by commas; empty: its own
+STREAMAPP_CLUSTER_WIDE   `true`: watch all of them
+STREAMAPP_OWN_NAMESPACE  `true`: its own too, where all are watched
+STREAMAPP_NAMESPACE      its own, where it does not run in a pod
+STREAMAPP_LEASE          name of the Lease
+STREAMAPP_HEALTH_PORT    for probes and metrics; empty: none
+STREAMAPP_LOG_LEVEL      DEBUG, INFO, WARNING or ERROR
 """
 
 from __future__ import annotations

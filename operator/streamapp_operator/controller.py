@@ -85,9 +85,7 @@ class Controller:
         threads = (*self._threads, *self._others) if self._started else ()
         ended = [thread.name for thread in threads if not thread.is_alive()]
         hanging = [
-            "/".join(key)
-            for key, since in list(self._under_way.values())
-            if self._clock() - since > HANGS_SECONDS
+            "/".join(key) for key, since in list(self._under_way.values()) if self._clock() - since > HANGS_SECONDS
         ]
         if ended and not self.queue.is_closed:
             return f"thread {ended[0]} has ended"
@@ -163,9 +161,7 @@ class Controller:
         if namespace == self._left_alone:
             self._warn(key)
             return None
-        return reconcile(
-            self._kube, namespace, name, self._settings, new_credentials, self._memory, cache=self._cache
-        )
+        return reconcile(self._kube, namespace, name, self._settings, new_credentials, self._memory, cache=self._cache)
 
     def _one(self, key: Key) -> None:
         namespace, name = key

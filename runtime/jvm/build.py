@@ -126,10 +126,19 @@ def compile_scala(force: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="streamapp-scalac-") as temporary:
         classes = Path(temporary)
         command = [
-            java(), "-Xss8m", "-Xmx1g", "-XX:+UseSerialGC",
-            "-cp", os.pathsep.join(f"{folder}/*" for folder in class_path),
-            "scala.tools.nsc.Main", "-usejavacp", "-d", str(classes), *SCALAC_OPTIONS, *map(str, sources),
-        ]  # fmt: skip
+            java(),
+            "-Xss8m",
+            "-Xmx1g",
+            "-XX:+UseSerialGC",
+            "-cp",
+            os.pathsep.join(f"{folder}/*" for folder in class_path),
+            "scala.tools.nsc.Main",
+            "-usejavacp",
+            "-d",
+            str(classes),
+            *SCALAC_OPTIONS,
+            *map(str, sources),
+        ]
         if subprocess.run(command).returncode != 0:
             raise BuildError("the Scala sources do not compile (the compiler's messages are above)")
         pack(RUNTIME_JAR, [(classes, files_below(classes, "")), (RESOURCES, resources)])

@@ -92,9 +92,7 @@ def of_version(rules: Rules, later: Container[str]) -> tuple[Rule | Choice, ...]
     return tuple(
         Choice(there(rule.fields), rule.none, rule.none_fix, rule.several, rule.several_fix)
         if isinstance(rule, Choice)
-        else Rule(
-            rule.field, rule.message, rule.fix, there(rule.needs), there(rule.excludes), rule.value, rule.told
-        )
+        else Rule(rule.field, rule.message, rule.fix, there(rule.needs), there(rule.excludes), rule.value, rule.told)
         for rule in rules
     )
 

@@ -77,6 +77,7 @@ def _brokers(text: str) -> str:
         refuse(fault, "write e.g. kafka:9092")
     return text
 
+
 Text = str
 Duration = Annotated[
     str,

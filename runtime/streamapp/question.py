@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A question about the state of a running app, and its form as a path of the live interface:
 
-    /stores/NAME?limit=N                           any rows, N at most
-    /stores/NAME/KEY, /stores/NAME?key=A&key=B     of one key, with a value for each of its columns
-    …?windowFrom=TIME&windowTo=TIME                of windows that begin in that range, the end excluded
+/stores/NAME?limit=N                           any rows, N at most
+/stores/NAME/KEY, /stores/NAME?key=A&key=B     of one key, with a value for each of its columns
+…?windowFrom=TIME&windowTo=TIME                of windows that begin in that range, the end excluded
 """
 
 from __future__ import annotations

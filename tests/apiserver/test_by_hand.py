@@ -34,6 +34,8 @@ DELETED = sorted({*CHILDREN, ("Job", ""), ("CronJob", "word-count-run")})
 """Kind and name; without a name there is only one of the kind."""
 EVERYBODY = {"kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.authorization.k8s.io"}
 NONE = {"key": "no-pod-has-it", "operator": "Exists"}
+
+
 def changed(items: list[Object], **fields: object) -> list[Object]:
     """The first of them with these fields, and the others."""
     return [{**items[0], **fields}, *items[1:]]

@@ -155,9 +155,7 @@ def test_it_is_right_again_whatever_happens_to_events(apps: Apps, api: ApiServer
         assert "word-count" in watching.woken
         budget = apps.get("PodDisruptionBudget", "word-count-executors")["metadata"]["uid"]
         apps.kube.delete("PodDisruptionBudget", apps.namespace, "word-count-executors", budget)
-        until(
-            lambda: not cache.list("PodDisruptionBudget", apps.namespace, OURS), 20, "it is forgotten", every=0.05
-        )
+        until(lambda: not cache.list("PodDisruptionBudget", apps.namespace, OURS), 20, "it is forgotten", every=0.05)
         apps.change(replicas=3)
         apps.settle()
         await_equal(cache, apps, 20)

@@ -135,9 +135,7 @@ def test_an_app_whose_key_is_of_another_certificate_is_healed_all_the_same(
     assert apps.get("Service", "word-count-driver")["metadata"]["uid"] != service
 
 
-def test_an_app_whose_key_is_of_another_certificate_can_be_deleted(
-    apps: Apps, mismatched: dict[str, object]
-) -> None:
+def test_an_app_whose_key_is_of_another_certificate_can_be_deleted(apps: Apps, mismatched: dict[str, object]) -> None:
     apps.create(kafka=mismatched, autoscaling={"maxReplicas": 4}, deletionPolicy="Delete")
     apps.settle()
     uid = apps.get("StreamApp", "word-count")["metadata"]["uid"]

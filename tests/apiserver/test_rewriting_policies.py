@@ -32,8 +32,10 @@ def policies(api: ApiServer, apps: Apps) -> Iterator[None]:
         "metadata": {"name": "probe", "namespace": apps.namespace},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
     }
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [
-        {"name": "c", "image": "x"}]}}  # fmt: skip
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "x"}]},
+    }
     stateful = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",

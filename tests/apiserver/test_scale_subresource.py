@@ -26,9 +26,7 @@ def scale_of(api: ApiServer, apps: Apps) -> dict[str, Any]:
     return found
 
 
-def test_what_is_written_there_is_done_and_what_runs_is_read_there(
-    apps: Apps, api: ApiServer, tmp_path: Path
-) -> None:
+def test_what_is_written_there_is_done_and_what_runs_is_read_there(apps: Apps, api: ApiServer, tmp_path: Path) -> None:
     apps.create(replicas=1)
     apps.settle()
     driver = apps.await_driver()["metadata"]["uid"]

@@ -37,9 +37,7 @@ def test_that_no_executor_is_left_is_in_status_at_once(apps: Apps, operators: Op
     assert "ExecutorsMissing" not in apps.events()
 
 
-def test_that_input_was_gone_before_it_was_read_is_in_status(
-    apps: Apps, operators: Operators, tmp_path: Path
-) -> None:
+def test_that_input_was_gone_before_it_was_read_is_in_status(apps: Apps, operators: Operators, tmp_path: Path) -> None:
     """R10, from what Spark says to what people see. That Spark says it so, tests/kafka/test_source_loss.py proves."""
     operators.start(apps.namespace)
     apps.create()

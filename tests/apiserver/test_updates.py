@@ -22,6 +22,7 @@ from streamapp_operator.reconcile import Memory
 
 pytestmark = pytest.mark.cluster
 
+
 @pytest.fixture
 def proven(apps: Apps, tmp_path: Path) -> str:
     """The name of a version that has proved itself."""

@@ -236,9 +236,7 @@ def test_damaged_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -> None
         proof.finish(app, twin=True)
 
 
-def test_broker_bounced_again_and_again(
-    own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_path: Path
-) -> None:
+def test_broker_bounced_again_and_again(own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_path: Path) -> None:
     """R8."""
     chooser = random.Random(chosen := seed())
     with (

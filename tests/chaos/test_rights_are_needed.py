@@ -58,9 +58,13 @@ def do_all(plan: Plan, kafka: KafkaConfig, folder: Path) -> None:
     [(None, "", ""), *(need for need in NEEDED if need[1] != PREFIX)],
 )
 def test_without_it_something_fails(
-    guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str | None, name: str,
+    guarded: SecuredBroker,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    kind: str | None,
+    name: str,
     operation: str,
-) -> None:  # fmt: skip
+) -> None:
     prefix = unique_name("needed")
     manifest = write(guarded, tmp_path, prefix)
     make_users_topics(guarded, prefix)

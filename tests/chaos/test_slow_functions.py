@@ -29,11 +29,16 @@ def slowly(row):
 def test_a_backlog_of_slow_records_ends(tmp_path: Path, batch: str) -> None:
     code = "  transactionTimeout: 10s\n  code:\n    files:\n      slow.py: |\n" + indent(SLOW, " " * 8)
     with quick_broker(tmp_path / "broker") as broker:
-        app = App(KafkaConfig(broker.bootstrap_servers), tmp_path, """
+        app = App(
+            KafkaConfig(broker.bootstrap_servers),
+            tmp_path,
+            """
   - {name: in, stream: {topic: $T-in, value: {format: json, schema: "n INT"}}}
   - {name: slow, python: {function: "slow:slowly", schema: "n INT"}}
   - {name: out, to: {topic: $T-out}}
-""", code)  # fmt: skip
+""",
+            code,
+        )
         app.create("in", partitions=1)
         app.send("in", *((None, json.dumps({"n": n})) for n in range(RECORDS)))
         app.run({"spark.sql.execution.arrow.maxRecordsPerBatch": batch})

@@ -260,16 +260,20 @@ DENIED = [
     ("create", "deployments.apps", NAMESPACE),
     ("update=another", "leases.coordination.k8s.io", NAMESPACE),
     ("list", "leases.coordination.k8s.io", NAMESPACE),
-    *[(verb, what, place) for verb in ("get", "list", "create", "delete") for what, place in (
-        ("pods", "default"),
-        ("secrets", "kube-system"),
-        ("streamapps.streamapp.dev", "default"),
-        ("namespaces", ""),
-        ("nodes", ""),
-        ("clusterroles.rbac.authorization.k8s.io", ""),
-        ("customresourcedefinitions.apiextensions.k8s.io", ""),
-    )],
-]  # fmt: skip
+    *[
+        (verb, what, place)
+        for verb in ("get", "list", "create", "delete")
+        for what, place in (
+            ("pods", "default"),
+            ("secrets", "kube-system"),
+            ("streamapps.streamapp.dev", "default"),
+            ("namespaces", ""),
+            ("nodes", ""),
+            ("clusterroles.rbac.authorization.k8s.io", ""),
+            ("customresourcedefinitions.apiextensions.k8s.io", ""),
+        )
+    ],
+]
 
 
 def may(api: ApiServer, user: str, verb: str, what: str, namespace: str) -> bool:
@@ -301,15 +305,19 @@ WIDE_USER = f"system:serviceaccount:{WIDE}:{ACCOUNT}"
 PLACES = (WIDE, "default", "kube-system")
 WIDE_ALLOWED = [
     *[(verb, what, place) for verb, what, _ in ALLOWED for place in PLACES if not what.startswith("leases")],
-    *[(verb, what, "") for verb in ("list", "watch") for what in (
-        "streamapps.streamapp.dev",
-        "pods",
-        "statefulsets.apps",
-        "rolebindings.rbac.authorization.k8s.io",
-    )],
+    *[
+        (verb, what, "")
+        for verb in ("list", "watch")
+        for what in (
+            "streamapps.streamapp.dev",
+            "pods",
+            "statefulsets.apps",
+            "rolebindings.rbac.authorization.k8s.io",
+        )
+    ],
     (f"update={ACCOUNT}", "leases.coordination.k8s.io", WIDE),
     (f"get={WIDE}", "namespaces", WIDE),
-]  # fmt: skip
+]
 WIDE_DENIED = [
     # What is not granted where apps may be is granted nowhere,
     *[(verb, what, place) for verb, what, asked in DENIED if asked == NAMESPACE for place in PLACES],
@@ -347,21 +355,25 @@ DRIVER_DENIED = [
     ("get", "nodes", ""),
     ("get", "namespaces", ""),
     ("get=streams", "namespaces", NAMESPACE),
-    *[(verb, what, NAMESPACE) for verb in ("get", "list", "watch", "create", "patch", "delete") for what in (
-        "configmaps",
-        "persistentvolumeclaims",
-        "secrets",
-        "services",
-        "serviceaccounts",
-        "statefulsets.apps",
-        "leases.coordination.k8s.io",
-        "roles.rbac.authorization.k8s.io",
-        "rolebindings.rbac.authorization.k8s.io",
-        "streamapps.streamapp.dev",
-        "streamapps.streamapp.dev/status",
-    )],
+    *[
+        (verb, what, NAMESPACE)
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+        for what in (
+            "configmaps",
+            "persistentvolumeclaims",
+            "secrets",
+            "services",
+            "serviceaccounts",
+            "statefulsets.apps",
+            "leases.coordination.k8s.io",
+            "roles.rbac.authorization.k8s.io",
+            "rolebindings.rbac.authorization.k8s.io",
+            "streamapps.streamapp.dev",
+            "streamapps.streamapp.dev/status",
+        )
+    ],
     *[(verb, "pods", "default") for verb in ("get", "list", "create", "delete")],
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,16 @@ from streamapp_operator.crd import crd
 
 HEAD = "artifacthub.io/"
 CATEGORIES = {
-    "ai-machine-learning", "database", "integration-delivery", "monitoring-logging", "networking", "security",
-    "storage", "streaming-messaging", "skip-prediction",
-}  # fmt: skip
+    "ai-machine-learning",
+    "database",
+    "integration-delivery",
+    "monitoring-logging",
+    "networking",
+    "security",
+    "storage",
+    "streaming-messaging",
+    "skip-prediction",
+}
 CAPABILITIES = ("Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot")
 
 
@@ -38,8 +45,15 @@ def notes(chart: dict[str, Any]) -> dict[str, str]:
 
 def test_words_are_those_that_it_knows(notes: dict[str, str], chart: dict[str, Any], root: Path) -> None:
     assert set(notes) == {
-        "license", "category", "operator", "operatorCapabilities", "prerelease", "images", "crds", "crdsExamples",
-    }  # fmt: skip
+        "license",
+        "category",
+        "operator",
+        "operatorCapabilities",
+        "prerelease",
+        "images",
+        "crds",
+        "crdsExamples",
+    }
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     assert notes["license"] == project["license"]
     assert notes["category"] in CATEGORIES
@@ -49,9 +63,7 @@ def test_words_are_those_that_it_knows(notes: dict[str, str], chart: dict[str, A
 
 
 @pytest.mark.cluster  # needs Helm
-def test_images_are_those_that_the_chart_brings(
-    notes: dict[str, str], chart: dict[str, Any], render: Render
-) -> None:
+def test_images_are_those_that_the_chart_brings(notes: dict[str, str], chart: dict[str, Any], render: Render) -> None:
     told = yaml.safe_load(notes["images"])
     assert all(set(each) == {"name", "image"} for each in told)
     (deployment,) = [item for item in render() if item["kind"] == "Deployment"]

@@ -45,9 +45,10 @@ def test_a_query_asks_for_what_there_is(place: str, query: str) -> None:
 def test_every_metric_of_an_app_and_of_the_operator_is_looked_at_by_somebody() -> None:
     text = " ".join(query for _, query in queries())
     left_out = {
-        "streamapp_restore_done", "streamapp_restore_total",  # their quotient is what `_remaining_seconds` is made of
+        "streamapp_restore_done",
+        "streamapp_restore_total",  # their quotient is what `_remaining_seconds` is made of
         "streamapp_operator_reconcile_duration_seconds_sum",
-    }  # fmt: skip
+    }
     assert {name for name in metrics() if not re.search(rf"\b{name}\b", text)} == left_out
 
 

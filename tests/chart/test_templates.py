@@ -116,9 +116,16 @@ def tried(api: ApiServer, objects: list[Object]) -> str:
         }
         api.kubectl("apply", "-f", "-", text=yaml.safe_dump(made))
     return api.kubectl(
-        "apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-",
-        text=yaml.safe_dump_all(objects), check=False,
-    )  # fmt: skip
+        "apply",
+        "--dry-run=server",
+        "--server-side",
+        "--force-conflicts",
+        "--validate=strict",
+        "-f",
+        "-",
+        text=yaml.safe_dump_all(objects),
+        check=False,
+    )
 
 
 def test_the_definition_is_that_of_the_manifest(root: Path, render: Render) -> None:
@@ -323,9 +330,7 @@ def test_drivers_are_found_by_what_they_have(render: Render) -> None:
     chart = render("--set", "networkPolicy.enabled=true,podMonitor.enabled=true")
     (policy,) = [item for item in chart if item["kind"] == "NetworkPolicy"]
     (to_drivers,) = [rule for rule in policy["spec"]["egress"] if "to" in rule]
-    (monitor,) = [
-        item for item in chart if item["kind"] == "PodMonitor" and item["metadata"]["name"].endswith("-apps")
-    ]
+    (monitor,) = [item for item in chart if item["kind"] == "PodMonitor" and item["metadata"]["name"].endswith("-apps")]
     (peer,), (endpoint,) = to_drivers["to"], monitor["spec"]["podMetricsEndpoints"]
     for labels in (peer["podSelector"]["matchLabels"], monitor["spec"]["selector"]["matchLabels"]):
         assert labels.items() <= template["metadata"]["labels"].items()

@@ -22,8 +22,14 @@ GO = (1, 24)
 SOURCES = Path(__file__).parent / "kube"
 PACKAGES = (".", "./coredns", "./pause", "helm.sh/helm/v3/cmd/helm")
 LINKS = (
-    "etcd", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet",
-)  # fmt: skip
+    "etcd",
+    "kubectl",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubelet",
+)
 """The names under which the one executable `kube` is each of these programs."""
 
 

@@ -72,10 +72,23 @@ def ensure_certificates(site: Site) -> None:
 def _make_authority(folder: Path) -> None:
     _make_key(folder, "ca")
     _openssl(
-        folder, "req", "-x509", "-new", "-key", "ca.key", "-days", DAYS, "-subj", "/CN=streamapp-test-cluster",
-        "-addext", "basicConstraints=critical,CA:TRUE",
-        "-addext", "keyUsage=critical,digitalSignature,keyCertSign", "-out", "ca.crt",
-    )  # fmt: skip
+        folder,
+        "req",
+        "-x509",
+        "-new",
+        "-key",
+        "ca.key",
+        "-days",
+        DAYS,
+        "-subj",
+        "/CN=streamapp-test-cluster",
+        "-addext",
+        "basicConstraints=critical,CA:TRUE",
+        "-addext",
+        "keyUsage=critical,digitalSignature,keyCertSign",
+        "-out",
+        "ca.crt",
+    )
 
 
 def _make_certificate(folder: Path, identity: Identity) -> None:
@@ -87,9 +100,23 @@ def _make_certificate(folder: Path, identity: Identity) -> None:
     _make_key(folder, name)
     _openssl(folder, "req", "-new", "-key", f"{name}.key", "-subj", identity.subject, "-out", f"{name}.csr")
     _openssl(
-        folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
-        "-days", DAYS, "-extfile", f"{name}.ext", "-out", f"{name}.crt",
-    )  # fmt: skip
+        folder,
+        "x509",
+        "-req",
+        "-in",
+        f"{name}.csr",
+        "-CA",
+        "ca.crt",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-days",
+        DAYS,
+        "-extfile",
+        f"{name}.ext",
+        "-out",
+        f"{name}.crt",
+    )
 
 
 def _make_key(folder: Path, name: str) -> None:

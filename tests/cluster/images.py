@@ -150,9 +150,19 @@ class Buildah:
         """The isolation and the network of the machine itself: what a build runs are packages' own installers."""
         folders = self._pip_settings()
         self._said(
-            "build", "--isolation", "chroot", "--network", "host", "--layers", "--quiet", *folders, *options,
-            "--tag", reference, str(context),
-        )  # fmt: skip
+            "build",
+            "--isolation",
+            "chroot",
+            "--network",
+            "host",
+            "--layers",
+            "--quiet",
+            *folders,
+            *options,
+            "--tag",
+            reference,
+            str(context),
+        )
 
     def _pip_settings(self) -> list[str]:
         """Inside a build, pip trusts whom this machine trusts, and finds what it has downloaded already."""

@@ -29,8 +29,13 @@ TAIL_LINES = 8
 BRIDGE = "02:00:00:00:00:01"
 """Hardware address of the bridge that pods hang on; each node has a network of its own."""
 PRIVATE_FOLDERS = (
-    "/run/containerd", "/run/netns", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods",
-)  # fmt: skip
+    "/run/containerd",
+    "/run/netns",
+    "/var/lib/cni",
+    "/var/lib/kubelet",
+    "/var/log/containers",
+    "/var/log/pods",
+)
 """Where containerd, kubelet and the network plugins keep things at fixed paths: out of this machine's way."""
 
 

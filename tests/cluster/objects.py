@@ -33,9 +33,14 @@ class Objects:
         word, _, name = what.partition("/")
         kind = self._kind(word)
         answer = self._client.get(
-            kind, name=name or None, namespace=namespace, label_selector=labels, field_selector=fields,
-            serialize=False, _request_timeout=SECONDS,
-        )  # fmt: skip
+            kind,
+            name=name or None,
+            namespace=namespace,
+            label_selector=labels,
+            field_selector=fields,
+            serialize=False,
+            _request_timeout=SECONDS,
+        )
         found: dict[str, Any] = json.loads(answer.data)
         for item in () if name else found["items"]:  # which a list's do not say for themselves
             item |= {"apiVersion": kind.group_version, "kind": kind.kind}

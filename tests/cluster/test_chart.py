@@ -38,9 +38,14 @@ DEFINITION = {
 NAME = "ops-streamapp-operator"
 SECONDS = 120.0
 OF_OTHERS = {
-    "events", "events.events.k8s.io", "componentstatuses", "namespaces", "nodes", "csinodes.storage.k8s.io",
+    "events",
+    "events.events.k8s.io",
+    "componentstatuses",
+    "namespaces",
+    "nodes",
+    "csinodes.storage.k8s.io",
     "ipaddresses.networking.k8s.io",
-}  # fmt: skip
+}
 """Kinds of which the cluster makes and removes objects by itself, or for other tests."""
 
 
@@ -78,7 +83,7 @@ class Release:
         kinds = self.cluster.kubectl("api-resources", "--verbs=list,delete", "-o", "name").split()
         found = self.cluster.kubectl(
             "get", ",".join(kinds), "--all-namespaces", "-o", "json", "-l", "app.kubernetes.io/instance=ops"
-        )  # fmt: skip
+        )
         return [f"{each['kind']} {each['metadata']['name']}" for each in json.loads(found)["items"]]
 
     def everything(self) -> set[str]:
@@ -87,7 +92,7 @@ class Release:
         for namespaced, place in (("true", ["-n", self.namespace.name]), ("false", [])):
             kinds = self.cluster.kubectl(
                 "api-resources", "--verbs=list", f"--namespaced={namespaced}", "-o", "name"
-            ).split()  # fmt: skip
+            ).split()
             listed = ",".join(kind for kind in kinds if kind not in OF_OTHERS)
             found |= set(self.cluster.kubectl("get", listed, *place, "-o", "name").split())
         return found
@@ -144,7 +149,12 @@ def older_chart(folder: Path) -> Path:
 
 
 def test_install_upgrade_rollback_uninstall(
-    cluster: Cluster, release: Release, namespace: Namespace, runtime_image: str, pods_kafka: KafkaConfig, root: Path,
+    cluster: Cluster,
+    release: Release,
+    namespace: Namespace,
+    runtime_image: str,
+    pods_kafka: KafkaConfig,
+    root: Path,
     tmp_path: Path,
 ) -> None:
     """An app processes records all along, and never hears of it."""
@@ -205,10 +215,13 @@ def monitoring(cluster: Cluster) -> Iterator[None]:
 
 
 HERE_TOO = [
-    "nodeSelector=null", "affinity=null", "extraEnv=null", "resources.requests.cpu=20m",
+    "nodeSelector=null",
+    "affinity=null",
+    "extraEnv=null",
+    "resources.requests.cpu=20m",
     *(f"{image}.{value}" for image in ("image", "apps.image") for value in ("registry=", "pullPolicy=IfNotPresent")),
     "image.digest=",
-]  # fmt: skip
+]
 """What values must say, or not say, if pods are to run here."""
 
 
@@ -244,7 +257,7 @@ def test_the_operator_waits_for_the_definition(
     cluster.kubectl("delete", CRD)  # with the apps of tests that are over
     release.cluster.helm(
         "install", "ops", str(CHART), "-n", release.namespace.name, *release._images, "--set", "crds.install=false"
-    )  # fmt: skip
+    )
     said = "waiting: the cluster does not know streamapps.streamapp.dev"
     deployment = f"deployment/{NAME}"
     until(lambda: said in logs(release, deployment), SECONDS, "the operator says what it waits for", every=0.5)

@@ -74,9 +74,14 @@ def test_logs(definition: bool, operator_image: str, namespace: Namespace) -> No
     namespace.apply(speaker("word-count-1a2b3c-exec-3", EXECUTOR, operator_image))
     namespace.await_ready("pod", "-l", "app.kubernetes.io/instance=word-count")
     command = [
-        str(Path(sys.executable).parent / "streamapp"), "logs", "word-count",
-        "--kubeconfig", str(namespace.cluster.kubeconfig), "-n", namespace.name,
-    ]  # fmt: skip
+        str(Path(sys.executable).parent / "streamapp"),
+        "logs",
+        "word-count",
+        "--kubeconfig",
+        str(namespace.cluster.kubeconfig),
+        "-n",
+        namespace.name,
+    ]
 
     def logs(*options: str) -> str:
         return subprocess.run([*command, *options], capture_output=True, text=True, check=True, timeout=60).stdout

@@ -99,7 +99,7 @@ SLOW = """
 """A record takes five milliseconds, so that a burst of some thousand is work for a while. They are spent waiting, as
 for an answer of another system: two replicas are twice as fast then, also where there are no processors to spare."""
 SLOW_CODE = (
-    "code: {files: {slow.py: \"import time\\ndef slowly(row):\\n  "
+    'code: {files: {slow.py: "import time\\ndef slowly(row):\\n  '
     "time.sleep(0.005)\\n  return {'n': row['n'], 'seq': row['seq']}\"}}"
 )
 """A setting: the function."""

@@ -91,9 +91,13 @@ def ready(guarded: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> t
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("kind", "name", "operation"), ASKED_FOR)
 def test_what_is_missing_is_told_before_anything_is_done(
-    guarded: SecuredBroker, ready: tuple[str, Path], capfd: pytest.CaptureFixture[str], kind: str, name: str,
+    guarded: SecuredBroker,
+    ready: tuple[str, Path],
+    capfd: pytest.CaptureFixture[str],
+    kind: str,
+    name: str,
     operation: str,
-) -> None:  # fmt: skip
+) -> None:
     prefix, manifest = ready
     name = name.replace(AN_APP, prefix)
     bindings = printed(manifest, capfd)
@@ -108,7 +112,6 @@ def test_what_is_missing_is_told_before_anything_is_done(
     what = f"{kind}s that begin with" if by_pattern else kind
     or_none = ", or there is none of them: Kafka says the same" if by_pattern else ""
     assert re.fullmatch(rf"{operation} on {what} '{re.escape(name)}' \([^()]+\){or_none}", told), error
-
 
 
 @pytest.mark.timeout(60)

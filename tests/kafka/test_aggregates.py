@@ -21,19 +21,45 @@ SCHEMA = "g STRING, i BIGINT, d DOUBLE, n DECIMAL(10,2), s STRING, b BOOLEAN, a 
 AGGREGATES = {
     # A buffer that is set in place.
     "plain": [
-        "count(*)", "count(i)", "count_if(b)", "sum(i)", "try_sum(d)", "avg(i)", "avg(n)", "sum(n)", "min(i)", "max(d)",
-        "bool_and(b)", "any(b)", "bit_and(i)", "bit_or(i)", "bit_xor(i)", "var_pop(i)", "stddev(d)", "skewness(i)",
-        "kurtosis(i)", "corr(i, d)", "covar_samp(i, d)", "regr_slope(i, d)", "approx_count_distinct(s)",
+        "count(*)",
+        "count(i)",
+        "count_if(b)",
+        "sum(i)",
+        "try_sum(d)",
+        "avg(i)",
+        "avg(n)",
+        "sum(n)",
+        "min(i)",
+        "max(d)",
+        "bool_and(b)",
+        "any(b)",
+        "bit_and(i)",
+        "bit_or(i)",
+        "bit_xor(i)",
+        "var_pop(i)",
+        "stddev(d)",
+        "skewness(i)",
+        "kurtosis(i)",
+        "corr(i, d)",
+        "covar_samp(i, d)",
+        "regr_slope(i, d)",
+        "approx_count_distinct(s)",
     ],
     # A buffer of objects.
     "texts": ["count(*)", "min(s)", "max(s)", "max(struct(d, s))", "min(a)", "sum(i)"],
     # Aggregates that keep an object of their own beside such.
     "sets": [
-        "array_sort(collect_list(i))", "array_sort(collect_set(s))", "percentile(i, 0.9)", "median(d)", "count(*)",
-        "max(s)", "hll_sketch_estimate(hll_sketch_agg(s))", "approx_percentile(i, 0.5)",
+        "array_sort(collect_list(i))",
+        "array_sort(collect_set(s))",
+        "percentile(i, 0.9)",
+        "median(d)",
+        "count(*)",
+        "max(s)",
+        "hll_sketch_estimate(hll_sketch_agg(s))",
+        "approx_percentile(i, 0.5)",
         "hex(bitmap_construct_agg(i & 63))",
     ],
-}  # fmt: skip
+}
 
 
 def rows(seed: int, count: int) -> list[dict[str, Any]]:

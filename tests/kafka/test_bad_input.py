@@ -66,7 +66,7 @@ SMALL_OUTPUT = """{name: most, groupBy: [key], aggregate: {v: max(v)}}
         (20_000, SMALL_OUTPUT, "most-changelog", "bytes, and the topic takes 1048588"),
     ],
     ids=["topic", "producer", "changelog"],
-)  # fmt: skip
+)
 def test_a_record_that_is_too_large_is_told_at_once(app: Make, hashes: int, rest: str, topic: str, told: str) -> None:
     a = app(HUGE % hashes + f"  - {rest}")
     a.send("in", ("a", "x"))

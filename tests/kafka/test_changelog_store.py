@@ -48,9 +48,7 @@ class Stores:
             PREFIX + "maxParallelism": "1",
             PREFIX + "fingerprint": "aaaa",
         }
-        self.topics = [
-            f"{app}-s-{name}-changelog" if name != "default" else f"{app}-s-changelog" for name in names
-        ]
+        self.topics = [f"{app}-s-{name}-changelog" if name != "default" else f"{app}-s-changelog" for name in names]
         config = {"cleanup.policy": "compact"}
         if largest_batch is not None:
             config["max.message.bytes"] = str(largest_batch)
@@ -58,9 +56,7 @@ class Stores:
         self.crash()
 
     def task(self, version: int, script: str) -> list[str]:
-        return list(
-            self._probe.run(self._spark._jsparkSession, self.settings, list(self._names), version, script)
-        )
+        return list(self._probe.run(self._spark._jsparkSession, self.settings, list(self._names), version, script))
 
     def crash(self) -> None:
         """Every local file is gone."""
@@ -156,9 +152,7 @@ def test_a_committed_epoch_is_not_run_again(stores: Callable[..., Stores]) -> No
     s.task(0, "put:default:1:1 commit")
     s.task(1, "put:default:1:2 commit")
     s.crash()
-    assert (
-        s.task(1, "put:default:1:99 put:default:2:99 commit") == []
-    )  # the marker says 2: the script is not run
+    assert s.task(1, "put:default:1:99 put:default:2:99 commit") == []  # the marker says 2: the script is not run
     assert s.rebuilt(2) == ["default/default/1=2"]
 
 

@@ -40,8 +40,10 @@ def test_a_stateful_node_may_be_renamed_while_its_store_stays(kafka: KafkaConfig
     a.send("in", ("k", "a"))
     a.run()
     assert [(r.key, r.value["n"]) for r in sorted(a.received("out"), key=lambda r: (r.key, r.value["n"]))] == [
-        ("a", 1), ("a", 2), ("b", 1)
-    ]  # fmt: skip
+        ("a", 1),
+        ("a", 2),
+        ("b", 1),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,7 @@ def test_what_is_consumed_can_be_produced(shell: Shell, topic: MakeTopic) -> Non
     assert sorted(shell.consume(second, "--json", "--max", "100")) == sorted(lines)
 
 
-def test_without_from_beginning_only_what_comes_now(
-    shell: Shell, kafka: KafkaConfig, topic: MakeTopic
-) -> None:
+def test_without_from_beginning_only_what_comes_now(shell: Shell, kafka: KafkaConfig, topic: MakeTopic) -> None:
     name = topic()
     write(kafka, name, (None, "old"))
     process = shell.start("consume", name, "--max", "1")
@@ -140,9 +138,7 @@ def test_a_signal_stops_consume_cleanly(
     assert (process.returncode, out, err) == (0, b"", b"")
 
 
-def test_a_reader_that_leaves_ends_consume_quietly(
-    shell: Shell, kafka: KafkaConfig, topic: MakeTopic
-) -> None:
+def test_a_reader_that_leaves_ends_consume_quietly(shell: Shell, kafka: KafkaConfig, topic: MakeTopic) -> None:
     name = topic()
     write(kafka, name, *((None, "x" * 1000) for _ in range(1000)))
     process = shell.start("consume", name, "--from-beginning")
@@ -169,13 +165,9 @@ def test_ctrl_c_keeps_what_produce_has_read(shell: Shell, topic: MakeTopic) -> N
 def test_a_key_goes_where_java_would_send_it(shell: Shell, topic: MakeTopic) -> None:
     name = topic(partitions=8)
     shell.run("produce", name, "--json", stdin=b'{"key": "21"}\n{"key": "foobar"}\n')
-    found = {
-        row["key"]: row["partition"] for row in map(json.loads, shell.consume(name, "--json", "--max", "2"))
-    }
+    found = {row["key"]: row["partition"] for row in map(json.loads, shell.consume(name, "--json", "--max", "2"))}
     # Kafka's own test vectors for murmur2: "21" hashes to -973932308, "foobar" to -790332482.
-    assert found == {
-        key: (number & 0x7FFFFFFF) % 8 for key, number in (("21", -973932308), ("foobar", -790332482))
-    }
+    assert found == {key: (number & 0x7FFFFFFF) % 8 for key, number in (("21", -973932308), ("foobar", -790332482))}
 
 
 def test_a_bad_line_is_named_and_those_before_it_are_written(shell: Shell, topic: MakeTopic) -> None:

@@ -41,10 +41,14 @@ def test_no_epoch_is_lost_to_a_stall_or_a_failure(kafka: KafkaConfig, tmp_path: 
         assert app.said.count("FAILPOINT") == 2
         before = app.status()["subTopologies"]
         written = Counter[str]()
-        reader = Consumer({
-            **kafka.for_librdkafka(), "group.id": f"{bench.prefix}-reader", "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-        })  # fmt: skip
+        reader = Consumer(
+            {
+                **kafka.for_librdkafka(),
+                "group.id": f"{bench.prefix}-reader",
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+            }
+        )
 
         def are_written() -> bool:
             for message in reader.consume(100, timeout=0.1):

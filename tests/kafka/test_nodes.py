@@ -89,8 +89,12 @@ def test_branches_and_several_sinks_come_from_one_pass(app: Make) -> None:
     ]
     assert sorted(r.value for r in a.received("short")) == ["a", "in", "is", "it", "of"]
     assert sorted((r.key, r.value) for r in a.received("both")) == [
-        ("a", "STREAMING"), ("a", "TOPOLOGY"), ("b", "log"), ("b", "the"), ("c", "STREAMS"),
-    ]  # fmt: skip
+        ("a", "STREAMING"),
+        ("a", "TOPOLOGY"),
+        ("b", "log"),
+        ("b", "the"),
+        ("c", "STREAMS"),
+    ]
 
 
 def test_order_within_a_key_is_kept_without_state(app: Make) -> None:
@@ -168,12 +172,14 @@ def test_tumbling_windows_by_event_time(app: Make) -> None:
   - {name: sums, groupBy: [key], window: {tumbling: 1 hour}, grace: 0s, aggregate: {total: sum(n)}}
   - {name: out, to: {topic: $T-out}}
 """)
-    a.send("in", ("a", {"at": "2024-01-01T12:10:00Z", "n": 1}), ("a", {"at": "2024-01-01T12:50:00Z", "n": 2}),
-           ("a", {"at": "2024-01-01T13:00:00Z", "n": 4}))  # fmt: skip
-    a.run()
-    window = (
-        '{{"key":"a","window_start":"2024-01-01T{0}:00:00.000Z","window_end":"2024-01-01T{1}:00:00.000Z"}}'
+    a.send(
+        "in",
+        ("a", {"at": "2024-01-01T12:10:00Z", "n": 1}),
+        ("a", {"at": "2024-01-01T12:50:00Z", "n": 2}),
+        ("a", {"at": "2024-01-01T13:00:00Z", "n": 4}),
     )
+    a.run()
+    window = '{{"key":"a","window_start":"2024-01-01T{0}:00:00.000Z","window_end":"2024-01-01T{1}:00:00.000Z"}}'
     assert a.latest("out") == {window.format(12, 13): {"total": 3}, window.format(13, 14): {"total": 4}}
 
 
@@ -204,9 +210,7 @@ def test_final_results_come_once_when_the_window_closes(app: Make) -> None:
     a.run()
     finals = [(r.key, r.value) for r in a.received("out")]
     assert len(finals) == len({k for k, _ in finals})
-    assert all(
-        '"key":"c"' not in str(k) or v == {"n": 1} for k, v in finals
-    )
+    assert all('"key":"c"' not in str(k) or v == {"n": 1} for k, v in finals)
     assert sorted((str(k)[8], v["n"]) for k, v in finals)[:2] == [("a", 2), ("b", 1)]
     late = sum(p["lateRecords"] for p in a.statuses[-1]["subTopologies"].values())
     assert late == 1
@@ -377,10 +381,13 @@ def test_dead_letters_say_which_field_was_expected_to_be_what_and_what_it_is(app
 AHEAD = """
   - {name: in, stream: {topic: $T-in, value: {format: json, schema: "at TIMESTAMP, n INT"}, timestamp: at}}
 """
-AHEAD_WITH_HOP = AHEAD + """
+AHEAD_WITH_HOP = (
+    AHEAD
+    + """
   - {name: shaken, with: {r: rand()}}
   - {name: sums, groupBy: [key], aggregate: {total: sum(n)}}
 """
+)
 
 
 @pytest.mark.parametrize("hop", [False, True], ids=["stateless", "hop"])

@@ -45,12 +45,25 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         yield replace(running, tokens=tokens)
 
 
-def write(secured: SecuredBroker, folder: Path, prefix: str, mechanism: str = "SCRAM-SHA-512", *,
-          address: str | None = None, authority: str = "ca", user: str = USER, password: str = CANARY,
-          own: str | None = "client", tokens_at: str = "localhost") -> Path:  # fmt: skip
+def write(
+    secured: SecuredBroker,
+    folder: Path,
+    prefix: str,
+    mechanism: str = "SCRAM-SHA-512",
+    *,
+    address: str | None = None,
+    authority: str = "ca",
+    user: str = USER,
+    password: str = CANARY,
+    own: str | None = "client",
+    tokens_at: str = "localhost",
+) -> Path:
     """A manifest with state and without, and its files beside it."""
-    for name in ("ca.pem", "other-ca.pem", *(f"{prefix}client.{kind}" for prefix in ("", "expired-", "next-")
-                                             for kind in ("pem", "key"))):  # fmt: skip
+    for name in (
+        "ca.pem",
+        "other-ca.pem",
+        *(f"{prefix}client.{kind}" for prefix in ("", "expired-", "next-") for kind in ("pem", "key")),
+    ):
         (folder / name).write_text((secured.folder / name).read_text())
     (folder / "credentials").write_text(f"username={user}\npassword={password}\n")
     certificate = f", certificateFile: {own}.pem, keyFile: {own}.key" if own else ""
@@ -199,8 +212,19 @@ CAUSES = {
         ({"address": "no-such-host.invalid:9093"}, {"host"}),
     ],
     ids=[
-        "password", "user", "token", "token-authority", "token-name", "expired", "no-certificate", "own-expired",
-        "own-unknown", "authority", "name-in-certificate", "no-tls", "host",
+        "password",
+        "user",
+        "token",
+        "token-authority",
+        "token-name",
+        "expired",
+        "no-certificate",
+        "own-expired",
+        "own-unknown",
+        "authority",
+        "name-in-certificate",
+        "no-tls",
+        "host",
     ],
 )
 def test_what_is_wrong_is_told(
@@ -236,10 +260,12 @@ def test_commands_beside_a_run_are_let_in_with_it(
     try:
         until(app.status, 60, "the app runs")
         capfd.readouterr()
-        secured.allow(bindings_of(  # each reading is a group of its own
-            f"kafka-acls --add --allow-principal User:{USER} --operation Read --group streamapp-console- "
-            "--resource-pattern-type prefixed"
-        ))  # fmt: skip
+        secured.allow(
+            bindings_of(  # each reading is a group of its own
+                f"kafka-acls --add --allow-principal User:{USER} --operation Read --group streamapp-console- "
+                "--resource-pattern-type prefixed"
+            )
+        )
         options = ["--state-dir", str(tmp_path / "state"), "--max", "1", "--timeout", "10", "--from-beginning"]
         assert main(["consume", f"{prefix}-metadata", *options]) == 0
         assert capfd.readouterr().out

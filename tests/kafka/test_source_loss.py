@@ -150,11 +150,13 @@ def test_one_of_several_topics_is_deleted(app: Make) -> None:
     feed(a, "a")
     a.send("more", (None, "b"))
     told: list[str] = []
-    steps: Iterator[tuple[Callable[[], bool], Callable[[], None]]] = iter([
-        (lambda: came_out(a) == ["a", "b"], lambda: Admin(a.kafka).delete([a.topic("more")])),
-        (lambda: f"topic '{a.topic('more')}' does not exist" in told, lambda: feed(a, "c")),
-        (lambda: came_out(a) == ["a", "b", "c"], lambda: os.kill(os.getpid(), signal.SIGTERM)),
-    ])  # fmt: skip
+    steps: Iterator[tuple[Callable[[], bool], Callable[[], None]]] = iter(
+        [
+            (lambda: came_out(a) == ["a", "b"], lambda: Admin(a.kafka).delete([a.topic("more")])),
+            (lambda: f"topic '{a.topic('more')}' does not exist" in told, lambda: feed(a, "c")),
+            (lambda: came_out(a) == ["a", "b", "c"], lambda: os.kill(os.getpid(), signal.SIGTERM)),
+        ]
+    )
     step = next(steps)
 
     def watch(status: Mapping[str, Any]) -> None:

@@ -114,10 +114,26 @@ PIECES = pieces(
     *" \t\n\r\x0b\x0c\u00a0\u200b\ufeff\u2028",
 )
 SEEDS = (
-    "lower(a)", "count(*)", "a + 1", "split(a, ' ')", "case when a then b end", "cast(a as int)", "a[0]", "a.b.c = 1",
-    "transform(a, x -> x + b)", "'a' || r'\\' || 'b'", "sum(a) filter (where b > 1)", "a in (1, 2)", "not a", "-a",
-    "a between 1 and 2", "a like 'x' escape '/'", "interval 5 minutes", "timestamp '2020-01-01'", "a is not null",
-)  # fmt: skip
+    "lower(a)",
+    "count(*)",
+    "a + 1",
+    "split(a, ' ')",
+    "case when a then b end",
+    "cast(a as int)",
+    "a[0]",
+    "a.b.c = 1",
+    "transform(a, x -> x + b)",
+    "'a' || r'\\' || 'b'",
+    "sum(a) filter (where b > 1)",
+    "a in (1, 2)",
+    "not a",
+    "-a",
+    "a between 1 and 2",
+    "a like 'x' escape '/'",
+    "interval 5 minutes",
+    "timestamp '2020-01-01'",
+    "a is not null",
+)
 
 
 def made_up(chance: random.Random, seeds: list[str]) -> str:

@@ -138,11 +138,16 @@ def test_an_epoch_that_takes_longer_than_a_transaction_is_tried_again_with_more_
 ) -> None:
     calls = tmp_path / "calls"
     slow = indent(SLOW.format(calls=str(calls)), " " * 8)
-    a = App(own_kafka, tmp_path, """
+    a = App(
+        own_kafka,
+        tmp_path,
+        """
   - {name: in, stream: {topic: $T-in, value: {format: json, schema: "n INT"}}}
   - {name: slow, python: {function: "slow:slowly", schema: "n INT"}}
   - {name: out, to: {topic: $T-out}}
-""", "  transactionTimeout: 2s\n  code:\n    files:\n      slow.py: |\n" + slow)  # fmt: skip
+""",
+        "  transactionTimeout: 2s\n  code:\n    files:\n      slow.py: |\n" + slow,
+    )
     a.create("in", partitions=1)
     numbers = range(6_000)
     a.send("in", *((None, json.dumps({"n": n})) for n in numbers))
@@ -221,11 +226,15 @@ def callers(app: AppProcess) -> list[psutil.Process]:
 
 def test_a_module_of_the_image_is_found_too(kafka: KafkaConfig, tmp_path: Path) -> None:
     """Without `code` a function is one of an installed package."""
-    a = App(kafka, tmp_path, """
+    a = App(
+        kafka,
+        tmp_path,
+        """
   - {name: in, stream: {topic: $T-in, value: text}}
   - {name: said, python: {function: "json:loads", schema: "n INT"}}
   - {name: out, to: {topic: $T-out}}
-""")  # fmt: skip
+""",
+    )
     a.create("in")
     a.send("in", ("k", json.dumps({"n": 1})))
     with pytest.raises(CodeError, match="the JSON object must be str, bytes or bytearray, not dict"):

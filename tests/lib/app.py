@@ -53,7 +53,7 @@ FUNCTION = f"""{_NUMBERS}
 """The same behind a function of the user's, which never returns the same."""
 
 FUNCTIONS_CODE = (
-    "code: {files: {noise.py: \"import random\\ndef noisy(row):\\n  "
+    'code: {files: {noise.py: "import random\\ndef noisy(row):\\n  '
     "return {'n': row['n'], 'seq': row['seq'], 'noise': random.random()}\"}}"
 )
 """A setting: the function."""
@@ -302,8 +302,17 @@ class Load:
     START_MS = 1_700_000_000_000
 
     def __init__(
-        self, kafka: KafkaConfig, prefix: str, seed: int, *, rate: int, keys: int = 200,
-        numbers: bool = True, ticks: bool = True, tocks: bool = False, bad: bool = False,
+        self,
+        kafka: KafkaConfig,
+        prefix: str,
+        seed: int,
+        *,
+        rate: int,
+        keys: int = 200,
+        numbers: bool = True,
+        ticks: bool = True,
+        tocks: bool = False,
+        bad: bool = False,
     ) -> None:
         print(f"load: seed {seed}, {rate} records/s, {keys} keys")
         self.history = History()
@@ -446,9 +455,12 @@ class Bench:
         beside: Bench | None = None,
     ) -> None:
         self._as_given: dict[str, Any] = {
-            "topology": topology, "parallelism": parallelism, "partitions": partitions, "interval": interval,
+            "topology": topology,
+            "parallelism": parallelism,
+            "partitions": partitions,
+            "interval": interval,
             "spec": spec,
-        }  # fmt: skip
+        }
         self.kafka = kafka
         self.folder = folder
         self.prefix = unique_name(name.replace("_", "-").lower()[:40])

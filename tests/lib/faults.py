@@ -83,9 +83,7 @@ def lag(bench: Bench) -> int:
     """Records of the input that the application's group has not committed."""
     done = group_offsets(bench.kafka, bench.prefix, *bench.inputs)
     return sum(
-        end - done.get((topic, p), 0)
-        for topic in bench.inputs
-        for p, end in bench.admin.end_offsets(topic).items()
+        end - done.get((topic, p), 0) for topic in bench.inputs for p, end in bench.admin.end_offsets(topic).items()
     )
 
 
@@ -320,8 +318,14 @@ def compact(kafka: KafkaConfig, topic: str, partitions: int, seconds: float = 60
         How many committed records there were before, and are now.
     """
     before = _unique_and_all(kafka, topic)
-    alter(kafka, topic, segment_ms="100", min_cleanable_dirty_ratio="0.0", max_compaction_lag_ms="200",
-          min_compaction_lag_ms="0")  # fmt: skip
+    alter(
+        kafka,
+        topic,
+        segment_ms="100",
+        min_cleanable_dirty_ratio="0.0",
+        max_compaction_lag_ms="200",
+        min_compaction_lag_ms="0",
+    )
 
     def compacted() -> bool:
         _aborted(kafka, topic, partitions)
@@ -331,8 +335,14 @@ def compact(kafka: KafkaConfig, topic: str, partitions: int, seconds: float = 60
 
     until(compacted, seconds, f"{topic} compacted", every=0.5)
     # From here on the cleaner waits again: else it would go on by itself, and the next call would find nothing to do.
-    alter(kafka, topic, segment_ms="604800000", min_cleanable_dirty_ratio="1.0",
-          max_compaction_lag_ms="9223372036854775807", min_compaction_lag_ms="604800000")  # fmt: skip
+    alter(
+        kafka,
+        topic,
+        segment_ms="604800000",
+        min_cleanable_dirty_ratio="1.0",
+        max_compaction_lag_ms="9223372036854775807",
+        min_compaction_lag_ms="604800000",
+    )
     return before[1], _unique_and_all(kafka, topic)[1]
 
 

@@ -62,9 +62,12 @@ class App:
         producer = Producer(self.kafka.for_librdkafka())
         for key, value, *timestamp in records:
             producer.produce(
-                self.topic(topic), key=_bytes(key), value=_bytes(value), partition=partition,
+                self.topic(topic),
+                key=_bytes(key),
+                value=_bytes(value),
+                partition=partition,
                 timestamp=timestamp[0] if timestamp else 0,
-            )  # fmt: skip
+            )
         assert producer.flush(30) == 0
 
     def run(self, settings: Mapping[str, str] | None = None) -> None:

@@ -32,9 +32,7 @@ class InMemory:
         return self._free
 
 
-def record_ownership(
-    kafka: KafkaConfig, plan: Plan, owner: str, others: Mapping[str, str] | None = None
-) -> None:
+def record_ownership(kafka: KafkaConfig, plan: Plan, owner: str, others: Mapping[str, str] | None = None) -> None:
     """As a driver of that owner has written it, of the internal topics that there are; `others` replaces ids."""
     ids = Admin(kafka).topic_ids([topic.name for topic in plan.topics])
     own = {TOPIC + name: id for name, id in ids.items()} | {GROUP + plan.application_id: ""} | dict(others or {})

@@ -36,40 +36,83 @@ IN_POLICY: list[tuple[Template, str, str]] = [
     ({"spec": {"aFieldOfTomorrow": 1}}, "other", "spec.aFieldOfTomorrow"),
     (_container(command=["sh"]), "containers", "spec.containers[driver].command"),
     (_container(envFrom=[{"secretRef": {"name": "x"}}]), "environment", "spec.containers[driver].envFrom"),
-    (_container(securityContext={"privileged": True}), "securityContext",
-     "spec.containers[driver].securityContext.privileged"),
-    (_container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}}), "securityContext",
-     "spec.containers[driver].securityContext.capabilities"),
+    (
+        _container(securityContext={"privileged": True}),
+        "securityContext",
+        "spec.containers[driver].securityContext.privileged",
+    ),
+    (
+        _container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}}),
+        "securityContext",
+        "spec.containers[driver].securityContext.capabilities",
+    ),
     (_mount("v", "/opt/spark/jars"), "mounts", "spec.containers[driver].volumeMounts[v]"),
     (_mount("v", "/mnt/../opt"), "mounts", "spec.containers[driver].volumeMounts[v]"),
     (_mount("config", "/mnt/x"), "mounts", "spec.containers[driver].volumeMounts[config]"),
-    *((_env(name), "environment", f"spec.containers[driver].env[{name}]")
-      for name in ("PYTHONPATH", "LD_PRELOAD", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "PATH", "POD_IP",
-                   "KUBERNETES_SERVICE_HOST", "JAVA_HOME", "CLASSPATH")),
-]  # fmt: skip
+    *(
+        (_env(name), "environment", f"spec.containers[driver].env[{name}]")
+        for name in (
+            "PYTHONPATH",
+            "LD_PRELOAD",
+            "SPARK_CONF_DIR",
+            "SPARK_SUBMIT_OPTS",
+            "PATH",
+            "POD_IP",
+            "KUBERNETES_SERVICE_HOST",
+            "JAVA_HOME",
+            "CLASSPATH",
+        )
+    ),
+]
 """The template, the part that allows it, and the field: the admission policy refuses these too."""
 REFUSED: list[tuple[Template, str, str]] = [
     *IN_POLICY,
     ({"metadata": {"finalizers": ["x"]}}, "other", "metadata.finalizers"),
     ({"status": {}}, "other", "status"),
-    ({"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/driver": "unconfined"}}},
-     "securityContext", "metadata.annotations[container.apparmor.security.beta.kubernetes.io/driver]"),
-    (_container(ports=[{"containerPort": 1, "hostPort": 1}]), "hostNamespaces",
-     "spec.containers[driver].ports.hostPort"),
-    (_container(env=[{"name": "JAVA_TOOL_OPTIONS", "value": "-Xss2m -javaagent:/mnt/a.jar"}]), "environment",
-     "spec.containers[driver].env[JAVA_TOOL_OPTIONS]"),
-]  # fmt: skip
+    (
+        {"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/driver": "unconfined"}}},
+        "securityContext",
+        "metadata.annotations[container.apparmor.security.beta.kubernetes.io/driver]",
+    ),
+    (
+        _container(ports=[{"containerPort": 1, "hostPort": 1}]),
+        "hostNamespaces",
+        "spec.containers[driver].ports.hostPort",
+    ),
+    (
+        _container(env=[{"name": "JAVA_TOOL_OPTIONS", "value": "-Xss2m -javaagent:/mnt/a.jar"}]),
+        "environment",
+        "spec.containers[driver].env[JAVA_TOOL_OPTIONS]",
+    ),
+]
 TAKEN: list[Template] = [
     {},
     {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}},
     {"spec": {"nodeSelector": {"a": "b"}, "tolerations": [], "affinity": {}, "priorityClassName": "high"}},
-    {"spec": {"securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "fsGroup": 1000,
-                                  "supplementalGroups": [2000], "seccompProfile": {"type": "RuntimeDefault"}}}},
-    {"spec": {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "secret": {"secretName": "s"}},
-                          {"name": "work", "emptyDir": {"sizeLimit": "1Gi"}}]}},
+    {
+        "spec": {
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 1000,
+                "fsGroup": 1000,
+                "supplementalGroups": [2000],
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }
+        }
+    },
+    {
+        "spec": {
+            "volumes": [
+                {"name": "v", "emptyDir": {}},
+                {"name": "w", "secret": {"secretName": "s"}},
+                {"name": "work", "emptyDir": {"sizeLimit": "1Gi"}},
+            ]
+        }
+    },
     _mount("v", "/mnt/files"),
-    _container(securityContext={"privileged": False, "allowPrivilegeEscalation": False,
-                                "capabilities": {"drop": ["ALL"]}}),
+    _container(
+        securityContext={"privileged": False, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    ),
     _container(env=[{"name": "TZ", "value": "UTC"}, {"name": "JDK_JAVA_OPTIONS", "value": "-Xss2m -XX:+UseZGC"}]),
     _container(resources={"limits": {"cpu": "1"}}),
-]  # fmt: skip
+]

@@ -33,9 +33,7 @@ class Prometheus:
         (self._port,) = free_ports(1)
 
     def __enter__(self) -> Prometheus:
-        jobs = [
-            {"targets": [address], "labels": labels} for address, labels in self._targets.items()
-        ]  # fmt: skip
+        jobs = [{"targets": [address], "labels": labels} for address, labels in self._targets.items()]
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(file) for file in self._rules],

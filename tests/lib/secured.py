@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from confluent_kafka import KafkaException
@@ -115,13 +115,16 @@ class SecuredBroker:
     def lets_in(self, certificate: str, password: str) -> bool:
         """Whether USER gets an answer within some seconds."""
         settings: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": self.address, "security.protocol": "SASL_SSL",
+            "bootstrap.servers": self.address,
+            "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self.folder / "ca.pem"),
             "ssl.certificate.location": str(self.folder / f"{certificate}.pem"),
             "ssl.key.location": str(self.folder / f"{certificate}.key"),
-            "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": USER, "sasl.password": password,
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": USER,
+            "sasl.password": password,
             "log_level": 0,
-        }  # fmt: skip
+        }
         try:
             AdminClient(settings).list_topics(timeout=5)
         except KafkaException:
@@ -174,16 +177,23 @@ def _constant(operation: str) -> str:
     return "".join(f"_{letter}" if letter.isupper() else letter for letter in operation).strip("_").upper()
 
 
+# Its constructor is typed as if each part were set; None stands for any.
+_ANY_TEXT: Any = None
 _EVERY = AclBindingFilter(
-    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY  # type: ignore[arg-type]
+    ResourceType.ANY, _ANY_TEXT, ResourcePatternType.ANY, _ANY_TEXT, _ANY_TEXT, AclOperation.ANY, AclPermissionType.ANY
 )
 
 
 def _filter(binding: AclBinding) -> AclBindingFilter:
     return AclBindingFilter(
-        binding.restype, binding.name, binding.resource_pattern_type, binding.principal, binding.host,
-        binding.operation, binding.permission_type,
-    )  # fmt: skip
+        binding.restype,
+        binding.name,
+        binding.resource_pattern_type,
+        binding.principal,
+        binding.host,
+        binding.operation,
+        binding.permission_type,
+    )
 
 
 # --- certificates -------------------------------------------------------------------------------------------
@@ -196,17 +206,58 @@ def openssl(folder: Path, *words: str) -> str:
 
 def make_authority(folder: Path, name: str) -> None:
     """NAME.pem and NAME.key."""
-    openssl(folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-            "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
+    openssl(
+        folder,
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        f"/CN={name}",
+        "-keyout",
+        f"{name}.key",
+        "-out",
+        f"{name}.pem",
+    )
 
 
 def make_certificate(folder: Path, name: str, host: str, days: int = 2, authority: str = "ca") -> None:
     """NAME.pem and NAME.key, signed by the authority; with -1 days, it has expired."""
     (folder / f"{name}.ext").write_text(f"subjectAltName={_alternative(host)}\n")
-    openssl(folder, "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={host}", "-keyout", f"{name}.key",
-            "-out", f"{name}.csr")  # fmt: skip
-    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
-            "-CAcreateserial", "-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
+    openssl(
+        folder,
+        "req",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        f"/CN={host}",
+        "-keyout",
+        f"{name}.key",
+        "-out",
+        f"{name}.csr",
+    )
+    openssl(
+        folder,
+        "x509",
+        "-req",
+        "-in",
+        f"{name}.csr",
+        "-CA",
+        f"{authority}.pem",
+        "-CAkey",
+        f"{authority}.key",
+        "-CAcreateserial",
+        "-days",
+        str(days),
+        "-extfile",
+        f"{name}.ext",
+        "-out",
+        f"{name}.pem",
+    )
     both = (folder / f"{name}.key").read_text() + (folder / f"{name}.pem").read_text()
     (folder / f"{name}-both.pem").write_text(both)
 

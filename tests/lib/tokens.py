@@ -97,9 +97,13 @@ def _token(folder: Path, subject: str) -> str:
     claims = {"sub": subject, "iat": now - 5, "exp": now + 3600, "scope": "kafka"}
     text = ".".join(_encoded(json.dumps(part).encode()) for part in (head, claims))
     signed = subprocess.run(
-        ["openssl", "dgst", "-sha256", "-sign", "signs-tokens.key"], cwd=folder, input=text.encode(), check=True,
-        capture_output=True, timeout=60,
-    )  # fmt: skip
+        ["openssl", "dgst", "-sha256", "-sign", "signs-tokens.key"],
+        cwd=folder,
+        input=text.encode(),
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
     return f"{text}.{_encoded(signed.stdout)}"
 
 

@@ -110,7 +110,6 @@ def _of_the_app() -> Iterator[Rule]:
         "`closeWindows` is for apps that stop; add run: untilCaughtUp",
     )
 
-
     yield Rule(
         ("spec", "applicationId"),
         _LEGAL,

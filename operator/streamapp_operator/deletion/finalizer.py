@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lets a deleted app go that waits for us (see observe/remains.py), step by step, each look a little further:
 
-    1  status    that it is being deleted
-    2  objects   that would make new drivers are deleted, and drivers with them
-    3  Kafka     internal topics and group, when no pod is left that may write
-    4  event     what was deleted, or is left             a crash here: it is told twice
-    5  finalizer is taken away: the resource goes, and Kubernetes collects the rest
+1  status    that it is being deleted
+2  objects   that would make new drivers are deleted, and drivers with them
+3  Kafka     internal topics and group, when no pod is left that may write
+4  event     what was deleted, or is left             a crash here: it is told twice
+5  finalizer is taken away: the resource goes, and Kubernetes collects the rest
 """
 
 from __future__ import annotations
@@ -99,9 +99,7 @@ def farewell(remains: Remains | None, outcome: Outcome) -> Event:
     return Event(NORMAL, "Deleted", deleted)
 
 
-def _clean(
-    kube: Kube, cleaner: Cleaner, remains: Remains | None, pods: tuple[str, ...], late: bool
-) -> Outcome:
+def _clean(kube: Kube, cleaner: Cleaner, remains: Remains | None, pods: tuple[str, ...], late: bool) -> Outcome:
     if remains is None:
         return Outcome(why="the manifest cannot be run, and no plan of an earlier one is there")
     if pods:

@@ -19,16 +19,37 @@ CONTAINERS, ENVIRONMENT, HOST_NAMESPACES, HOST_PATH = "containers", "environment
 MOUNTS, NETWORK, NODE, OTHER = "mounts", "network", "node", "other"
 SECURITY_CONTEXT, SERVICE_ACCOUNT, VOLUMES = "securityContext", "serviceAccount", "volumes"
 PARTS = (
-    CONTAINERS, ENVIRONMENT, HOST_NAMESPACES, HOST_PATH, MOUNTS, NETWORK, NODE, OTHER, SECURITY_CONTEXT,
-    SERVICE_ACCOUNT, VOLUMES,
-)  # fmt: skip
+    CONTAINERS,
+    ENVIRONMENT,
+    HOST_NAMESPACES,
+    HOST_PATH,
+    MOUNTS,
+    NETWORK,
+    NODE,
+    OTHER,
+    SECURITY_CONTEXT,
+    SERVICE_ACCOUNT,
+    VOLUMES,
+)
 """What a value of the chart may allow."""
 
 POD_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(
-        ("activeDeadlineSeconds", "affinity", "dnsPolicy", "enableServiceLinks", "imagePullSecrets", "nodeSelector",
-         "preemptionPolicy", "priorityClassName", "resources", "restartPolicy", "terminationGracePeriodSeconds",
-         "tolerations", "topologySpreadConstraints"),
+        (
+            "activeDeadlineSeconds",
+            "affinity",
+            "dnsPolicy",
+            "enableServiceLinks",
+            "imagePullSecrets",
+            "nodeSelector",
+            "preemptionPolicy",
+            "priorityClassName",
+            "resources",
+            "restartPolicy",
+            "terminationGracePeriodSeconds",
+            "tolerations",
+            "topologySpreadConstraints",
+        ),
         PLAIN,
     ),
     **dict.fromkeys(("ephemeralContainers", "initContainers"), CONTAINERS),
@@ -36,7 +57,7 @@ POD_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(("dnsConfig", "hostAliases", "hostname", "subdomain", "hostnameOverride"), NETWORK),
     **dict.fromkeys(("nodeName", "runtimeClassName", "schedulerName"), NODE),
     **dict.fromkeys(("automountServiceAccountToken", "serviceAccount", "serviceAccountName"), SERVICE_ACCOUNT),
-}  # fmt: skip
+}
 """Of a pod's spec; `containers`, `volumes` and `securityContext` are looked into."""
 CONTAINER_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(("imagePullPolicy", "name", "resizePolicy", "resources"), PLAIN),

@@ -22,9 +22,7 @@ EXAMPLE = """  streamapp consume word-counts --from-beginning --json --max 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument(
-        "--json", action="store_true", help="print key, value, timestamp, partition, offset as JSON"
-    )
+    parser.add_argument("--json", action="store_true", help="print key, value, timestamp, partition, offset as JSON")
     parser.add_argument("--from-beginning", action="store_true", help="start with the oldest record")
     parser.add_argument("--max", type=positive, metavar="N", help="stop after N records")
     parser.add_argument("--timeout", type=seconds, metavar="S", help="stop when no record came for S seconds")

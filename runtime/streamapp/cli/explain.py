@@ -14,9 +14,7 @@ EXAMPLE = "  streamapp explain word-count.yaml --format mermaid"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a manifest; - for stdin")
-    parser.add_argument(
-        "--format", choices=("text", "mermaid", "json"), default="text", help="(default: %(default)s)"
-    )
+    parser.add_argument("--format", choices=("text", "mermaid", "json"), default="text", help="(default: %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -27,9 +27,19 @@ from streamapp.errors import ManifestError, StreamAppError
 from streamapp.plain import plain
 
 COMMANDS = (
-    "run", "broker", "validate", "test", "explain", "topics", "produce", "consume", "query", "schema", "completion",
+    "run",
+    "broker",
+    "validate",
+    "test",
+    "explain",
+    "topics",
+    "produce",
+    "consume",
+    "query",
+    "schema",
+    "completion",
     "driver",
-)  # fmt: skip
+)
 
 INTERNAL = ("driver",)
 """Called by what we deploy, and by nobody's hand."""

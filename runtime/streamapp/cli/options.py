@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_kafka(parser: argparse.ArgumentParser, default: str) -> None:
-    parser.add_argument(
-        "--bootstrap-servers", metavar="HOST:PORT", help=f"where Kafka is (default: {default})"
-    )
+    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help=f"where Kafka is (default: {default})")
     parser.add_argument(
         "--kafka-config",
         metavar="FILE",

@@ -39,9 +39,7 @@ def run(options: argparse.Namespace) -> int:
     if options.create:
         admin = Admin(kafka)
         if options.topic not in admin.topics():
-            admin.create(
-                [TopicSpec(options.topic, node="produce", partitions=options.partitions or BROKER_DEFAULT)]
-            )
+            admin.create([TopicSpec(options.topic, node="produce", partitions=options.partitions or BROKER_DEFAULT)])
     with stop_on_signals() as stop:
         produce(kafka, options.topic, lines_until_stopped(sys.stdin.fileno(), stop), options.json)
     return 0

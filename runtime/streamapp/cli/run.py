@@ -40,9 +40,7 @@ log at the next start."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a manifest; - for stdin")
-    parser.add_argument(
-        "--until-caught-up", action="store_true", help="process what is in the topics now, then exit 0"
-    )
+    parser.add_argument("--until-caught-up", action="store_true", help="process what is in the topics now, then exit 0")
     parser.add_argument(
         "--close-windows",
         action="store_true",
@@ -51,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replicas", type=positive, metavar="N", help="executor processes (default: threads of one process)"
     )
-    parser.add_argument(
-        "--port", type=port_number, default=0, help="of the live interface (default: a free one)"
-    )
+    parser.add_argument("--port", type=port_number, default=0, help="of the live interface (default: a free one)")
     parser.add_argument(
         "--heap",
         metavar="SIZE",

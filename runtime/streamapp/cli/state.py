@@ -73,9 +73,7 @@ def occupied(state_dir: Path) -> Iterator[None]:
 def publish(state_dir: Path, bootstrap_servers: str, url: str | None) -> None:
     """Write the addresses, in one step: a reader sees the old file or the new."""
     unfinished = state_dir / "app.json.new"
-    unfinished.write_text(
-        json.dumps({"bootstrapServers": bootstrap_servers, "url": url, "pid": os.getpid()}) + "\n"
-    )
+    unfinished.write_text(json.dumps({"bootstrapServers": bootstrap_servers, "url": url, "pid": os.getpid()}) + "\n")
     unfinished.replace(state_dir / "app.json")
 
 

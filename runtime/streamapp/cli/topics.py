@@ -73,9 +73,7 @@ def run(options: argparse.Namespace) -> int:
         if kafka is None:
             say_note("no Kafka is named and none runs here; --bootstrap-servers HOST:PORT names one to compare with")
     else:
-        made = (
-            {spec.name for spec in ensure_topics(admin, specs, create_all=True)} if options.create else set()
-        )
+        made = {spec.name for spec in ensure_topics(admin, specs, create_all=True)} if options.create else set()
         comparison = compare_with(admin, specs)
         missing = {spec.name for spec in comparison.missing}
         states = {

@@ -48,9 +48,7 @@ _HOP = (
 )
 
 
-def assemble_plan(
-    manifest: Manifest, context: Context, logical: Topology, parts: tuple[SubTopology, ...]
-) -> Plan:
+def assemble_plan(manifest: Manifest, context: Context, logical: Topology, parts: tuple[SubTopology, ...]) -> Plan:
     """The plan of an app.
 
     Args:

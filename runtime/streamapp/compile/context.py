@@ -24,11 +24,7 @@ class Context:
     def of(manifest: Manifest) -> Context:
         spec = manifest.spec
         bad = spec.on_bad_record
-        on_bad = (
-            OnBadRecord("DeadLetter", bad.dead_letter)
-            if isinstance(bad, DeadLetterSpec)
-            else OnBadRecord(bad)
-        )
+        on_bad = OnBadRecord("DeadLetter", bad.dead_letter) if isinstance(bad, DeadLetterSpec) else OnBadRecord(bad)
         return Context(manifest.application_id, spec.max_parallelism, on_bad)
 
 

@@ -27,9 +27,7 @@ def split(topology: Topology) -> tuple[SubTopology, ...]:
     ]
     place = {node.name: i for i, node in enumerate(topology.nodes)}
     _require_names(parts)
-    return tuple(
-        sorted(parts, key=lambda part: (max(depths[n.name] for n in part.nodes), place[part.nodes[-1].name]))
-    )
+    return tuple(sorted(parts, key=lambda part: (max(depths[n.name] for n in part.nodes), place[part.nodes[-1].name])))
 
 
 def _require_names(parts: list[SubTopology]) -> None:

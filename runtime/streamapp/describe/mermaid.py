@@ -46,7 +46,6 @@ def _topic(topic: str, topics: dict[str, str]) -> str:
 def _text(*lines: str) -> str:
     """Text in Mermaid's quotes, with what it would read as markup written as entities."""
     escaped = [
-        line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
-        for line in lines
+        line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;") for line in lines
     ]
     return '"' + "<br/>".join(escaped) + '"'

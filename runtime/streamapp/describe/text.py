@@ -44,8 +44,12 @@ def _node(part: SubTopology, place: int) -> Row:
     node, topology = part.nodes[place], part.topology
     readers = ", ".join(consumer.name for consumer in topology.consumers(node.name))
     mark = "■" if node.name == part.stateful else " "
-    return (f" {mark} {node.name}", node.operation, f"→ {readers}" if readers else "",
-            shorten(words.details(node, topology)))  # fmt: skip
+    return (
+        f" {mark} {node.name}",
+        node.operation,
+        f"→ {readers}" if readers else "",
+        shorten(words.details(node, topology)),
+    )
 
 
 def _store(plan: Plan, store: Store) -> Row:

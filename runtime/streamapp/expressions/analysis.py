@@ -124,9 +124,7 @@ def read_expression(text: str) -> Expression:
             text, faults=(Fault(f"cannot be read as an expression: {reason}", "check quotes and brackets"),)
         )
     except Exception as error:  # the parser is not ours: whatever it does, a manifest must not bring us down
-        return Expression(
-            text, faults=(Fault(f"cannot be read as an expression ({type(error).__name__})", None),)
-        )
+        return Expression(text, faults=(Fault(f"cannot be read as an expression ({type(error).__name__})", None),))
     columns, bare = _columns(tree)
     names = {call.name for call in calls}
     faults = [*call_faults(calls), *size_faults(tokens), *word_faults(tokens), *_tree_faults(tree, names)]
@@ -267,6 +265,4 @@ def _depth(tree: exp.Expr) -> int:
 
 
 def _too_deep(text: str) -> Expression:
-    return Expression(
-        text, faults=(Fault("is nested too deep to be read", "split it over several `with` nodes"),)
-    )
+    return Expression(text, faults=(Fault("is nested too deep to be read", "split it over several `with` nodes"),))

@@ -46,9 +46,7 @@ def calls_of(tokens: list[Token]) -> list[Call]:
                 done = stack.pop()
                 if done.name is not None:
                     empty = tokens[i - 1].token_type == TokenType.L_PAREN
-                    calls[done.at] = replace(
-                        calls[done.at], end=token.end, arguments=0 if empty else done.commas + 1
-                    )
+                    calls[done.at] = replace(calls[done.at], end=token.end, arguments=0 if empty else done.commas + 1)
         elif token.token_type == TokenType.COMMA:
             if stack:
                 stack[-1].commas += 1
@@ -85,9 +83,7 @@ def call_faults(calls: list[Call]) -> Iterator[Fault]:
     for call in calls:
         name = call.name
         if call.qualified:
-            yield Fault(
-                f"function `{name}` is called with a qualified name", "only built-in functions can be used"
-            )
+            yield Fault(f"function `{name}` is called with a qualified name", "only built-in functions can be used")
         elif name in fn.FORBIDDEN:
             why, fix = fn.FORBIDDEN[name]
             yield Fault(f"function `{name}` cannot be used: {why}", fix)
@@ -103,9 +99,7 @@ def call_faults(calls: list[Call]) -> Iterator[Fault]:
                 f"unknown function `{name}`",
                 near_miss(name, fn.KNOWN) or "only Spark's built-in functions can be used",
             )
-        elif name in fn.ORDER_SENSITIVE and not (
-            name in fn.SORTABLE and call.around and call.around[-1] in fn.SORTING
-        ):
+        elif name in fn.ORDER_SENSITIVE and not (name in fn.SORTABLE and call.around and call.around[-1] in fn.SORTING):
             why, fix = fn.ORDER_SENSITIVE[name]
             yield Fault(f"function `{name}` cannot be used: {why}", fix)
         elif name in fn.AGGREGATE and any(outer in fn.AGGREGATE for outer in call.around):

@@ -111,15 +111,9 @@ _SETS = "the group is made of the columns in `groupBy`"
 
 FORBIDDEN: dict[str, tuple[str, str | None]] = {
     **dict.fromkeys(("reflect", "java_method", "try_reflect"), (_LEAVES, None)),
-    **dict.fromkeys(
-        ("input_file_name", "input_file_block_start", "input_file_block_length"), (_FILES, "use `topic`")
-    ),
-    **dict.fromkeys(
-        ("from_avro", "to_avro", "schema_of_avro"), ("avro is not available yet in this version", None)
-    ),
-    **dict.fromkeys(
-        ("from_protobuf", "to_protobuf"), ("protobuf is not available yet in this version", None)
-    ),
+    **dict.fromkeys(("input_file_name", "input_file_block_start", "input_file_block_length"), (_FILES, "use `topic`")),
+    **dict.fromkeys(("from_avro", "to_avro", "schema_of_avro"), ("avro is not available yet in this version", None)),
+    **dict.fromkeys(("from_protobuf", "to_protobuf"), ("protobuf is not available yet in this version", None)),
     **dict.fromkeys(("grouping", "grouping_id"), (_SETS, None)),
     "measure": ("it belongs to metric views, and there are none", None),
     **dict.fromkeys(
@@ -143,9 +137,7 @@ ORDER_SENSITIVE: dict[str, tuple[str, str | None]] = {
     **dict.fromkeys(
         ("collect_list", "collect_set", "array_agg"), (_ORDER, "sort it, e.g. array_sort(collect_list(…))")
     ),
-    **dict.fromkeys(
-        ("listagg", "string_agg"), (_ORDER, "use e.g. array_join(array_sort(collect_list(…)), ',')")
-    ),
+    **dict.fromkeys(("listagg", "string_agg"), (_ORDER, "use e.g. array_join(array_sort(collect_list(…)), ',')")),
     "histogram_numeric": (_ORDER, "use e.g. approx_percentile"),
 }
 """Aggregates that would give another result for the same records."""

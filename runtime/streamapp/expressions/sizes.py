@@ -96,8 +96,7 @@ def _is_of_the_record(argument: list[Token]) -> bool:
     names = (TokenType.VAR, TokenType.IDENTIFIER)
     followers = [*(token.token_type for token in argument[1:]), None]
     return any(
-        token.token_type in names and then != TokenType.L_PAREN
-        for token, then in zip(argument, followers, strict=True)
+        token.token_type in names and then != TokenType.L_PAREN for token, then in zip(argument, followers, strict=True)
     )
 
 

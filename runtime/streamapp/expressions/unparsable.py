@@ -35,9 +35,7 @@ def _parse_fault(text: str, tokens: list[Token], error: ParseError) -> Fault:
             else f"something is missing near `{near}`"
         )
     else:
-        where = (
-            f"not understood near `{near}` (character {column})" if near else description.split(". Line")[0]
-        )
+        where = f"not understood near `{near}` (character {column})" if near else description.split(". Line")[0]
     return Fault(f"cannot be parsed as Spark SQL: {where}", "check brackets, quotes and operators")
 
 

@@ -176,15 +176,8 @@ class _Reader:
             self._at += 1
             scale = self._next("a scale")
         self._expect(")")
-        if not (
-            precision.isdigit()
-            and scale.isdigit()
-            and int(scale) <= int(precision) <= 38
-            and int(precision) > 0
-        ):
-            raise Invalid(
-                f"decimal({precision},{scale}) is no type: at most 38 digits, e.g. decimal(10,2)"
-            )
+        if not (precision.isdigit() and scale.isdigit() and int(scale) <= int(precision) <= 38 and int(precision) > 0):
+            raise Invalid(f"decimal({precision},{scale}) is no type: at most 38 digits, e.g. decimal(10,2)")
         return f"({int(precision)},{int(scale)})"
 
     def _peek(self) -> str:
@@ -201,7 +194,5 @@ class _Reader:
         token = self._peek()
         if token.lower() != wanted:
             seen = f"`{token}`" if token else "the end"
-            raise Invalid(
-                f"expected {f'`{wanted}`' if wanted else 'a comma'} and not {seen}", f"write e.g. {EXAMPLE}"
-            )
+            raise Invalid(f"expected {f'`{wanted}`' if wanted else 'a comma'} and not {seen}", f"write e.g. {EXAMPLE}")
         self._at += 1

@@ -218,9 +218,7 @@ class Admin:
         wanted = list(names)
         if not wanted:
             return {}
-        futures = self._client.delete_topics(
-            wanted, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS
-        )
+        futures = self._client.delete_topics(wanted, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS)
         left: dict[str, RunError] = {}
         for name, future in futures.items():
             try:
@@ -260,9 +258,7 @@ class Admin:
             )
             for spec in wanted
         ]
-        futures = self._client.create_topics(
-            new, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS
-        )
+        futures = self._client.create_topics(new, operation_timeout=ANSWER_SECONDS, request_timeout=CREATE_SECONDS)
         left = []
         for spec in wanted:
             try:
@@ -293,9 +289,7 @@ class Admin:
             )
             for where, future in futures.items():
                 try:
-                    found[where.partition] = self._answer(
-                        f"read the offsets of topic {name!r}", future
-                    ).offset
+                    found[where.partition] = self._answer(f"read the offsets of topic {name!r}", future).offset
                 except _Refused as refused:
                     if refused.code not in _LEADER_IS_MOVING or time.monotonic() > deadline:
                         raise
@@ -309,9 +303,7 @@ class Admin:
         deadline = time.monotonic() + CREATE_SECONDS
         while missing := names - self.topics().keys():
             if time.monotonic() > deadline:
-                raise RunError(
-                    f"topic {min(missing)!r} was created but did not appear in {CREATE_SECONDS:.0f} s"
-                )
+                raise RunError(f"topic {min(missing)!r} was created but did not appear in {CREATE_SECONDS:.0f} s")
             time.sleep(0.05)
 
     def _await_gone(self, names: set[str]) -> None:
@@ -330,9 +322,7 @@ class Admin:
 
     def _run_error(self, purpose: str, error: KafkaException) -> RunError:
         reason: KafkaError = error.args[0]
-        return _Refused(
-            f"Kafka at {self._kafka.bootstrap_servers} would not {purpose}: {reason.str()}", reason.code()
-        )
+        return _Refused(f"Kafka at {self._kafka.bootstrap_servers} would not {purpose}: {reason.str()}", reason.code())
 
 
 def _words(name: str) -> str:

@@ -97,9 +97,7 @@ class EmbeddedBroker:
 
     # --- life -----------------------------------------------------------------------------------------------
 
-    def start(
-        self, timeout: float = START_SECONDS, meanwhile: Callable[[], object] = lambda: None
-    ) -> EmbeddedBroker:
+    def start(self, timeout: float = START_SECONDS, meanwhile: Callable[[], object] = lambda: None) -> EmbeddedBroker:
         """Start and wait until clients can connect. Raises RunError with the reason.
 
         `meanwhile` is called while it starts, and may be called again.

@@ -123,9 +123,7 @@ def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict
     }
 
 
-def make_client(
-    make: Callable[[dict[str, Any]], C], kafka: KafkaConfig, troubles: Troubles, **more: Any
-) -> C:
+def make_client(make: Callable[[dict[str, Any]], C], kafka: KafkaConfig, troubles: Troubles, **more: Any) -> C:
     """A client of one of librdkafka's kinds. Nobody is asked for anything yet.
 
     Raises:

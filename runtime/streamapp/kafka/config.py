@@ -143,9 +143,7 @@ class KafkaConfig:
         if "request.timeout.ms" in given:
             settings["socket.timeout.ms"] = given["request.timeout.ms"]
         if "ssl.endpoint.identification.algorithm" in given:
-            settings["ssl.endpoint.identification.algorithm"] = (
-                given["ssl.endpoint.identification.algorithm"] or "none"
-            )
+            settings["ssl.endpoint.identification.algorithm"] = given["ssl.endpoint.identification.algorithm"] or "none"
         if "sasl.jaas.config" in given:
             settings["sasl.username"], settings["sasl.password"] = _from_jaas(given["sasl.jaas.config"])
         for name in ("sasl.username", "sasl.password"):
@@ -278,9 +276,7 @@ def _check_sasl(properties: Mapping[str, str]) -> None:
     elif "sasl.jaas.config" in properties:
         _from_jaas(properties["sasl.jaas.config"])
     elif not {"sasl.username", "sasl.password"} <= properties.keys():
-        raise InputError(
-            f"sasl.mechanism {mechanism} needs sasl.username and sasl.password (or sasl.jaas.config)"
-        )
+        raise InputError(f"sasl.mechanism {mechanism} needs sasl.username and sasl.password (or sasl.jaas.config)")
 
 
 def _from_jaas(text: str) -> tuple[str, str]:
@@ -289,4 +285,3 @@ def _from_jaas(text: str) -> tuple[str, str]:
         raise InputError('sasl.jaas.config must say username="..." and password="..." (in double quotes)')
     user, password = (re.sub(r"\\(.)", r"\1", values[name]) for name in ("username", "password"))
     return user, password
-

@@ -193,8 +193,7 @@ def _rejection(
 ) -> InputError | RunError:
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return InputError(
-            f"line {number}: larger than topic {topic!r} takes; send less, or raise the topic's "
-            "max.message.bytes"
+            f"line {number}: larger than topic {topic!r} takes; send less, or raise the topic's max.message.bytes"
         )
     if error.code() in (
         KafkaError._UNKNOWN_PARTITION,
@@ -246,9 +245,7 @@ def consume(
         last_record = last_look = time.monotonic()
         while maximum is None or count < maximum:
             room = BATCH if maximum is None else min(BATCH, maximum - count)
-            batch = [
-                _checked(kafka, topic, troubles, message) for message in consumer.consume(room, POLL_SECONDS)
-            ]
+            batch = [_checked(kafka, topic, troubles, message) for message in consumer.consume(room, POLL_SECONDS)]
             now = time.monotonic()
             if batch:
                 last_record = now
@@ -296,9 +293,7 @@ def require_topic(kafka: KafkaConfig, topic: str, or_else: str = "") -> int:
     if topic not in topics:
         others = sorted(name for name in topics if not name.startswith("__") and not looks_internal(name))
         there = (
-            f"there are: {', '.join(others[:10])}{', ...' if len(others) > 10 else ''}"
-            if others
-            else "there is none"
+            f"there are: {', '.join(others[:10])}{', ...' if len(others) > 10 else ''}" if others else "there is none"
         )
         raise InputError(
             f"topic {topic!r} does not exist at {kafka.bootstrap_servers}; {there}; "
@@ -317,9 +312,7 @@ def _follow_new_partitions(kafka: KafkaConfig, consumer: Consumer, topic: str, k
         raise RunError(f"topic {topic!r} is gone: {found.error.str()}")
     now = len(found.partitions)
     if now > known:
-        consumer.incremental_assign(
-            [TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(known, now)]
-        )
+        consumer.incremental_assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(known, now)])
     return max(now, known)
 
 
@@ -354,10 +347,7 @@ def _json_field(name: str, content: bytes | str | None) -> dict[str, Any]:
 def _json_headers(
     headers: Iterable[tuple[str, bytes | str | None]],
 ) -> dict[str, str | None] | list[list[str | None]]:
-    pairs = [
-        (name, None if value is None else _as_bytes(value).decode("utf-8", "replace"))
-        for name, value in headers
-    ]
+    pairs = [(name, None if value is None else _as_bytes(value).decode("utf-8", "replace")) for name, value in headers]
     names = [name for name, _ in pairs]
     return dict(pairs) if len(set(names)) == len(names) else [[name, value] for name, value in pairs]
 

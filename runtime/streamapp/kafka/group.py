@@ -87,9 +87,7 @@ class GroupPosition:
         """
         now = time.monotonic() if now is None else now
         stale = now - self._written_at > REFRESH_SECONDS
-        changed = {
-            key: offset for key, offset in offsets.items() if stale or self._written.get(key) != offset
-        }
+        changed = {key: offset for key, offset in offsets.items() if stale or self._written.get(key) != offset}
         if not changed:
             return True
         ahead = self._ahead_of(changed)

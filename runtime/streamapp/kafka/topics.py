@@ -149,9 +149,7 @@ def _command(topic: str, settings: Mapping[str, str]) -> str:
 
 
 def _same(want: str, seen: str) -> bool:
-    return sorted(part.strip() for part in want.split(",")) == sorted(
-        part.strip() for part in seen.split(",")
-    )
+    return sorted(part.strip() for part in want.split(",")) == sorted(part.strip() for part in seen.split(","))
 
 
 def _argument(setting: str, value: str) -> str:

@@ -112,11 +112,7 @@ class _Builder:
             return None
         for what, found in (("sink", above.to), ("branch", above.branch)):
             if found is not None:
-                hint = (
-                    f"e.g. from: {self._branches[above.name][0]}"
-                    if what == "branch"
-                    else "name the node to read"
-                )
+                hint = f"e.g. from: {self._branches[above.name][0]}" if what == "branch" else "name the node to read"
                 self.problems.append(
                     Problem(
                         spec.name,
@@ -182,6 +178,4 @@ def _way_around(nodes: Sequence[Node], in_cycle: tuple[str, ...]) -> list[str]:
 
 
 def _cycle(way: Sequence[str]) -> Problem:
-    return Problem(
-        way[0], "from", None, f"reads itself: {' → '.join(way)}", "make one of them read another node"
-    )
+    return Problem(way[0], "from", None, f"reads itself: {' → '.join(way)}", "make one of them read another node")

@@ -60,9 +60,7 @@ _EXAMPLES = {
 }
 
 
-def problems_of(
-    error: ValidationError, data: dict[str, Any], document: Document
-) -> tuple[list[Problem], set[int]]:
+def problems_of(error: ValidationError, data: dict[str, Any], document: Document) -> tuple[list[Problem], set[int]]:
     """The problems, and the places of the nodes that have any."""
     problems: list[Problem] = []
     bad_nodes: set[int] = set()
@@ -158,9 +156,7 @@ def _unknown_field(node: str | None, field: str | None, path: Path, line: int | 
     return Problem(node, field, None, f"unknown field `{name}`", fix, line)
 
 
-def _plain(
-    kind: str, value: Any, context: dict[str, Any], name: str, first_field: str
-) -> tuple[str, str | None]:
+def _plain(kind: str, value: Any, context: dict[str, Any], name: str, first_field: str) -> tuple[str, str | None]:
     seen = said_text(value)
     if kind == "string_type" and isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
         return f"needs a string, and this is {seen}", f"write {value[0]}, without brackets"

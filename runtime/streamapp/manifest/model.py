@@ -29,9 +29,7 @@ _LARGEST_PARALLELISM = 4096
 
 
 def _word(*allowed: str, not_yet: tuple[str, ...] = ()) -> Any:
-    return BeforeValidator(
-        lambda value: one_of(value, allowed, not_yet), json_schema_input_type=Literal[allowed]
-    )
+    return BeforeValidator(lambda value: one_of(value, allowed, not_yet), json_schema_input_type=Literal[allowed])
 
 
 def is_object_name(name: object) -> bool:
@@ -59,9 +57,7 @@ def start_from_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        refuse(
-            f"'{text}' is neither earliest nor latest nor a timestamp", "write e.g. '2024-01-31T00:00:00Z'"
-        )
+        refuse(f"'{text}' is neither earliest nor latest nor a timestamp", "write e.g. '2024-01-31T00:00:00Z'")
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
 
@@ -172,12 +168,10 @@ File = Annotated[str, AfterValidator(_path)]
 class TlsSpec(Model):
     """Encryption; certificates are PEM."""
 
-    ca_file: Annotated[
-        File | None, Field(description="On a laptop: file with the authority's certificates.")
-    ] = None
-    certificate_file: Annotated[
-        File | None, Field(description="On a laptop: file with our own certificate chain.")
-    ] = None
+    ca_file: Annotated[File | None, Field(description="On a laptop: file with the authority's certificates.")] = None
+    certificate_file: Annotated[File | None, Field(description="On a laptop: file with our own certificate chain.")] = (
+        None
+    )
     key_file: Annotated[File | None, Field(description="On a laptop: file with our own private key.")] = None
     secret_ref: Annotated[
         SecretRef | None, Field(description="On a cluster: Secret with ca.crt, and tls.crt and tls.key.")
@@ -209,9 +203,7 @@ class SaslSpec(Model):
     token_endpoint: Annotated[
         str | None, AfterValidator(_http_url), Field(description="OAUTHBEARER: URL where tokens are asked for.")
     ] = None
-    scope: Annotated[
-        str | None, AfterValidator(_scope), Field(description="OAUTHBEARER: scope to ask for.")
-    ] = None
+    scope: Annotated[str | None, AfterValidator(_scope), Field(description="OAUTHBEARER: scope to ask for.")] = None
 
     @model_validator(mode="after")
     def _token(self) -> SaslSpec:
@@ -238,9 +230,7 @@ class LagTarget(Model):
     records_per_replica: Annotated[
         PositiveCount | None, Field(description="Records of lag that one replica may have.")
     ] = None
-    catch_up_within: Annotated[
-        PositiveDuration | None, Field(description="How long catching up may take.")
-    ] = None
+    catch_up_within: Annotated[PositiveDuration | None, Field(description="How long catching up may take.")] = None
 
 
 class ScheduledBounds(Model):
@@ -257,12 +247,10 @@ class AutoscalingSpec(Model):
     min_replicas: Annotated[Count, Field(description="Never fewer; 0 keeps the driver and no executor.")] = 1
     max_replicas: Annotated[PositiveCount, Field(description="Never more.")]
     lag: Annotated[LagTarget | None, Field(description="The lag to keep.")] = None
-    stabilisation: Annotated[
-        Duration | None, Field(description="How long lag must stay low before replicas go.")
-    ] = None
-    schedule: Annotated[list[ScheduledBounds] | None, Field(description="Other bounds at other times.")] = (
+    stabilisation: Annotated[Duration | None, Field(description="How long lag must stay low before replicas go.")] = (
         None
     )
+    schedule: Annotated[list[ScheduledBounds] | None, Field(description="Other bounds at other times.")] = None
     mode: Annotated[
         str,
         _word("Recommend", "Auto"),
@@ -275,9 +263,7 @@ class AutoscalingSpec(Model):
             low = self.min_replicas if bounds.min_replicas is None else bounds.min_replicas
             high = self.max_replicas if bounds.max_replicas is None else bounds.max_replicas
             if low > high:
-                refuse(
-                    f"minReplicas {low} is more than maxReplicas {high}", "make minReplicas the smaller one"
-                )
+                refuse(f"minReplicas {low} is more than maxReplicas {high}", "make minReplicas the smaller one")
         return self
 
 
@@ -307,12 +293,8 @@ class UpgradeSpec(Model):
 class PodSpec(Model):
     """Parts of the pods that run the app."""
 
-    resources: Annotated[
-        dict[str, Any] | None, Field(description="Requests and limits, as in a container.")
-    ] = None
-    pod_template: Annotated[dict[str, Any] | None, Field(description="Merged into the pod's template.")] = (
-        None
-    )
+    resources: Annotated[dict[str, Any] | None, Field(description="Requests and limits, as in a container.")] = None
+    pod_template: Annotated[dict[str, Any] | None, Field(description="Merged into the pod's template.")] = None
 
 
 class Spec(Model):
@@ -320,9 +302,7 @@ class Spec(Model):
 
     application_id: Annotated[
         str | None,
-        Field(
-            description="Prefix of its topics, transactional ids and consumer group. Default: metadata.name."
-        ),
+        Field(description="Prefix of its topics, transactional ids and consumer group. Default: metadata.name."),
     ] = None
     kafka: Annotated[
         KafkaSpec | None, Field(description="Where Kafka is. Default on a laptop: an embedded broker.")
@@ -336,19 +316,17 @@ class Spec(Model):
         _word("exactly-once", "at-least-once"),
         Field(description="What a failure may do to results: nothing, or doubles."),
     ] = "exactly-once"
-    replicas: Annotated[
-        Count | None, Field(description="Executors wanted; absent with autoscaling. Default: 1.")
-    ] = None
-    autoscaling: Annotated[
-        AutoscalingSpec | None, Field(description="Replicas that follow the lag. Default: off.")
-    ] = None
+    replicas: Annotated[Count | None, Field(description="Executors wanted; absent with autoscaling. Default: 1.")] = (
+        None
+    )
+    autoscaling: Annotated[AutoscalingSpec | None, Field(description="Replicas that follow the lag. Default: off.")] = (
+        None
+    )
     max_parallelism: Annotated[
         PositiveCount,
         Field(le=_LARGEST_PARALLELISM, description="State partitions; fixed for a store's life."),
     ] = 8
-    epoch_interval: Annotated[
-        Duration, Field(description="How often an epoch is cut: latency against cost.")
-    ] = "100ms"
+    epoch_interval: Annotated[Duration, Field(description="How often an epoch is cut: latency against cost.")] = "100ms"
     transaction_timeout: Annotated[
         Duration,
         AfterValidator(_transaction_timeout),
@@ -397,9 +375,7 @@ class Spec(Model):
         _word("Retain", "Delete"),
         Field(description="What becomes of the internal topics when the app is deleted."),
     ] = "Retain"
-    image: Annotated[
-        str | None, Field(description="Image of driver and executors. Default: the operator's.")
-    ] = None
+    image: Annotated[str | None, Field(description="Image of driver and executors. Default: the operator's.")] = None
     driver: Annotated[PodSpec | None, Field(description="The driver's pod.")] = None
     executor: Annotated[PodSpec | None, Field(description="The executors' pods.")] = None
 
@@ -429,9 +405,9 @@ class Manifest(Model):
     kind: Annotated[str, _word(KIND), Field(description=f"Always {KIND}.")]
     metadata: Metadata
     spec: Spec
-    status: Annotated[
-        dict[str, Any] | None, Field(description="Written by the operator; no one else's concern.")
-    ] = None
+    status: Annotated[dict[str, Any] | None, Field(description="Written by the operator; no one else's concern.")] = (
+        None
+    )
     _checked: tuple[Metadata, Spec, Topology] | None = PrivateAttr(None)
     """What was found to be right, and what it was made of: a changed copy has not been checked."""
     _places: Places | None = PrivateAttr(None)

@@ -97,9 +97,7 @@ def _no_operation(node: dict[str, Any], name: str) -> list[Problem]:
         ]
     unknown = [field for field in node if field not in ("name", "from", *COMPANIONS)]
     if unknown:
-        fix = (
-            near_miss(unknown[0], (*OPERATIONS, *NOT_YET_OPERATIONS)) or f"there are: {', '.join(OPERATIONS)}"
-        )
+        fix = near_miss(unknown[0], (*OPERATIONS, *NOT_YET_OPERATIONS)) or f"there are: {', '.join(OPERATIONS)}"
         return [Problem(name, unknown[0], None, f"unknown operation `{unknown[0]}`", fix)]
     return [Problem(name, None, None, "has no operation", f"add one of: {', '.join(OPERATIONS)}")]
 

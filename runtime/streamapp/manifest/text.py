@@ -84,9 +84,7 @@ def read_text(text: str) -> Document:
         document.problems.append(Problem(None, None, None, "the text is nested too deep", None))
         return document
     if not roots:
-        document.problems.append(
-            Problem(None, None, None, "the manifest is empty", "start from one of the examples")
-        )
+        document.problems.append(Problem(None, None, None, "the manifest is empty", "start from one of the examples"))
         return document
     if len(roots) > 1:
         line = roots[1].start_mark.line + 1

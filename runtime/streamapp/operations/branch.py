@@ -27,9 +27,7 @@ class ArmSpec(Model):
     """One branch."""
 
     name: Annotated[str, Field(description="The branch's name: it is a node.")]
-    when: Annotated[
-        str | None, Field(description="What goes here; the last branch without it takes the rest.")
-    ] = None
+    when: Annotated[str | None, Field(description="What goes here; the last branch without it takes the rest.")] = None
 
 
 Given = Annotated[

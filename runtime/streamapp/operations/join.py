@@ -55,9 +55,7 @@ class JoinSpec(Model):
             json_schema_extra={"enum": ["inner"]},
         ),
     ] = "inner"
-    within: Annotated[
-        Duration | None, Field(description="How far apart in event time two records may be.")
-    ] = None
+    within: Annotated[Duration | None, Field(description="How far apart in event time two records may be.")] = None
     grace: Annotated[Duration, Field(description="How long to wait for late records.")] = "0s"
     select: Annotated[
         Expressions | None,

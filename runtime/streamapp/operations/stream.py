@@ -57,7 +57,7 @@ class StreamSpec(Model):
     topic: Annotated[str | None, Field(description="The topic to read.")] = None
     topics: Annotated[
         list[str] | None,
-        Field(min_length=1, max_length=MOST_TOPICS, description="Several topics to read as one stream.")
+        Field(min_length=1, max_length=MOST_TOPICS, description="Several topics to read as one stream."),
     ] = None
     pattern: Annotated[
         str | None, Field(description="A regular expression; every topic it matches as a whole is read.")

@@ -16,9 +16,7 @@ from streamapp.operations.making import Making
 
 A_WINDOW = "window: {tumbling: 5 minutes}"
 """An example."""
-KINDS = Choice(
-    ("tumbling", "hopping", "session", "sliding"), "says no kind of window", f"write e.g. {A_WINDOW}", "has"
-)
+KINDS = Choice(("tumbling", "hopping", "session", "sliding"), "says no kind of window", f"write e.g. {A_WINDOW}", "has")
 RULES: Rules = (
     KINDS,
     Rule(
@@ -43,15 +41,9 @@ MOST_WINDOWS = 1_000
 class WindowSpec(Model):
     """Windows in event time."""
 
-    tumbling: Annotated[
-        PositiveDuration | None, Field(description="Windows of this size, one after the other.")
-    ] = None
-    hopping: Annotated[PositiveDuration | None, Field(description="Windows of this size, overlapping.")] = (
-        None
-    )
-    every: Annotated[
-        PositiveDuration | None, Field(description="With hopping: how often a window starts.")
-    ] = None
+    tumbling: Annotated[PositiveDuration | None, Field(description="Windows of this size, one after the other.")] = None
+    hopping: Annotated[PositiveDuration | None, Field(description="Windows of this size, overlapping.")] = None
+    every: Annotated[PositiveDuration | None, Field(description="With hopping: how often a window starts.")] = None
 
 
 Given = Annotated[WindowSpec | None, Field(description="With groupBy: windows in event time.")]

@@ -76,9 +76,7 @@ def _dataclass(kind: Any, value: Any) -> Any:
     unknown = sorted(set(data) - set(known))
     if unknown:
         raise ValueError(f"{kind.__name__} has no field {unknown[0]!r}")
-    missing = [
-        n for n, f in known.items() if n not in data and f.default is MISSING and f.default_factory is MISSING
-    ]
+    missing = [n for n, f in known.items() if n not in data and f.default is MISSING and f.default_factory is MISSING]
     if missing:
         raise ValueError(f"{kind.__name__} needs the field {missing[0]!r}")
     return kind(**{name: from_plain(hints[name], item) for name, item in data.items()})

@@ -137,9 +137,7 @@ def _check_columns(
             yield problem
 
 
-def _unknown_column(
-    node: str, field: str, text: str, name: str, names: tuple[str, ...], message: str
-) -> Problem:
+def _unknown_column(node: str, field: str, text: str, name: str, names: tuple[str, ...], message: str) -> Problem:
     shown = [known for known in names if not known.startswith("__")]
     if len(shown) > _MOST_SHOWN:
         return Problem(node, field, text, message, f"there are {len(shown):,} columns, and none of that name")

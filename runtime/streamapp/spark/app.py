@@ -180,9 +180,7 @@ class _App:
         self._failure = ""
 
     def run(self, on_started: Callable[[str], None], on_caught_up: Report) -> int:
-        previous = {
-            number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         self._server.start()
         on_started(self._server.url)
         caught_up = False

@@ -89,8 +89,13 @@ class _Parked:
 
 
 class _Weave:
-    def __init__(self, nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow],
-                 consumers: dict[str, list[tuple[str, int]]]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        nodes: tuple[n.Node, ...],
+        visitor: Visitor,
+        given: dict[str, Flow],
+        consumers: dict[str, list[tuple[str, int]]],
+    ) -> None:
         self._nodes = nodes
         self._visitor = visitor
         self._consumers = consumers
@@ -123,14 +128,10 @@ class _Weave:
         frame = flow.frame.select(
             F.explode(F.array(*(F.lit(p.number) for p in parked))).alias(_AT), struct.alias("__row")
         )
-        frame = frame.select(
-            _AT, *(F.when(column(_AT) == p.number, column("__row")).alias(p.edge) for p in parked)
-        )
+        frame = frame.select(_AT, *(F.when(column(_AT) == p.number, column("__row")).alias(p.edge) for p in parked))
         for edge, waiting in zip(edges, parked, strict=True):
             self._parked[edge] = waiting
-        self._frame = (
-            frame if self._frame is None else self._frame.unionByName(frame, allowMissingColumns=True)
-        )
+        self._frame = frame if self._frame is None else self._frame.unionByName(frame, allowMissingColumns=True)
 
     def _new_edge(self, flow: Flow) -> _Parked:
         self._number += 1
@@ -156,9 +157,7 @@ class _Weave:
 
     def _unpack(self, waiting: _Parked, carried: tuple[str, ...]) -> DataFrame:
         assert self._frame is not None
-        fields = [
-            column(waiting.edge)[name].alias(name) for name in replace(waiting.flow, carried=()).physical()
-        ]
+        fields = [column(waiting.edge)[name].alias(name) for name in replace(waiting.flow, carried=()).physical()]
         return self._frame.select(*(column(c) for c in carried), *fields)
 
     def _merged(self, inputs: list[_Parked], carried: tuple[str, ...]) -> Flow:
@@ -178,9 +177,7 @@ class _Weave:
             at.alias(_AT), *(column(c) for c in carried if c != _AT), F.coalesce(*structs).alias(first.edge)
         )
         merged = replace(first, flow=flow)
-        return replace(
-            flow, frame=self._unpack(merged, carried), guard=column(_AT) == first.number, carried=carried
-        )
+        return replace(flow, frame=self._unpack(merged, carried), guard=column(_AT) == first.number, carried=carried)
 
     def _park(self, name: str, flow: Flow, carried: tuple[str, ...]) -> None:
         assert flow.guard is not None

@@ -58,9 +58,16 @@ def make() -> None:
         classes.write_bytes(gzip.decompress(CLASS_LIST.read_bytes()))
         _write_index(jars)
         command = [
-            _java(), "-Xshare:dump", "-XX:TieredStopAtLevel=1", "-Xlog:disable", "-Xlog:all=error:stderr",
-            f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={archive}", "-cp", str(_index()),
-        ]  # fmt: skip
+            _java(),
+            "-Xshare:dump",
+            "-XX:TieredStopAtLevel=1",
+            "-Xlog:disable",
+            "-Xlog:all=error:stderr",
+            f"-XX:SharedClassListFile={classes}",
+            f"-XX:SharedArchiveFile={archive}",
+            "-cp",
+            str(_index()),
+        ]
         try:
             subprocess.run(command, check=True, capture_output=True, text=True, env=_plain_environment())
         except OSError as error:

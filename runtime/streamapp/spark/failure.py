@@ -29,9 +29,7 @@ _REFUSED = re.compile(
 _BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] BAD_RECORD (node .*?)(?: SQLSTATE|\n|$)", re.DOTALL)
 _USER_FUNCTION = re.compile(r"UserCodeError: (node '.*)")
 _STATE_SCHEMA = re.compile(r"\[STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE\]")
-_DATA_LOSS = re.compile(
-    r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)"
-)
+_DATA_LOSS = re.compile(r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRange|offset was changed from)")
 _PARTITION = r"(?P<topic>\S+)-(?P<partition>\d+)"
 # Spark breaks lines anywhere.
 _LOST_AT = tuple(
@@ -88,9 +86,7 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
     bad = _BAD_RECORD.search(trace)
     if bad:
         line = " ".join(bad[1].split())
-        return Failure(
-            DataError(f"{line}; send it elsewhere with onBadRecord: {{deadLetter: TOPIC}}, or Drop"), False
-        )
+        return Failure(DataError(f"{line}; send it elsewhere with onBadRecord: {{deadLetter: TOPIC}}, or Drop"), False)
     function = _USER_FUNCTION.search(trace)
     if function:
         return Failure(CodeError(function[1].strip()), False)
@@ -105,16 +101,22 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
     if overdue:  # before the names of Kafka's settings are looked for, as it names one
         return Failure(RunError(f"sub-topology '{subtopology}': {overdue[1].strip()}"), True)
     if "InvalidTxnTimeoutException" in trace or "transaction.max.timeout.ms" in trace:
-        return Failure(InputError(
-            "spec.transactionTimeout is longer than this Kafka allows; make it shorter, or raise the broker's "
-            "transaction.max.timeout.ms"
-        ), False)  # fmt: skip
+        return Failure(
+            InputError(
+                "spec.transactionTimeout is longer than this Kafka allows; make it shorter, or raise the broker's "
+                "transaction.max.timeout.ms"
+            ),
+            False,
+        )
     if _DATA_LOSS.search(trace):
-        return Failure(LossError(
-            f"sub-topology '{subtopology}': records between the committed position and the topic's start are gone "
-            f"{_lost_at(trace)}(retention passed, or the topic was deleted); set onSourceLoss: Earliest or Latest to "
-            "go on without them"
-        ), False)  # fmt: skip
+        return Failure(
+            LossError(
+                f"sub-topology '{subtopology}': records between the committed position and the topic's start are gone "
+                f"{_lost_at(trace)}(retention passed, or the topic was deleted); "
+                "set onSourceLoss: Earliest or Latest to go on without them"
+            ),
+            False,
+        )
     if "UnknownTopicOrPartitionException" in trace:  # or a broker that does not know yet what the others know
         said = f"sub-topology '{subtopology}': a topic that it reads does not exist any more"
         return Failure(InputError(said), retriable=True, tries=3)
@@ -123,9 +125,7 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
         return Failure(InputError(said), False)
     for condition, text in _USER_CODE.findall(trace):
         if condition.split(".")[0] in _DATA_CONDITIONS:
-            return Failure(
-                CodeError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False
-            )
+            return Failure(CodeError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False)
     return Failure(RunError(f"sub-topology '{subtopology}': {_last_cause(trace)}"), True)
 
 

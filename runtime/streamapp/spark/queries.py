@@ -61,13 +61,14 @@ class Queries:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", part.name)
         position = next((t.partitions for t in self._plan.topics if t.role == POSITION), 1)
         writer = (
-            self._frames[part.name].writeStream.format(_SINK)
+            self._frames[part.name]
+            .writeStream.format(_SINK)
             .queryName(part.name)
             .outputMode(part.output_mode)
             .option("stateful", str(part.stateful is not None).lower())
             .option("positionPartitions", position)
             .option("checkpointLocation", f"/{self._plan.application_id}/{part.name}")
-        )  # fmt: skip
+        )
         if until_caught_up:
             return writer.trigger(availableNow=True).start()
         # The source keeps the interval.

@@ -107,17 +107,13 @@ class Visitor:
             "streamapp.partition": column("partition").cast("string"),
             "streamapp.offset": column("offset").cast("string"),
         }
-        added = F.array(
-            *(F.struct(F.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in where.items())
-        )
+        added = F.array(*(F.struct(F.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in where.items()))
         frame = source.frame.select(
             F.lit(node.topic).alias("topic"),
             column("key"),
             column("value"),
             _millis(column("timestamp")).alias("timestamp"),
-            F.concat(F.coalesce(column("headers"), F.array().cast(_HEADERS)), added.cast(_HEADERS)).alias(
-                "headers"
-            ),
+            F.concat(F.coalesce(column("headers"), F.array().cast(_HEADERS)), added.cast(_HEADERS)).alias("headers"),
         )
         return replace(source, frame=frame)
 
@@ -129,8 +125,9 @@ class Visitor:
         bad = decoded.bad
         if node.timestamp is not None and node.timestamp != "processing":
             rows = formats.struct_of(raw.columns).alias("__raw")
-            flow = self._columns_of(raw.withColumns({"__raw": rows, "__bad": bad, "__why": reason}), decoded,
-                                    ("__raw", "__bad", "__why"))  # fmt: skip
+            flow = self._columns_of(
+                raw.withColumns({"__raw": rows, "__bad": bad, "__why": reason}), decoded, ("__raw", "__bad", "__why")
+            )
             untimed = _untimed(expression(node.timestamp).cast("timestamp"), node)
             judged = flow.scope().withColumn("__untimed", untimed)
             frame = judged.filter(column("__bad") | column("__untimed").isNotNull())
@@ -208,9 +205,7 @@ class Visitor:
         return flow.tidy(scope.filter(flow.mine(passes)))
 
     def visit_arm(self, node: o.Arm, flow: Flow) -> Flow:
-        condition = (
-            F.lit(True) if node.condition is None else F.coalesce(expression(node.condition), F.lit(False))
-        )
+        condition = F.lit(True) if node.condition is None else F.coalesce(expression(node.condition), F.lit(False))
         for earlier in node.earlier:
             condition = condition & ~F.coalesce(expression(earlier), F.lit(False))
         return flow.tidy(flow.scope().filter(flow.mine(condition)))
@@ -271,14 +266,10 @@ class Visitor:
         first = flows[0]
         fields = tuple(f for f in first.fields if all(f in other.fields for other in flows))
         same_key = all([name for name, _ in f.key] == [name for name, _ in first.key] for f in flows)
-        aligned = [
-            replace(f, columns=first.columns, fields=fields, key=first.key if same_key else ()) for f in flows
-        ]
+        aligned = [replace(f, columns=first.columns, fields=fields, key=first.key if same_key else ()) for f in flows]
         frames = []
         for flow, target in zip(flows, aligned, strict=True):
-            renamed = {
-                t: column(s) for (_, s), (_, t) in zip(flow.key, target.key, strict=same_key) if s != t
-            }
+            renamed = {t: column(s) for (_, s), (_, t) in zip(flow.key, target.key, strict=same_key) if s != t}
             frames.append(target.tidy(flow.frame.withColumns(renamed) if renamed else flow.frame).frame)
         return replace(aligned[0], frame=reduce(lambda a, b: a.unionByName(b), frames))
 
@@ -324,9 +315,17 @@ class Visitor:
         left_alias, right_alias = node.aliases
         left_keys = [(name, quoted(name)) for name in node.by] or [(name, quoted(p)) for name, p in left.key]
         if len(left_keys) != len(right.key):
-            raise ManifestError((Problem(node.name, "by", ", ".join(k for k, _ in left_keys),
-                f"joins {len(left_keys)} columns to the {len(right.key)} key columns of '{node.right}'",
-                f"name as many columns as '{node.right}' has in its key"),))  # fmt: skip
+            raise ManifestError(
+                (
+                    Problem(
+                        node.name,
+                        "by",
+                        ", ".join(k for k, _ in left_keys),
+                        f"joins {len(left_keys)} columns to the {len(right.key)} key columns of '{node.right}'",
+                        f"name as many columns as '{node.right}' has in its key",
+                    ),
+                )
+            )
         delay = f"{node.within_ms + node.grace_ms} milliseconds"
         sides = []
         for flow, name in ((left, left_alias), (right, right_alias)):
@@ -362,10 +361,7 @@ class Visitor:
         frame = joined.select(
             F.lit(False).alias(DELETED),
             F.greatest(left_time, right_time).alias(EVENT_TIME),
-            *(
-                F.col(f"{quoted(left_alias)}.{here}").alias(p)
-                for (_, here), (_, p) in zip(left_keys, key, strict=True)
-            ),
+            *(F.col(f"{quoted(left_alias)}.{here}").alias(p) for (_, here), (_, p) in zip(left_keys, key, strict=True)),
             *(value.alias(name) for name, value in values.items()),
         )
         return Flow(frame, tuple(values), ("timestamp",), key)
@@ -378,10 +374,14 @@ class Visitor:
             sides[1].select(there).schema[0].dataType,
         )
         if left_type != right_type:
-            problem = Problem(node.name, "by", name,
+            problem = Problem(
+                node.name,
+                "by",
+                name,
                 f"`{name}` of '{node.left}' is {left_type.simpleString()}, `{other}` of '{node.right}' is "
                 f"{right_type.simpleString()}: keys of different types never meet",
-                f"cast one of them, e.g. with: {{{name}: cast({name} as {right_type.simpleString()})}}")  # fmt: skip
+                f"cast one of them, e.g. with: {{{name}: cast({name} as {right_type.simpleString()})}}",
+            )
             raise ManifestError((problem,))
 
     # Sinks: rows of (topic, key, value, timestamp, headers)
@@ -453,9 +453,15 @@ def _fail_where(bad: Column, node: str, place: tuple[Column, Column, Column], wr
     """A condition that is true, and ends the query with an error that names the record where `bad` is."""
     topic, partition, offset = place
     message = F.concat(
-        F.lit(f"BAD_RECORD node '{node}': topic "), topic, F.lit(", partition "), partition.cast("string"),
-        F.lit(", offset "), offset.cast("string"), F.lit(": "), wrong,
-    )  # fmt: skip
+        F.lit(f"BAD_RECORD node '{node}': topic "),
+        topic,
+        F.lit(", partition "),
+        partition.cast("string"),
+        F.lit(", offset "),
+        offset.cast("string"),
+        F.lit(": "),
+        wrong,
+    )
     return F.when(bad, F.raise_error(message).cast("boolean")).otherwise(True)
 
 

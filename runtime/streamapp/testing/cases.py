@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file of test cases, read and checked; nothing runs here.
 
-    app: word-count.yaml
-    cases:
-    - name: counts words
-      steps:
-      - send: {topic: text-lines, records: [{value: "a b a"}]}
-      - expect: {topic: word-counts, records: [{key: a, value: {count: 2}}, {key: b, value: {count: 1}}]}
+app: word-count.yaml
+cases:
+- name: counts words
+  steps:
+  - send: {topic: text-lines, records: [{value: "a b a"}]}
+  - expect: {topic: word-counts, records: [{key: a, value: {count: 2}}, {key: b, value: {count: 1}}]}
 """
 
 from __future__ import annotations
@@ -231,8 +231,12 @@ def _complaints(error: ValidationError, data: Any, document: Document) -> Iterat
 
 
 _PARTS: Mapping[str, type[BaseModel]] = {
-    "cases": Case, "steps": Step, "send": Send, "expect": Expect, "store": Store,
-}  # fmt: skip
+    "cases": Case,
+    "steps": Step,
+    "send": Send,
+    "expect": Expect,
+    "store": Store,
+}
 
 
 def _known(where: tuple[str | int, ...]) -> list[str]:

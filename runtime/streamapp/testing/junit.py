@@ -55,9 +55,7 @@ def _suite(file: str, results: Iterable[Result]) -> ElementTree.Element:
         time=f"{sum(case.seconds for case in cases):.3f}",
     )
     for case in cases:
-        element = ElementTree.SubElement(
-            suite, "testcase", classname=file, name=case.case, time=f"{case.seconds:.3f}"
-        )
+        element = ElementTree.SubElement(suite, "testcase", classname=file, name=case.case, time=f"{case.seconds:.3f}")
         if case.problem:
             kind = "error" if case.broke else "failure"
             ElementTree.SubElement(element, kind, message=case.problem[0]).text = "\n".join(case.problem)

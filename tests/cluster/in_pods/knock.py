@@ -10,10 +10,17 @@ import urllib.request
 
 LIVE, SPARKS_PAGES = 8080, 4040
 ADDRESSES = (
-    ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"),
-    ("GET", "/status"), ("GET", "/stores"), ("GET", "/stores/word-counts"), ("GET", "/stores/word-counts?key=be"),
-    ("GET", "/nothing"), ("PUT", "/replicas"), ("PUT", "/status"),
-)  # fmt: skip
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/metrics"),
+    ("GET", "/status"),
+    ("GET", "/stores"),
+    ("GET", "/stores/word-counts"),
+    ("GET", "/stores/word-counts?key=be"),
+    ("GET", "/nothing"),
+    ("PUT", "/replicas"),
+    ("PUT", "/status"),
+)
 
 host, token = sys.argv[1:]
 at = f"[{host}]" if ":" in host else host

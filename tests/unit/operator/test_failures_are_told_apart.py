@@ -41,14 +41,18 @@ PLAN = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n Filter raise_error(
         ("y.UnknownTopicOrPartitionException: This server does not\n at", 1, True, "does not exist any more"),
         (
             "Caused by: x.TransactionalIdAuthorizationException: Transactional Id authorization failed.\n at",
-            3, True, "Write on transactional-ids that begin with 'shop/'; allow it",
+            3,
+            True,
+            "Write on transactional-ids that begin with 'shop/'; allow it",
         ),
         ("x.TopicAuthorizationException: Not authorized to access topics: [t]\n at", 3, True, "topics: [t]; allow it"),
         ("x.SaslAuthenticationException: invalid credentials\n at", 3, True, "does not let the app in: invalid cred"),
         ("x\nCaused by: y.TimeoutException: no answer\n at", 3, True, "y.TimeoutException: no answer"),
         (
             "x.OverdueTransactionException: partition 0: … raise the brokers' transaction.max.timeout.ms\n at",
-            3, True, "sub-topology 'part': partition 0: …",
+            3,
+            True,
+            "sub-topology 'part': partition 0: …",
         ),
     ],
 )

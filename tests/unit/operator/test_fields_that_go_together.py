@@ -50,8 +50,12 @@ def test_every_rule_has_a_case() -> None:
 
 @pytest.mark.parametrize(("node", "said"), [*BROKEN.values(), *SEVERAL])
 def test_parser_and_schema_refuse_it(node: dict[str, Any], said: str) -> None:
-    data = {"apiVersion": "streamapp.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": "a"},
-            "spec": {"topology": [*BESIDE, {"name": "x", **node}]}}  # fmt: skip
+    data = {
+        "apiVersion": "streamapp.dev/v1alpha1",
+        "kind": "StreamApp",
+        "metadata": {"name": "a"},
+        "spec": {"topology": [*BESIDE, {"name": "x", **node}]},
+    }
     with pytest.raises(ManifestError) as raised:
         parse_object(data)
     mine = [str(problem) for problem in raised.value.problems if problem.node == "x"]
@@ -99,15 +103,22 @@ def goes_together(schema: dict[str, Any], given: dict[str, Any]) -> bool:
 
     return (
         all(name in given for name in schema.get("required", ()))
-        and all(given.get(name) == part["const"] for name, part in schema.get("properties", {}).items()
-                if "const" in part)
+        and all(
+            given.get(name) == part["const"] for name, part in schema.get("properties", {}).items() if "const" in part
+        )
         and ("oneOf" not in schema or alternatives("oneOf") == 1)
         and ("anyOf" not in schema or alternatives("anyOf") > 0)
         and ("not" not in schema or not goes_together(schema["not"], given))
-        and all(name in given for field, names in schema.get("dependentRequired", {}).items() if field in given
-                for name in names)
-        and all(goes_together(part, given) for field, part in schema.get("dependentSchemas", {}).items()
-                if field in given)
-        and all(goes_together(part["then"], given) for part in schema.get("allOf", ())
-                if goes_together(part["if"], given))
-    )  # fmt: skip
+        and all(
+            name in given
+            for field, names in schema.get("dependentRequired", {}).items()
+            if field in given
+            for name in names
+        )
+        and all(
+            goes_together(part, given) for field, part in schema.get("dependentSchemas", {}).items() if field in given
+        )
+        and all(
+            goes_together(part["then"], given) for part in schema.get("allOf", ()) if goes_together(part["if"], given)
+        )
+    )

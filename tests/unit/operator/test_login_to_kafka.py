@@ -65,8 +65,10 @@ def test_a_laptop_and_a_pod_get_the_same_settings(tmp_path: Path) -> None:
         "ssl.truststore.certificates": CERTIFICATE,
     }
     assert [(file.secret, file.key) for file in login.files] == [
-        ("ca", "ca.crt"), ("user", "username"), ("user", "password"),
-    ]  # fmt: skip
+        ("ca", "ca.crt"),
+        ("user", "username"),
+        ("user", "password"),
+    ]
 
 
 def test_nothing_of_a_secret_is_told() -> None:
@@ -117,10 +119,12 @@ def test_who_vouches_for_the_endpoint_of_tokens(
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: SimpleNamespace(cafile=None))
     monkeypatch.setattr(config, "_BUNDLES", (str(tmp_path / "none"), str(bundle)) if public else ())
     properties = {
-        "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
-        "sasl.oauthbearer.token.endpoint.url": "https://x/t", "sasl.oauthbearer.client.credentials.client.id": "app",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://x/t",
+        "sasl.oauthbearer.client.credentials.client.id": "app",
         "sasl.oauthbearer.client.credentials.client.secret": CANARY,
-    } | ({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": "ours"} if ours else {})  # fmt: skip
+    } | ({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": "ours"} if ours else {})
     told = KafkaConfig("k:9", properties).for_librdkafka().get("https.ca.pem", "")
     assert told.split() == [*["ours"] * ours, *["public"] * public]
     properties["sasl.oauthbearer.token.endpoint.url"] = "http://x/t"

@@ -38,8 +38,7 @@ def allowed(policy: dict[str, Any]) -> set[tuple[str, str, str, int]]:
     for way, peers in (("ingress", "from"), ("egress", "to")):
         for rule in policy["spec"][way]:
             with_whom = [
-                _one(peer["podSelector"]) if set(peer) == {"podSelector"} else ANYONE
-                for peer in rule.get(peers, ())
+                _one(peer["podSelector"]) if set(peer) == {"podSelector"} else ANYONE for peer in rule.get(peers, ())
             ] or [ANYONE]
             ports = rule.get("ports") or [{"protocol": "any", "port": 0}]
             found |= {(way, peer, port["protocol"], port["port"]) for peer in with_whom for port in ports}

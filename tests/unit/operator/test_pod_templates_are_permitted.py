@@ -32,21 +32,46 @@ from streamapp_operator.settings import Settings
 SPEC = yaml.safe_load(WORD_COUNT)["spec"]
 HARMLESS = {
     client.V1PodSpec: {
-        "activeDeadlineSeconds", "affinity", "dnsPolicy", "enableServiceLinks", "imagePullSecrets", "nodeSelector",
-        "preemptionPolicy", "priorityClassName", "resources", "restartPolicy", "terminationGracePeriodSeconds",
-        "tolerations", "topologySpreadConstraints",
-        "containers", "securityContext", "volumes",  # which are looked into
+        "activeDeadlineSeconds",
+        "affinity",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "imagePullSecrets",
+        "nodeSelector",
+        "preemptionPolicy",
+        "priorityClassName",
+        "resources",
+        "restartPolicy",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "topologySpreadConstraints",
+        "containers",
+        "securityContext",
+        "volumes",  # which are looked into
     },
     client.V1Container: {
-        "imagePullPolicy", "name", "resizePolicy", "resources",
-        "env", "ports", "securityContext", "volumeMounts",  # which are looked into
+        "imagePullPolicy",
+        "name",
+        "resizePolicy",
+        "resources",
+        "env",
+        "ports",
+        "securityContext",
+        "volumeMounts",  # which are looked into
     },
     client.V1Volume: {
-        "configMap", "downwardAPI", "emptyDir", "ephemeral", "name", "persistentVolumeClaim", "projected", "secret",
+        "configMap",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "name",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
     },
     client.V1SecurityContext: set(),
     client.V1PodSecurityContext: set(),
-}  # fmt: skip
+}
 
 
 def parts_of(spec: Any) -> list[str]:
@@ -137,9 +162,16 @@ def test_a_suspended_app_gets_nothing_into_its_objects_that_is_refused(before: b
 
 @pytest.mark.parametrize(
     ("image", "taken"),
-    [("registry.example/a", True), ("registry.example/a/b:1", True), ("registry.example/a@sha256:0", True),
-     ("registry.example/ab:1", False), ("elsewhere/x", False), (Settings().image, True), (None, True)],
-)  # fmt: skip
+    [
+        ("registry.example/a", True),
+        ("registry.example/a/b:1", True),
+        ("registry.example/a@sha256:0", True),
+        ("registry.example/ab:1", False),
+        ("elsewhere/x", False),
+        (Settings().image, True),
+        (None, True),
+    ],
+)
 def test_images_come_from_where_they_may(image: str | None, taken: bool) -> None:
     problem = problem_of_image(image, Settings(allowed_images=("registry.example/a/",)))
     assert (problem is None) == taken

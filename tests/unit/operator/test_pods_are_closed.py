@@ -26,9 +26,16 @@ def test_driver_and_executors_know_each_other_and_encrypt(tmp_path: Path) -> Non
     secret = tmp_path / "rpc"
     driver = DriverPod("app-driver-0", "shop", "10.0.0.7", 7078, 7079, 1024, secret)
     executors = Executors(
-        image="streamapp/runtime:1", image_pull_policy="IfNotPresent", template=tmp_path / "executor.yaml",
-        prefix="app", processors=1, cpu="500m", cpu_limit=None, heap_mib=1024, overhead_mib=512,
-    )  # fmt: skip
+        image="streamapp/runtime:1",
+        image_pull_policy="IfNotPresent",
+        template=tmp_path / "executor.yaml",
+        prefix="app",
+        processors=1,
+        cpu="500m",
+        cpu_limit=None,
+        heap_mib=1024,
+        overhead_mib=512,
+    )
     settings = pods_of(driver, executors, 2, 8).settings
     assert settings["spark.authenticate"] == "true"
     assert settings["spark.authenticate.secret.file"] == str(secret)
@@ -47,10 +54,15 @@ def template_of(component: str, spec: Any) -> dict[str, Any]:
         {"name": "out", "to": {"topic": "out", "value": "text"}},
     ]
     body = {
-        "apiVersion": "streamapp.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": "app", "uid": "1"},
-        "spec": {"kafka": {"bootstrapServers": "kafka:9092"}, "topology": topology,
-                 component: {"podTemplate": {"spec": spec}}},
-    }  # fmt: skip
+        "apiVersion": "streamapp.dev/v1alpha1",
+        "kind": "StreamApp",
+        "metadata": {"name": "app", "uid": "1"},
+        "spec": {
+            "kafka": {"bootstrapServers": "kafka:9092"},
+            "topology": topology,
+            component: {"podTemplate": {"spec": spec}},
+        },
+    }
     app = read_app(body)
     if component == "driver":
         return driver_template(app, SETTINGS, Credentials("token", "rpc"))
@@ -105,9 +117,13 @@ def test_settings_of_spark_among_them_are_refused(component: str, name: str, val
 
 @pytest.mark.parametrize(
     "given",
-    [{"value": "-Xss2m @/options"}, {"value": "$(MORE)"}, {"value": "-XX:VMOptionsFile=x"},
-     {"valueFrom": {"configMapKeyRef": {"name": "java", "key": "options"}}}],
-)  # fmt: skip
+    [
+        {"value": "-Xss2m @/options"},
+        {"value": "$(MORE)"},
+        {"value": "-XX:VMOptionsFile=x"},
+        {"valueFrom": {"configMapKeyRef": {"name": "java", "key": "options"}}},
+    ],
+)
 def test_options_that_cannot_be_seen_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ManifestError, match=r"env\[JDK_JAVA_OPTIONS\]`: what is in it cannot be seen.*as its `value`"):
         with_environment("executor", "JDK_JAVA_OPTIONS", **given)

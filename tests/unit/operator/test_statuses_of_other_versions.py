@@ -44,9 +44,18 @@ MORE: dict[str, Any] = {
 }
 """What the status of a simulated app does not have by itself, or with little in it."""
 ODD: tuple[Any, ...] = (
-    *JUNK, -(2**70), 2**70, 1e-320, "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "2024-01-01T00:00:00", "True",
-    [1], {"x": 1}, "\ud800",
-)  # fmt: skip
+    *JUNK,
+    -(2**70),
+    2**70,
+    1e-320,
+    "9999-12-31T23:59:59Z",
+    "0001-01-01T00:00:00+14:00",
+    "2024-01-01T00:00:00",
+    "True",
+    [1],
+    {"x": 1},
+    "\ud800",
+)
 
 
 def an_app() -> Simulation:

@@ -29,7 +29,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def program(folder: Path, name: str, does: str = "") -> None:
     file = folder / name
-    file.write_text(f"#!/bin/sh\necho {name} \"$@\" >> {folder}/asked\n{does}\n")
+    file.write_text(f'#!/bin/sh\necho {name} "$@" >> {folder}/asked\n{does}\n')
     file.chmod(0o755)
 
 

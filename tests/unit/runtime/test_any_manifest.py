@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: E501 (strategies are whole lines)
+
 """Whatever is written, the answer is a plan or a list of problems, and it does not depend on the order of maps."""
 
 from __future__ import annotations
@@ -41,9 +41,33 @@ WORDS = [
 
 leaf = st.sampled_from(WORDS) | st.integers(-1, 3) | st.booleans() | st.none() | st.text(max_size=5)
 inner = st.recursive(
-    leaf, lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.sampled_from([*WORDS, "topic", "within", "with", "by",
-        "select", "name", "when", "tumbling", "hopping", "every", "format", "schema"]), inside, max_size=3), max_leaves=6,
-)  # fmt: skip
+    leaf,
+    lambda inside: (
+        st.lists(inside, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    *WORDS,
+                    "topic",
+                    "within",
+                    "with",
+                    "by",
+                    "select",
+                    "name",
+                    "when",
+                    "tumbling",
+                    "hopping",
+                    "every",
+                    "format",
+                    "schema",
+                ]
+            ),
+            inside,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
 node = st.dictionaries(
     st.sampled_from(
         [
@@ -65,15 +89,34 @@ node = st.dictionaries(
 # Mostly sensible nodes, so that they reach each other.
 good = st.one_of(
     st.builds(lambda n, t: {"name": n, "stream": {"topic": t}}, st.sampled_from("abc"), st.sampled_from(["t1", "t2"])),
-    st.builds(lambda n, f: {"name": n, "from": f, "filter": "value > 1"}, st.sampled_from("abcdef"), st.sampled_from("abcdef")),
-    st.builds(lambda n, f: {"name": n, "from": f, "with": {"v": "rand()"}}, st.sampled_from("abcdef"), st.sampled_from("abcdef")),
-    st.builds(lambda n, f: {"name": n, "merge": [*f]}, st.sampled_from("abcdef"), st.sets(st.sampled_from("abcdef"), max_size=3)),
-    st.builds(lambda n, f: {"name": n, "from": f, "groupBy": ["value"], "aggregate": {"n": "count(*)"}},
-              st.sampled_from("abcdef"), st.sampled_from("abcdef")),
-    st.builds(lambda n, f, w: {"name": n, "from": f, "join": {"with": w, "within": "5s", "select": {"value": f"{w}.value"}}},
-              st.sampled_from("def"), st.sampled_from("abcdef"), st.sampled_from("abcdef")),
-    st.builds(lambda n, f: {"name": n, "from": f, "to": {"topic": "o" + n}}, st.sampled_from("xyz"), st.sampled_from("abcdef")),
-)  # fmt: skip
+    st.builds(
+        lambda n, f: {"name": n, "from": f, "filter": "value > 1"}, st.sampled_from("abcdef"), st.sampled_from("abcdef")
+    ),
+    st.builds(
+        lambda n, f: {"name": n, "from": f, "with": {"v": "rand()"}},
+        st.sampled_from("abcdef"),
+        st.sampled_from("abcdef"),
+    ),
+    st.builds(
+        lambda n, f: {"name": n, "merge": [*f]},
+        st.sampled_from("abcdef"),
+        st.sets(st.sampled_from("abcdef"), max_size=3),
+    ),
+    st.builds(
+        lambda n, f: {"name": n, "from": f, "groupBy": ["value"], "aggregate": {"n": "count(*)"}},
+        st.sampled_from("abcdef"),
+        st.sampled_from("abcdef"),
+    ),
+    st.builds(
+        lambda n, f, w: {"name": n, "from": f, "join": {"with": w, "within": "5s", "select": {"value": f"{w}.value"}}},
+        st.sampled_from("def"),
+        st.sampled_from("abcdef"),
+        st.sampled_from("abcdef"),
+    ),
+    st.builds(
+        lambda n, f: {"name": n, "from": f, "to": {"topic": "o" + n}}, st.sampled_from("xyz"), st.sampled_from("abcdef")
+    ),
+)
 
 
 def outcome(data: Any) -> str | None:
@@ -95,8 +138,14 @@ def outcome(data: Any) -> str | None:
 )
 @settings(max_examples=300)
 def test_any_nodes(nodes: list[Any], spec: dict[str, Any]) -> None:
-    outcome({"apiVersion": "streamapp.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": "a"},
-             "spec": {**spec, "topology": nodes}})  # fmt: skip
+    outcome(
+        {
+            "apiVersion": "streamapp.dev/v1alpha1",
+            "kind": "StreamApp",
+            "metadata": {"name": "a"},
+            "spec": {**spec, "topology": nodes},
+        }
+    )
 
 
 @given(st.lists(good, min_size=2, max_size=9))

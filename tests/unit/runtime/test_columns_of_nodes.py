@@ -30,16 +30,23 @@ def topology(text: Callable[..., str]) -> Callable[[str], Topology]:
         ("select: {timestamp: user}", Columns(("key",), ("timestamp",), RECORD[1:])),
         ("select: {key: user}", Columns(("__key",), ("key",), RECORD)),
         ("keyBy: [user]", Columns(("user",), ("amount",), RECORD)),
-        ("keyBy: [amount, topic]", Columns(("amount", "topic"), ("user",), ("timestamp", "partition", "offset", "headers"))),
+        (
+            "keyBy: [amount, topic]",
+            Columns(("amount", "topic"), ("user",), ("timestamp", "partition", "offset", "headers")),
+        ),
         ("keyBy: [key]", Columns(("key",), ("user", "amount"), RECORD)),
         ("groupBy: [user], aggregate: {'n': count(*)}", Columns(("user",), ("n",), ("timestamp",))),
-        ("groupBy: [{u: upper(user)}, key], aggregate: {b: min(amount), a: max(amount)}",
-         Columns(("u", "key"), ("a", "b"), ("timestamp",))),
-        ("groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}",
-         Columns(("user", "window_start", "window_end"), ("n",), ("timestamp",))),
+        (
+            "groupBy: [{u: upper(user)}, key], aggregate: {b: min(amount), a: max(amount)}",
+            Columns(("u", "key"), ("a", "b"), ("timestamp",)),
+        ),
+        (
+            "groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}",
+            Columns(("user", "window_start", "window_end"), ("n",), ("timestamp",)),
+        ),
         ("groupBy: [user], aggregate: {timestamp: max(timestamp)}", Columns(("user",), ("timestamp",), ())),
     ],
-)  # fmt: skip
+)
 def test_columns(topology: Callable[[str], Topology], node: str, columns: Columns) -> None:
     assert topology(f"- {{name: x, {node}}}").columns("x") == columns
 
@@ -57,10 +64,7 @@ def test_a_new_key_gives_the_old_one_back_to_the_value(topology: Callable[[str],
 
 def test_names_are_compared_without_regard_to_case(topology: Callable[[str], Topology]) -> None:
     assert topology("- {name: x, with: {AMOUNT: 2 * amount}}").columns("x").value == ("user", "AMOUNT")
-    assert (
-        topology("- {name: x, filter: USER = 'a' and Timestamp is not null}").columns("x").find("uSeR")
-        == "user"
-    )
+    assert topology("- {name: x, filter: USER = 'a' and Timestamp is not null}").columns("x").find("uSeR") == "user"
 
 
 JOIN = """
@@ -90,6 +94,8 @@ def test_kinds(topology: Callable[[str], Topology]) -> None:
 
 
 def test_merged_streams_keep_what_all_of_them_have(topology: Callable[[str], Topology]) -> None:
-    found = topology("- {name: a, from: in, with: {'n': 'int(1)'}}\n- {name: b, from: in, select: {user: user, amount: amount, 'n': 'int(2)'}}\n"
-                     "- {name: c, from: b, filter: amount > 1}\n- {name: x, merge: [a, c]}")  # fmt: skip
+    found = topology(
+        "- {name: a, from: in, with: {'n': 'int(1)'}}\n- {name: b, from: in, select: {user: user, amount: amount, 'n': 'int(2)'}}\n"
+        "- {name: c, from: b, filter: amount > 1}\n- {name: x, merge: [a, c]}"
+    )
     assert found.columns("x") == Columns(("key",), ("user", "amount", "n"), RECORD)

@@ -38,9 +38,7 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     with pytest.raises(SystemExit) as exit_:
         main([command, "--help"])
     assert exit_.value.code == 0
-    assert f"example:\n  streamapp {command}" in capsys.readouterr().out.replace(
-        "echo 'the quick brown fox' | ", ""
-    )
+    assert f"example:\n  streamapp {command}" in capsys.readouterr().out.replace("echo 'the quick brown fox' | ", "")
 
 
 def test_help_loads_no_engine() -> None:
@@ -94,9 +92,7 @@ def test_a_broker_on_every_address_needs_a_name_for_its_clients(capsys: pytest.C
     )
 
 
-def test_no_stack_trace_but_with_debug(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_stack_trace_but_with_debug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(options: object) -> int:
         raise ZeroDivisionError("over\nnothing")
 
@@ -148,9 +144,7 @@ def test_two_that_run_here_are_listed() -> None:
     with occupied(one), occupied(two):
         publish(one, "127.0.0.1:1", url=None)
         publish(two, "127.0.0.1:2", url=None)
-        with pytest.raises(
-            InputError, match=r"127.0.0.1:1 \(.streamapp/one\); 127.0.0.1:2 \(.streamapp/two\)"
-        ):
+        with pytest.raises(InputError, match=r"127.0.0.1:1 \(.streamapp/one\); 127.0.0.1:2 \(.streamapp/two\)"):
             find_run(None)
         assert find_run(two).bootstrap_servers == "127.0.0.1:2"
         publish(two, "127.0.0.1:1", url=None)  # two apps on one Kafka

@@ -28,13 +28,10 @@ def parts(plan: Plan) -> dict[str, list[str]]:
 
 def test_one_shuffle_is_one_query(plan: Compile) -> None:
     made = plan(
-        IN
-        + f"- {{name: table, {COUNT}}}\n- {{name: more, with: {{m: n + 1}}}}\n- {{name: out, to: {{topic: o}}}}"
+        IN + f"- {{name: table, {COUNT}}}\n- {{name: more, with: {{m: n + 1}}}}\n- {{name: out, to: {{topic: o}}}}"
     )
     assert parts(made) == {"table": ["in", "table", "more", "out"]}
-    assert made.subtopologies[0] == SubTopology(
-        "table", made.subtopologies[0].nodes, "table", "update", ("table",)
-    )
+    assert made.subtopologies[0] == SubTopology("table", made.subtopologies[0].nodes, "table", "update", ("table",))
 
 
 def test_the_name_of_a_query_is_that_of_its_store(plan: Compile) -> None:
@@ -59,8 +56,10 @@ def test_a_store_is_not_named_like_a_query_without_state(problems: Callable[...,
 
 
 def test_several_sinks_of_a_table_are_written_by_one_query(plan: Compile) -> None:
-    made = plan(IN + f"- {{name: table, {COUNT}}}\n- {{name: a, to: {{topic: a}}}}\n"
-                "- {name: big, from: table, filter: n > 9}\n- {name: b, to: {topic: b}}")  # fmt: skip
+    made = plan(
+        IN + f"- {{name: table, {COUNT}}}\n- {{name: a, to: {{topic: a}}}}\n"
+        "- {name: big, from: table, filter: n > 9}\n- {name: b, to: {topic: b}}"
+    )
     assert parts(made) == {"table": ["in", "table", "a", "big", "b"]}
 
 
@@ -88,8 +87,7 @@ def test_a_source_of_both_is_read_by_both(plan: Compile) -> None:
 
 def test_state_after_state_goes_through_a_topic(plan: Compile) -> None:
     made = plan(
-        JOINED
-        + f"- {{name: big, filter: amount > 1}}\n- {{name: table, {COUNT}}}\n- {{name: out, to: {{topic: o}}}}"
+        JOINED + f"- {{name: big, filter: amount > 1}}\n- {{name: table, {COUNT}}}\n- {{name: out, to: {{topic: o}}}}"
     )
     assert parts(made) == {
         "joined": ["in", "l", "other", "r", "joined", "big", "table-repartition-sink"],
@@ -117,8 +115,7 @@ def test_state_after_state_goes_through_a_topic(plan: Compile) -> None:
 
 def test_a_join_of_joins_keeps_the_names_of_its_sides(plan: Compile) -> None:
     made = plan(
-        JOINED
-        + "- {name: again, from: joined, join: {with: l, within: 5s, select: {a: joined.paid, b: l.amount}}}\n"
+        JOINED + "- {name: again, from: joined, join: {with: l, within: 5s, select: {a: joined.paid, b: l.amount}}}\n"
         "- {name: out, to: {topic: o}}"
     )
     assert parts(made) == {
@@ -145,8 +142,7 @@ def test_random_values_are_written_down_before_they_are_grouped(plan: Compile) -
 
 def test_random_values_behind_the_shuffle_need_no_topic(plan: Compile) -> None:
     made = plan(
-        IN
-        + f"- {{name: table, {COUNT}}}\n- {{name: x, with: {{id: uuid()}}}}\n- {{name: out, to: {{topic: o}}}}"
+        IN + f"- {{name: table, {COUNT}}}\n- {{name: x, with: {{id: uuid()}}}}\n- {{name: out, to: {{topic: o}}}}"
     )
     assert list(parts(made)) == ["table"]
 
@@ -198,8 +194,7 @@ def test_dead_letters_leave_by_a_query_of_their_own(plan: Compile) -> None:
 
 def test_what_leads_nowhere_is_left_out(plan: Compile) -> None:
     made = plan(
-        IN
-        + "- {name: a, filter: amount > 1}\n- {name: b, filter: amount > 2}\n- {name: out, from: a, to: {topic: o}}"
+        IN + "- {name: a, filter: amount > 1}\n- {name: b, filter: amount > 2}\n- {name: out, from: a, to: {topic: o}}"
     )
     assert parts(made) == {"in": ["in", "a", "out"]}
 
@@ -217,21 +212,28 @@ def test_a_topology_without_any_effect_is_an_error(plan: Compile) -> None:
     ("nodes", "said"),
     [
         (
-            IN + f"- {{name: table, {COUNT}, store: a-changelog}}\n- {{name: x, from: in, to: {{topic: app-metadata}}}}",
+            IN
+            + f"- {{name: table, {COUNT}, store: a-changelog}}\n- {{name: x, from: in, to: {{topic: app-metadata}}}}",
             "topic 'app-metadata' is internal to this app",
         ),
-        (IN + f"- {{name: x, to: {{topic: app-s-changelog}}}}\n- {{name: z, from: in, {COUNT}, store: s}}", "is internal"),
+        (
+            IN + f"- {{name: x, to: {{topic: app-s-changelog}}}}\n- {{name: z, from: in, {COUNT}, store: s}}",
+            "is internal",
+        ),
         (
             JOINED + f"- {{name: table, {COUNT}}}\n- {{name: x, from: in, to: {{topic: app-table-repartition}}}}",
             "topic 'app-table-repartition' is internal to this app (of 'table-repartition-sink')",
         ),
-        (IN + f"- {{name: a, {COUNT}, store: s}}\n- {{name: b, from: in, {COUNT}, store: s}}", "store 's' is already that of"),
+        (
+            IN + f"- {{name: a, {COUNT}, store: s}}\n- {{name: b, from: in, {COUNT}, store: s}}",
+            "store 's' is already that of",
+        ),
         ("- {name: x, stream: {pattern: 'app-.*'}}\n- {name: out, to: {topic: o}}", "a topic internal to this app"),
         ("- {name: x, stream: {pattern: 'o.*'}}\n- {name: out, to: {topic: orders}}", "the app would feed itself"),
         ("- {name: x, stream: {pattern: '('}}\n- {name: out, to: {topic: orders}}", "is no regular expression"),
         (IN + f"- {{name: {'x' * 230}, {COUNT}}}", "Kafka takes 249"),
     ],
-)  # fmt: skip
+)
 def test_topics_do_not_meet(problems: Callable[..., list[str]], nodes: str, said: str) -> None:
     assert any(said in problem for problem in problems(nodes))
 
@@ -267,9 +269,15 @@ def test_no_two_queries_wait_for_each_other(plan: Compile) -> None:
         "in": ["in", "l", "lot", "b", "joined-left-repartition-sink", "m-b-repartition-sink"],
         "joined": ["other", "r", "joined-left-repartition-source", "joined", "a", "m-a-repartition-sink"],
         "m-a-repartition-source": [
-            "in", "l", "c", "m-a-repartition-source", "m-b-repartition-source", "m", "out",
+            "in",
+            "l",
+            "c",
+            "m-a-repartition-source",
+            "m-b-repartition-source",
+            "m",
+            "out",
         ],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.timeout(30)

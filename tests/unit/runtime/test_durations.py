@@ -24,9 +24,7 @@ def test_durations_are_read(text: str, milliseconds: int) -> None:
     assert parse_duration(text) == milliseconds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "5", "minutes", "-5s", "1.5s", "5 parsecs", "1h30m", "99999999 days", "\u0665s"]
-)
+@pytest.mark.parametrize("text", ["", "5", "minutes", "-5s", "1.5s", "5 parsecs", "1h30m", "99999999 days", "\u0665s"])
 def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"write e\.g\. 100ms"):
         parse_duration(text)

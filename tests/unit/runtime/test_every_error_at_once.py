@@ -14,9 +14,7 @@ from streamapp.manifest import parse_manifest, parse_object
 Problems = Callable[..., list[str]]
 
 LINES = "- {name: lines, stream: {topic: t, value: {format: json, schema: 'user STRING, amount DOUBLE'}}}\n"
-PAIR = (
-    LINES + "- {name: other, stream: {topic: u, value: {format: json, schema: 'user STRING, paid DOUBLE'}}}\n"
-)
+PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema: 'user STRING, paid DOUBLE'}}}\n"
 
 
 @pytest.mark.parametrize(
@@ -302,7 +300,9 @@ PAIR = (
             id="list of several inputs",
         ),
         pytest.param(
-            "- {name: x, keyBy: user}", "node 'x': `keyBy`: needs a list, and this is 'user'; write [user]", id="no list"
+            "- {name: x, keyBy: user}",
+            "node 'x': `keyBy`: needs a list, and this is 'user'; write [user]",
+            id="no list",
         ),
         pytest.param(
             "- {name: x, from: lines, to: results}",
@@ -319,10 +319,14 @@ PAIR = (
             "node 'x': `keyBy`: needs a list, and this is a map; begin each of its items with `- `",
             id="map and no list",
         ),
-        pytest.param("- just text", "node '#2': a node is a map with a name and an operation, and this is 'just text'; "
-                     "write e.g. {name: words, filter: length(value) > 3}", id="node that is text"),
+        pytest.param(
+            "- just text",
+            "node '#2': a node is a map with a name and an operation, and this is 'just text'; "
+            "write e.g. {name: words, filter: length(value) > 3}",
+            id="node that is text",
+        ),
     ],
-)  # fmt: skip
+)
 def test_one_mistake_is_one_problem(problems: Problems, nodes: str, expected: str) -> None:
     assert problems(LINES + nodes + "\n- {name: fine, from: lines, to: {topic: fine}}") == [expected]
 
@@ -481,48 +485,91 @@ def test_settings_and_nodes_are_reported_together_in_the_order_of_the_text(text:
         ("replicas: two", "`replicas`: needs a whole number, and this is 'two'; write a number without quotes"),
         ("replicas: true", "`replicas`: needs a whole number, and this is true; write a number without quotes"),
         ("maxParallelism: 0", "`maxParallelism`: 0 is too small; at least 1"),
-        ("epochInterval: 5", "`epochInterval`: `5` is no duration: it has no unit; write 5s for seconds, 5ms for milliseconds"),
-        ("epochInterval: '100'", "`epochInterval`: '100' is not a duration: a whole number and a unit; "
-                                 "write e.g. 100ms, 5s, 5 minutes, 7 days"),
-        ("startFrom: yesterday", "`startFrom`: 'yesterday' is neither earliest nor latest nor a timestamp; "
-                                 "write e.g. '2024-01-31T00:00:00Z'"),
-        ("onBadRecord: {deadLetters: t}", "`onBadRecord.deadLetter`: `deadLetter` is missing; "
-                                          "add it, e.g. deadLetter: bad-records"),
-        ("applicationId: 'a b'", "`applicationId`: 'a b' cannot be the prefix of topics' names; "
-                                 "use letters, digits, `.`, `_` and `-`"),
+        (
+            "epochInterval: 5",
+            "`epochInterval`: `5` is no duration: it has no unit; write 5s for seconds, 5ms for milliseconds",
+        ),
+        (
+            "epochInterval: '100'",
+            "`epochInterval`: '100' is not a duration: a whole number and a unit; "
+            "write e.g. 100ms, 5s, 5 minutes, 7 days",
+        ),
+        (
+            "startFrom: yesterday",
+            "`startFrom`: 'yesterday' is neither earliest nor latest nor a timestamp; "
+            "write e.g. '2024-01-31T00:00:00Z'",
+        ),
+        (
+            "onBadRecord: {deadLetters: t}",
+            "`onBadRecord.deadLetter`: `deadLetter` is missing; add it, e.g. deadLetter: bad-records",
+        ),
+        (
+            "applicationId: 'a b'",
+            "`applicationId`: 'a b' cannot be the prefix of topics' names; use letters, digits, `.`, `_` and `-`",
+        ),
         ("closeWindows: true", "`closeWindows` is for apps that stop; add run: untilCaughtUp"),
         ("schedule: '0 * * * *'", "`schedule` is for apps that stop; add run: untilCaughtUp"),
-        ("replicas: 1\nautoscaling: {maxReplicas: 3}", "`replicas` and `autoscaling` are both there; "
-                                                       "remove one: autoscaling sets the replicas"),
-        ("autoscaling: {minReplicas: 5, maxReplicas: 3}", "`autoscaling`: minReplicas 5 is more than maxReplicas 3; "
-                                                          "make minReplicas the smaller one"),
-        ("upgrade: {allowStateLoss: [counts]}", "`upgrade.allowStateLoss`: a store cannot lose its state in place yet in "
-                               "this version; leave `allowStateLoss` out; another `store` on the node begins empty"),
-        ("standbyReplicas: 1", "`standbyReplicas`: warm copies of stores are not available yet in this version; "
-                               "leave `standbyReplicas` out"),
-        ("kafka: {bootstrapServers: localhost}", "`kafka.bootstrapServers`: 'localhost' is not HOST:PORT; write e.g. kafka:9092"),
-        ("kafka: {bootstrapServers: 'a:1,localhost:abc'}", "`kafka.bootstrapServers`: 'localhost:abc' is not HOST:PORT; "
-                                                           "write e.g. kafka:9092"),
+        (
+            "replicas: 1\nautoscaling: {maxReplicas: 3}",
+            "`replicas` and `autoscaling` are both there; remove one: autoscaling sets the replicas",
+        ),
+        (
+            "autoscaling: {minReplicas: 5, maxReplicas: 3}",
+            "`autoscaling`: minReplicas 5 is more than maxReplicas 3; make minReplicas the smaller one",
+        ),
+        (
+            "upgrade: {allowStateLoss: [counts]}",
+            "`upgrade.allowStateLoss`: a store cannot lose its state in place yet in "
+            "this version; leave `allowStateLoss` out; another `store` on the node begins empty",
+        ),
+        (
+            "standbyReplicas: 1",
+            "`standbyReplicas`: warm copies of stores are not available yet in this version; "
+            "leave `standbyReplicas` out",
+        ),
+        (
+            "kafka: {bootstrapServers: localhost}",
+            "`kafka.bootstrapServers`: 'localhost' is not HOST:PORT; write e.g. kafka:9092",
+        ),
+        (
+            "kafka: {bootstrapServers: 'a:1,localhost:abc'}",
+            "`kafka.bootstrapServers`: 'localhost:abc' is not HOST:PORT; write e.g. kafka:9092",
+        ),
         ("kafka: k:9092", "`kafka`: needs a map, and this is 'k:9092'; write {bootstrapServers: k:9092}"),
-        ("kafka: {}", "`kafka.bootstrapServers`: `bootstrapServers` is missing; "
-                      "add it, e.g. bootstrapServers: kafka:9092"),
+        (
+            "kafka: {}",
+            "`kafka.bootstrapServers`: `bootstrapServers` is missing; add it, e.g. bootstrapServers: kafka:9092",
+        ),
     ],
-)  # fmt: skip
+)
 def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> None:
     assert expected in problems(LINES + "- {name: out, to: {topic: o}}", spec)
 
 
 @pytest.mark.parametrize(
     "node",
-    ["table: {topic: u}", "globalTable: {topic: u}", "cogroup: []", "deduplicate: {by: [user], within: 5s}",
-     "toStream: {}", "toTable: {}", "suppress: {untilTimeLimit: 5s}", "sql: select 1",
-     "process: {class: 'm:C'}", "groupBy: [user], reduce: {'n': acc.n + n}", "join: {with: lines, asOf: true}",
-     "groupBy: [user], aggregate: {'n': count(*)}, window: {session: 5s}",
-     "groupBy: [user], aggregate: {'n': count(*)}, window: {sliding: 5s}",
-     "groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}",
-     "to: {connector: parquet}", "stream: {connector: parquet}", "stream: {topic: u, value: avro}",
-     "stream: {topic: u, value: {format: protobuf}}", "stream: {topic: u, value: debezium}"],
-)  # fmt: skip
+    [
+        "table: {topic: u}",
+        "globalTable: {topic: u}",
+        "cogroup: []",
+        "deduplicate: {by: [user], within: 5s}",
+        "toStream: {}",
+        "toTable: {}",
+        "suppress: {untilTimeLimit: 5s}",
+        "sql: select 1",
+        "process: {class: 'm:C'}",
+        "groupBy: [user], reduce: {'n': acc.n + n}",
+        "join: {with: lines, asOf: true}",
+        "groupBy: [user], aggregate: {'n': count(*)}, window: {session: 5s}",
+        "groupBy: [user], aggregate: {'n': count(*)}, window: {sliding: 5s}",
+        "groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}",
+        "to: {connector: parquet}",
+        "stream: {connector: parquet}",
+        "stream: {topic: u, value: avro}",
+        "stream: {topic: u, value: {format: protobuf}}",
+        "stream: {topic: u, value: debezium}",
+    ],
+)
 def test_what_is_not_there_yet_is_refused_by_name(problems: Problems, node: str) -> None:
     found = problems(LINES + f"- {{name: x, {node}}}")
     assert sum("not available yet in this version" in problem for problem in found) == 1

@@ -246,11 +246,19 @@ def test_a_size_that_is_computed_of_constants_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["repeat(x, 1000000)", "repeat(x, n)", "sequence(0, n)",
-     "sequence(1, 5000000, 9)", "lpad(x, 20)", "rpad(x, n + 1)",
-     "sequence(to_date('2020-01-01'), to_date('2020-12-31'), interval 1 day)", "repeat('=', length(x))",
-     "sequence(to_date('2020-01-01'), to_date('2020-12-31'))", "repeat(repeat('x', 1000), 1000)",
-     "transform(sequence(1, 3), i -> repeat('x', i))"],
+    [
+        "repeat(x, 1000000)",
+        "repeat(x, n)",
+        "sequence(0, n)",
+        "sequence(1, 5000000, 9)",
+        "lpad(x, 20)",
+        "rpad(x, n + 1)",
+        "sequence(to_date('2020-01-01'), to_date('2020-12-31'), interval 1 day)",
+        "repeat('=', length(x))",
+        "sequence(to_date('2020-01-01'), to_date('2020-12-31'))",
+        "repeat(repeat('x', 1000), 1000)",
+        "transform(sequence(1, 3), i -> repeat('x', i))",
+    ],
 )
 def test_a_size_that_is_moderate_or_of_the_record_is_none_of_the_checks(text: str) -> None:
     assert read_expression(text).faults == ()

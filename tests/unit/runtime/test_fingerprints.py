@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: E501 (manifests and messages are whole lines)
+
 """A store's fingerprint changes when, and only when, old state would mean something else."""
 
 from __future__ import annotations
@@ -28,24 +28,34 @@ def fingerprint(plan: Plan) -> str:
     "nodes",
     [
         pytest.param("# a comment\n" + BASE, id="a comment"),
-        pytest.param(BASE.replace("n: count(*), total: sum(amount)", "total: sum(amount), 'n': count(*)"), id="order of a map"),
+        pytest.param(
+            BASE.replace("n: count(*), total: sum(amount)", "total: sum(amount), 'n': count(*)"), id="order of a map"
+        ),
         pytest.param(BASE.replace("sum(amount)", "SUM( `amount` )"), id="spelling"),
         pytest.param(BASE.replace("topic: t,", "topic: t2,"), id="another topic"),
         pytest.param(BASE.replace("name: in,", "name: source,"), id="another name of a source"),
         pytest.param(SOURCE % SCHEMA + "- {name: f, filter: amount > 1}\n" + TABLE + OUT, id="a filter before"),
-        pytest.param(SOURCE % SCHEMA + "- {name: w, with: {extra: amount * 2}}\n" + TABLE + OUT, id="another column before"),
+        pytest.param(
+            SOURCE % SCHEMA + "- {name: w, with: {extra: amount * 2}}\n" + TABLE + OUT, id="another column before"
+        ),
         pytest.param(SOURCE % SCHEMA + TABLE + "- {name: f, filter: n > 1}\n" + OUT, id="a filter behind"),
         pytest.param(SOURCE % "amount DOUBLE, more INT, user STRING" + TABLE + OUT, id="more fields in the source"),
         pytest.param(BASE + "- {name: x, from: in, to: {topic: x}}", id="an unrelated node"),
-        pytest.param(BASE.replace("name: table,", "name: renamed,").replace("sum(amount)}", "sum(amount)}, store: table"), id="node name"),
+        pytest.param(
+            BASE.replace("name: table,", "name: renamed,").replace("sum(amount)}", "sum(amount)}, store: table"),
+            id="node name",
+        ),
         pytest.param(SOURCE % SCHEMA + "- {name: k, keyBy: [amount]}\n" + TABLE + OUT, id="another key before"),
         pytest.param(
-            SOURCE % SCHEMA + (SOURCE % SCHEMA).replace("name: in, stream: {topic: t", "name: in2, stream: {topic: t2")
-            + "- {name: m, merge: [in, in2]}\n" + TABLE + OUT,
+            SOURCE % SCHEMA
+            + (SOURCE % SCHEMA).replace("name: in, stream: {topic: t", "name: in2, stream: {topic: t2")
+            + "- {name: m, merge: [in, in2]}\n"
+            + TABLE
+            + OUT,
             id="one more topic of the same kind",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_same_state(plan: Compile, nodes: str) -> None:
     assert fingerprint(plan(nodes)) == fingerprint(plan(BASE))
 
@@ -54,9 +64,7 @@ def test_the_same_state(plan: Compile, nodes: str) -> None:
     "nodes",
     [
         pytest.param(BASE.replace("groupBy: [user]", "groupBy: [{user: lower(user)}]"), id="another key"),
-        pytest.param(
-            BASE.replace("groupBy: [user]", "groupBy: [{name: user}]"), id="another name of the key"
-        ),
+        pytest.param(BASE.replace("groupBy: [user]", "groupBy: [{name: user}]"), id="another name of the key"),
         pytest.param(BASE.replace("groupBy: [user]", "groupBy: [user, amount]"), id="a longer key"),
         pytest.param(BASE.replace("'n': count(*)", "'n': count(user)"), id="another aggregate"),
         pytest.param(BASE.replace("'n': count(*), ", ""), id="one aggregate less"),
@@ -68,10 +76,7 @@ def test_the_same_state(plan: Compile, nodes: str) -> None:
             id="the key computed before",
         ),
         pytest.param(
-            SOURCE % "u STRING, amount DOUBLE"
-            + "- {name: s, select: {user: u, amount: amount}}\n"
-            + TABLE
-            + OUT,
+            SOURCE % "u STRING, amount DOUBLE" + "- {name: s, select: {user: u, amount: amount}}\n" + TABLE + OUT,
             id="the key from another field",
         ),
     ],
@@ -94,9 +99,7 @@ def test_window_sizes_matter_and_grace_does_not(plan: Compile) -> None:
 
 
 JOIN = (
-    SOURCE
-    % SCHEMA
-    + "- {name: other, stream: {topic: u, value: {format: json, schema: 'id STRING, paid DOUBLE'}}}\n"
+    SOURCE % SCHEMA + "- {name: other, stream: {topic: u, value: {format: json, schema: 'id STRING, paid DOUBLE'}}}\n"
     "- {name: l, from: in, keyBy: [user]}\n- {name: r, from: other, keyBy: [id]}\n"
     "- {name: joined, from: l, join: {with: r, within: 5s}}\n"
 ) + OUT

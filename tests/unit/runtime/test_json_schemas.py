@@ -9,9 +9,7 @@ from streamapp.formats.ddl import fields_of
 
 
 def test_fields_come_in_order_with_one_spelling_of_their_types() -> None:
-    ddl = (
-        "a: STRING, `b c` Decimal(5), d ARRAY<STRUCT<x: INT NOT NULL, y: MAP<STRING, LONG>>> COMMENT 'it''s'"
-    )
+    ddl = "a: STRING, `b c` Decimal(5), d ARRAY<STRUCT<x: INT NOT NULL, y: MAP<STRING, LONG>>> COMMENT 'it''s'"
     assert fields_of(ddl.replace("''", "\\'")) == (
         ("a", "string"),
         ("b c", "decimal(5,0)"),

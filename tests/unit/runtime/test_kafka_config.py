@@ -64,7 +64,7 @@ def test_secrets_are_not_shown() -> None:
     assert "PRIVATE" not in shown
 
 
-@pytest.mark.parametrize("password", ["p\"w\\d", "a\\nb", "ends in \\", "${x}", "#1", "k=v:w", "zoë"])
+@pytest.mark.parametrize("password", ['p"w\\d', "a\\nb", "ends in \\", "${x}", "#1", "k=v:w", "zoë"])
 def test_what_is_written_is_read_back_and_nobody_else_can(tmp_path: Path, password: str) -> None:
     config = KafkaConfig("a:1", {**SCRAM, "sasl.password": password, "ssl.keystore.key": "line one\nline two"})
     file = tmp_path / "client.properties"
@@ -133,9 +133,7 @@ def test_from_a_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(
-    servers: str, properties: dict[str, str], complaint: str
-) -> None:
+def test_what_cannot_work_is_refused_by_name(servers: str, properties: dict[str, str], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         KafkaConfig(servers, properties)
 

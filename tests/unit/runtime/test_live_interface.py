@@ -203,9 +203,20 @@ def test_nobody_scales_without_the_token(app: Scaled) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"3", b"{}", b"[]", b'{"replicas": -1}', b'{"replicas": 1.5}', b'{"replicas": true}', b'{"replicas": "2"}',
-     b'{"replicas": %d}' % (MOST_REPLICAS + 1), b"{" * 500, b'{"replicas": 2}' + b" " * LARGEST_BODY],
-)  # fmt: skip
+    [
+        b"",
+        b"3",
+        b"{}",
+        b"[]",
+        b'{"replicas": -1}',
+        b'{"replicas": 1.5}',
+        b'{"replicas": true}',
+        b'{"replicas": "2"}',
+        b'{"replicas": %d}' % (MOST_REPLICAS + 1),
+        b"{" * 500,
+        b'{"replicas": 2}' + b" " * LARGEST_BODY,
+    ],
+)
 def test_what_is_no_number_of_replicas_is_refused(app: Scaled, body: bytes) -> None:
     code, said = app.put(body)
     assert code == 400

@@ -13,15 +13,23 @@ STATUS = {
     "phase": "Running",
     "subTopologies": {
         "part": {
-            "recordsIn": 3, "recordsOut": 2, "bytesOut": 10, "changelogRecords": 1, "epochs": 5, "lateRecords": 4,
-            "lostRecords": 7, "badRecords": {"in": 6}, "epochMs": {"addBatch": 250}, "eventTimeDelaySeconds": 1.5,
+            "recordsIn": 3,
+            "recordsOut": 2,
+            "bytesOut": 10,
+            "changelogRecords": 1,
+            "epochs": 5,
+            "lateRecords": 4,
+            "lostRecords": 7,
+            "badRecords": {"in": 6},
+            "epochMs": {"addBatch": 250},
+            "eventTimeDelaySeconds": 1.5,
         }
     },
     "lag": {"topic/with-slashes/3": 7},
     "expiringRecords": {"topic/with-slashes/3": 2},
     "stores": {"s": {"rowsEstimate": 8, "bytes": 9}},
     "restore": {"s": {"done": 1, "total": 2, "etaSeconds": 0.5}},
-}  # fmt: skip
+}
 
 
 def test_every_metric_stands_in_the_manual(root: Path) -> None:
@@ -35,9 +43,13 @@ def test_every_metric_has_a_value_when_the_status_has_one() -> None:
     samples = {metric.name: metric.samples for metric in own.collect()}
     assert samples.keys() == TABLE.keys()
     assert all(samples.values())
-    assert own.get_sample_value(
-        "streamapp_consumer_lag", {"name": "app", "topic": "topic/with-slashes", "partition": "3"}
-    ) == 7  # fmt: skip
-    assert own.get_sample_value(
-        "streamapp_epoch_duration_seconds", {"name": "app", "subtopology": "part", "step": "addBatch"}
-    ) == 0.25  # fmt: skip
+    assert (
+        own.get_sample_value("streamapp_consumer_lag", {"name": "app", "topic": "topic/with-slashes", "partition": "3"})
+        == 7
+    )
+    assert (
+        own.get_sample_value(
+            "streamapp_epoch_duration_seconds", {"name": "app", "subtopology": "part", "step": "addBatch"}
+        )
+        == 0.25
+    )

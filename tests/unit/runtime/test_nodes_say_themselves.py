@@ -104,8 +104,9 @@ def test_a_name_of_a_column_is_no_expression() -> None:
 
 def test_a_node_has_any_number_of_inputs_and_of_stores() -> None:
     twice = Tag("twice", "counts", "n")
-    topology = n.Topology((LINES, Tag("tagged", "lines", "value"), counts("tagged"), twice,
-                           Gather("all", ("lines", "tagged", "twice"))))  # fmt: skip
+    topology = n.Topology(
+        (LINES, Tag("tagged", "lines", "value"), counts("tagged"), twice, Gather("all", ("lines", "tagged", "twice")))
+    )
     assert list(check_names(topology, "app")) == []
     cut = verify_cut(cut_by_internal_topics(drop_unused(topology, CONTEXT), CONTEXT), CONTEXT)
     assert cut.node("all").inputs == ("lines", "tagged", "all-twice-repartition-source")

@@ -143,9 +143,9 @@ def test_groups_keep_their_order_and_merges_their_names() -> None:
     b = StreamBuilder("app")
     one, two = b.stream("one", topic="a"), b.stream("two", topic="b")
     both = b.merge("both", one, two)
-    both.group_by("t", "value", "key", day="date(timestamp)").window(
-        hopping="2 days", every="1 day"
-    ).aggregate({"store": "count(*)"}, emit="final", store="s")
+    both.group_by("t", "value", "key", day="date(timestamp)").window(hopping="2 days", every="1 day").aggregate(
+        {"store": "count(*)"}, emit="final", store="s"
+    )
     spec = b.build().to_object()["spec"]["topology"]
     assert spec[2:] == [
         {"name": "both", "merge": ["one", "two"]},

@@ -15,7 +15,7 @@ import pytest
 
 from streamapp.spark.usercode import UserCodeError, UserFunction
 
-MODULE = '''
+MODULE = """
 import pandas as pd
 import pyarrow as pa
 
@@ -112,7 +112,7 @@ def texts(batch):
 
 def loud(row):
     raise ValueError("x" * 3_000_000)
-'''
+"""
 LONG = pa.schema([("v", pa.int64())])
 
 
@@ -139,13 +139,17 @@ def call(
     """(key, deleted, value) of each row that comes of rows with these values and the keys 0, 1, …"""
     values = [1, 2, 3] if v is None else v
     count = len(values)
-    batch = pa.RecordBatch.from_pydict({
-        "__mine": pa.array(mine or [True] * count),
-        "__deleted": pa.array(deleted or [False] * count),
-        "__key": pa.array(list(range(count)), pa.int32()),
-        "v": pa.array(values, pa.int64()),
-        "__topic": ["t"] * count, "__partition": [4] * count, "__offset": list(range(7, 7 + count)),
-    })  # fmt: skip
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "__mine": pa.array(mine or [True] * count),
+            "__deleted": pa.array(deleted or [False] * count),
+            "__key": pa.array(list(range(count)), pa.int32()),
+            "v": pa.array(values, pa.int64()),
+            "__topic": ["t"] * count,
+            "__partition": [4] * count,
+            "__offset": list(range(7, 7 + count)),
+        }
+    )
     hidden = ("topic", "partition", "offset", "key")
     sees = (("v", "v"), *((name, f"__{name}") for name in hidden))
     kept = tuple(f"__{name}" for name in hidden)
@@ -171,11 +175,17 @@ def test_a_stream_s_row_becomes_none_one_or_several() -> None:
 
 def test_rows_of_other_branches_pass_in_their_places() -> None:
     assert call("twice", v=[1, 2, 3], mine=[True, False, True]) == [
-        (0, False, 1), (0, False, -1), (1, False, None), (2, False, 3), (2, False, -3),
-    ]  # fmt: skip
+        (0, False, 1),
+        (0, False, -1),
+        (1, False, None),
+        (2, False, 3),
+        (2, False, -3),
+    ]
     assert call("fails", mine=[False] * 3, deleted=[True, False, False]) == [
-        (0, True, None), (1, False, None), (2, False, None),
-    ]  # fmt: skip
+        (0, True, None),
+        (1, False, None),
+        (2, False, None),
+    ]
 
 
 def test_a_stream_s_tombstone_gets_new_values_and_a_table_s_deletion_stays_one() -> None:
@@ -223,8 +233,12 @@ def test_values_of_every_kind_are_taken(module: str) -> None:
 @pytest.mark.parametrize(
     ("name", "mode", "said"),
     [
-        ("fails", "row", "offset 7: function 'user_functions:fails': ValueError: invalid literal for int() with base "
-         "10: 'x' (user_functions.py, line 32)"),
+        (
+            "fails",
+            "row",
+            "offset 7: function 'user_functions:fails': ValueError: invalid literal for int() with base "
+            "10: 'x' (user_functions.py, line 32)",
+        ),
         ("text", "row", "offset 7: function 'user_functions:text': column `v` is to be int64, and the value 'x' is "),
         ("half", "row", "column `v` is to be int64, and the value 1.5 is not"),
         ("huge", "row", "column `v` is to be int64, and the value 1180591620717411303424 is not"),
@@ -247,7 +261,7 @@ def test_values_of_every_kind_are_taken(module: str) -> None:
         ("three", "row", "node 'scored': function 'user_functions:three': it is a int, and no function"),
         ("nobody", "row", "node 'scored': function 'user_functions:nobody': module 'user_functions' has no 'nobody'"),
     ],
-)  # fmt: skip
+)
 def test_a_function_that_fails_or_returns_something_else_is_told(name: str, mode: str, said: str) -> None:
     with pytest.raises(UserCodeError) as caught:
         call(name, mode)
@@ -299,10 +313,16 @@ def test_not_null_is_meant() -> None:
 
 def test_a_record_that_python_cannot_have_is_named() -> None:
     far = pa.array([0, 2**60], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-    batch = pa.RecordBatch.from_pydict({
-        "__mine": [True] * 2, "__deleted": [False] * 2, "__timestamp": far,
-        "__topic": ["t"] * 2, "__partition": [4] * 2, "__offset": [7, 8],
-    })  # fmt: skip
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "__mine": [True] * 2,
+            "__deleted": [False] * 2,
+            "__timestamp": far,
+            "__topic": ["t"] * 2,
+            "__partition": [4] * 2,
+            "__offset": [7, 8],
+        }
+    )
     kept = ("__timestamp", "__topic", "__partition", "__offset")
     function = UserFunction("n", "user_functions:none", "row", (("timestamp", "__timestamp"),), kept, LONG, False)
     with pytest.raises(UserCodeError, match=r"offset 8: .*: the record cannot be given to Python: OverflowError"):
