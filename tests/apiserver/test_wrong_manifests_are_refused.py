@@ -296,11 +296,6 @@ WRONG = {
         manifest(**nodes({"name": "a", "from": "a", "filter": "true"})),
         "node 'a': `from`: reads itself: a → a; make one of them read another node",
     ),
-    "joined with itself": (
-        manifest(**nodes({"name": "j", "from": "lines", "join": {"with": "lines", "within": "5s"}})),
-        "node 'j': `join.with`: 'lines' is joined with itself; "
-        "give one side a name of its own, e.g. a second stream node",
-    ),
     "a join without a window": (
         manifest(**nodes({"name": "l2", "stream": {"topic": "u"}}, {"name": "j", "join": {"with": "lines"}})),
         "`within` is missing; a stream-stream join needs a window, e.g. within: 5 minutes",
@@ -382,9 +377,9 @@ BY_SCHEMA = {
         manifest(upgrade={"strategy": "Parallel"}),
         'spec.upgrade.strategy: Unsupported value: "Parallel": supported values: "InPlace"',
     ),
-    "a join of a later version": (
-        one(join={"with": "out", "type": "left", "within": "5s"}),
-        'spec.topology[1].join.type: Unsupported value: "left": supported values: "inner"',
+    "a join that there is not": (
+        one(join={"with": "out", "type": "right", "within": "5s"}),
+        'spec.topology[1].join.type: Unsupported value: "right": supported values: "inner", "left", "outer"',
     ),
     "a text where a number belongs": (manifest(replicas="2"), "spec.replicas in body must be of type integer"),
     "a number where a text belongs": (one(filter=5), "spec.topology[1].filter in body must be of type string"),

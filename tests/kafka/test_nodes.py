@@ -243,13 +243,15 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
     a.send(
         "payments",
         (None, {"id": "o1", "paid": 7}, NOON + 5 * 60_000),
-        (None, {"id": "o2", "paid": 20}, NOON + HOUR),
         (None, {"id": "o1", "paid": 1}, NOON - 60_000),
+        (None, {"id": "o2", "paid": 20}, NOON + HOUR),
+        (None, {"id": "o1", "paid": 2}, NOON - 60_000),  # more than within and grace behind what its partition has
     )
     a.run()
     got = sorted((r.key, r.value["open"], r.value["after"], r.timestamp) for r in a.received("out"))
     assert got == [("o1", 3, 5 * 60_000, NOON + 5 * 60_000), ("o1", 9, -60_000, NOON)]
     assert a.latest("totals") == {"o1": {"n": 2, "open": 12}}
+    assert a.statuses[-1]["subTopologies"]["paid"]["lateRecords"] == 1
     assert len(a.plan.subtopologies) == 2
 
 

@@ -235,11 +235,6 @@ def _of_a_node(node: tuple[str, ...]) -> Iterator[Rule]:
         "!has(self.from) || self.from != self.name",
         "`from`: reads itself: ' + self.name + ' → ' + self.name + '; make one of them read another node'",
     )
-    yield rule(
-        "!has(self.join) || !has(self.from) || self.join.with != self.from",
-        "`join.with`: \\'' + self.from + '\\' is joined with itself;"
-        " give one side a name of its own, e.g. a second stream node'",
-    )
 
 
 def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
@@ -302,11 +297,6 @@ def _of_names(node: tuple[str, ...]) -> Iterator[Rule]:
 
 def _of_operations(node: tuple[str, ...]) -> Iterator[Rule]:
     yield Rule(
-        (*node, "join"),
-        "has(self.within)",
-        "`within` is missing; a stream-stream join needs a window, e.g. within: 5 minutes",
-    )
-    yield Rule(
         (*node, "branch"),
         "self.filter(a, has(a.when)).size() + 1 >= self.size()"
         " && (self.all(a, has(a.when)) || !has(self[self.size() - 1].when))",
@@ -321,7 +311,7 @@ def _of_operations(node: tuple[str, ...]) -> Iterator[Rule]:
 
 
 def _of_columns(node: tuple[str, ...]) -> Iterator[Rule]:
-    for place in (("select",), ("with",), ("aggregate",), ("flatMap",), ("join", "select")):
+    for place in (("select",), ("with",), ("aggregate",), ("flatMap",), ("join", "select"), ("join", "match")):
         yield Rule(
             (*node, *place),
             " && ".join(f"!('{name}' in self)" for name in TRUE_AND_FALSE),

@@ -81,6 +81,10 @@ def _companion_problems(node: dict[str, Any], name: str) -> list[Problem]:
     window = node.get("window")
     if "groupBy" in node and isinstance(window, dict):
         problems += _window_problems(window, name)
+    join = node.get("join")
+    if isinstance(join, dict):
+        found = faults(INNER_RULES["join"], join)
+        problems += [Problem(name, f"join.{field}", value, message, fix) for field, value, message, fix in found]
     return problems
 
 

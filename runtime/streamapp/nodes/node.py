@@ -90,6 +90,11 @@ class Node:
     """True when all records of a key must come to one place: its inputs are shuffled."""
 
     @property
+    def timed(self) -> bool:
+        """True when what it keeps, and what is late for it, goes by the stream time of its sources."""
+        return False
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the nodes whose output this one reads, in order."""
         return ()

@@ -129,6 +129,10 @@ class Aggregate(OneInput):
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
 
+    @property
+    def timed(self) -> bool:
+        return self.window is not None
+
     def stored_table(self, store: str) -> StoredTable:
         return StoredTable(names_of(self.by), names_of(self.columns), self.window is not None)
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field
 
+from streamapp.companions import Rule, Rules
 from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
 from streamapp.expressions import normalise, quote, read_expression
-from streamapp.fields import Duration, Expressions, Model, one_of
+from streamapp.fields import MOST_COLUMNS, Duration, Expressions, Model, one_of
 from streamapp.nodes import (
     RECORD_COLUMNS,
     STREAM,
@@ -35,6 +36,37 @@ from streamapp.scope import check_column, check_joined_expression, check_names, 
 if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
 
+TYPES = ("inner", "left", "outer")
+SIDES = ("left", "right")
+
+
+PAIRING: Rules = (
+    Rule(
+        "with",
+        "`within` is missing",
+        "a stream-stream join needs a window, e.g. within: 5 minutes, or before: 0s, after: 1 hour",
+        needs=("within", "before", "after"),
+        told="within",
+    ),
+    Rule(
+        "within",
+        "`within` stands for `before` and `after`",
+        "remove it, or both of them",
+        excludes=("before", "after"),
+    ),
+    Rule("match", "there are `by` and `match`", "remove `by`", excludes=("by",)),
+)
+"""Of the fields under `join`."""
+
+
+def _described(before_ms: int, after_ms: int) -> str:
+    """
+    >>> _described(90_000, 90_000), _described(0, 3_600_000)
+    ('90s', '0s before to 1 hour after')
+    """
+    before, after = format_duration(before_ms), format_duration(after_ms)
+    return before if before == after else f"{before} before to {after} after"
+
 
 class JoinSpec(Model):
     """Records of another stream with the same key, close in time."""
@@ -47,19 +79,43 @@ class JoinSpec(Model):
             description="Columns of the left side, matched to the right side's key. Default: the left key.",
         ),
     ] = None
+    match: Annotated[
+        dict[str, str] | None,
+        Field(
+            min_length=1,
+            max_length=MOST_COLUMNS,
+            description="In place of `by`: columns of the left side, each with the column of the right side that is to "
+            "equal it.",
+        ),
+    ] = None
     type: Annotated[
         str,
-        BeforeValidator(lambda value: one_of(value, ("inner",), ("left", "outer"))),
+        BeforeValidator(lambda value: one_of(value, TYPES)),
         Field(
-            description="Which records without a partner stay: inner, none.",
-            json_schema_extra={"enum": ["inner"]},
+            description="Which records give a result without a partner, when none can come any more: inner (none), "
+            "left (those of the left side) or outer (those of both).",
+            json_schema_extra={"enum": list(TYPES)},
         ),
     ] = "inner"
-    within: Annotated[Duration | None, Field(description="How far apart in event time two records may be.")] = None
+    within: Annotated[
+        Duration | None,
+        Field(description="How far apart in event time two records may be: as `before` and `after` of this length."),
+    ] = None
+    before: Annotated[
+        Duration | None,
+        Field(description="How much earlier than the left record the right one may be. Default, with `after`: 0s."),
+    ] = None
+    after: Annotated[
+        Duration | None,
+        Field(description="How much later than the left record the right one may be. Default, with `before`: 0s."),
+    ] = None
     grace: Annotated[Duration, Field(description="How long to wait for late records.")] = "0s"
     select: Annotated[
         Expressions | None,
-        Field(description="The result's columns. In the expressions a column is NODE.column."),
+        Field(
+            description="The result's columns. In the expressions a column is NODE.column, or left.column and "
+            "right.column."
+        ),
     ] = None
 
 
@@ -67,25 +123,35 @@ Given = Annotated[JoinSpec | None, Field(description="Joins another stream.")]
 """The field of the manifest."""
 
 
+_BOTH_SIDES = 2
+"""How the state is laid out: since 2 by an operator of ours. Another number, another fingerprint."""
+
+
 @dataclass(frozen=True)
 class Join(Node):
-    """Pairs of a left and a right record with equal keys and event times at most `within_ms` apart."""
+    """Pairs of a left and a right record with equal keys and event times that are near enough."""
 
     left: str
     right: str
     by: tuple[str, ...]
-    """Columns of the left side, matched in order to the key of the right side."""
+    """Columns of the left side, matched in order to `match`; none: its key."""
     type: str
-    within_ms: int
+    before_ms: int
+    """How much earlier than the left record the right one may be."""
+    after_ms: int
+    """How much later."""
     grace_ms: int
     select: Pairs | None
     """The result's columns; in the expressions a column is `NODE.column`. None: both sides' columns."""
     store: str
     left_as: str = ""
-    """How `select` calls the left side, when a cut has put another node in its place."""
+    """How `select` calls the left side; empty: by its node's name."""
     right_as: str = ""
+    match: tuple[str, ...] = ()
+    """Columns of the right side; none: its key."""
 
     operation: ClassVar[str] = "join"
+    inner_companions: ClassVar[Mapping[str, Rules]] = {"join": PAIRING}
     keyed: ClassVar[bool] = True
 
     @classmethod
@@ -93,23 +159,26 @@ class Join(Node):
         join, left = spec.join, making.input
         assert join is not None
         right = making.resolve("join.with", join.with_)
-        if join.within is None:
-            fix = "a stream-stream join needs a window, e.g. within: 5 minutes"
-            making.problems.append(Problem(spec.name, "within", None, "`within` is missing", fix))
-        if right == left:
-            said, fix = f"'{left}' is joined with itself", "give one side a name of its own, e.g. a second stream node"
-            making.problems.append(Problem(spec.name, "join.with", None, said, fix))
-            right = None
+        by, match = tuple(join.by or ()), ()
+        if join.match is not None:
+            by, match = zip(*pairs_of(join.match), strict=True)
+        select = pairs_of(join.select) if join.select is not None else None
+        by_side = right == left or (not {left, right} & set(SIDES) and _sides_of(select or ()) & set(SIDES))
+        left_as, right_as = SIDES if by_side else ("", "")
         made = cls(
             spec.name,
             left,
             right or making.stand_in("join.with"),
-            by=tuple(join.by or ()),
+            by=by,
             type=join.type,
-            within_ms=parse_duration(join.within or "0s"),
+            before_ms=parse_duration(join.within or join.before or "0s"),
+            after_ms=parse_duration(join.within or join.after or "0s"),
             grace_ms=parse_duration(join.grace),
-            select=pairs_of(join.select) if join.select is not None else None,
+            select=select,
             store=spec.store or spec.name,
+            left_as=left_as,
+            right_as=right_as,
+            match=match,
         )
         return (made,)
 
@@ -119,7 +188,7 @@ class Join(Node):
 
     @property
     def aliases(self) -> tuple[str, str]:
-        """The names that `select` has for the two sides: those of the user's own nodes."""
+        """The names that `select` has for the two sides: those of the user's own nodes, or left and right."""
         return (self.left_as or self.left, self.right_as or self.right)
 
     def with_inputs(self, renamed: Mapping[str, str]) -> Self:
@@ -131,6 +200,10 @@ class Join(Node):
         return replace(self, left=left, right=right, left_as=left_as, right_as=right_as)
 
     @property
+    def timed(self) -> bool:
+        return True
+
+    @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
 
@@ -140,8 +213,19 @@ class Join(Node):
         return self.store
 
     def expressions(self) -> tuple[NodeExpression, ...]:
-        by = (NodeExpression(Role.KEY, "join.by", name) for name in self.by)
-        return (*by, *placed(Role.JOINED, "join.select", self.select or ()))
+        by = (NodeExpression(Role.KEY, self._field, name) for name in self.by)
+        right = quote(self.aliases[1])
+        on = (NodeExpression(Role.JOINED, self._field, f"{right}.{quote(name)}") for name in self.match)
+        return (*by, *on, *placed(Role.JOINED, "join.select", self.select or ()))
+
+    def matched(self, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns of each side that rows meet by, where these are the sides' keys."""
+        return self.by or left, self.match or right
+
+    @property
+    def _field(self) -> str:
+        """Where the manifest says what rows meet by."""
+        return "join.match" if self.match else "join.by"
 
     def output_kind(self, inputs: Sequence[str]) -> str:
         return STREAM
@@ -157,14 +241,19 @@ class Join(Node):
         value = tuple(name for name in names if name.lower() not in keys)
         return replace(with_event_time(key, value), known=left.known and right.known)
 
+    @property
+    def used(self) -> frozenset[str]:
+        """The columns that `select` uses, with the side that it has them of, in lower case."""
+        return frozenset(name for _, text in self.select or () for name in _used(text))
+
     def hop_name(self, upstream: str) -> str:
         return f"{self.store}-{'left' if upstream == self.left else 'right'}"
 
     def description(self, inputs: Sequence[Columns]) -> str:
         left, right = self.aliases
-        by = zip(self.by or inputs[0].key, inputs[1].key, strict=True)
+        by = zip(*self.matched(inputs[0].key, inputs[1].key), strict=True)
         matched = ", ".join(f"{left}.{ours} = {right}.{theirs}" for ours, theirs in by)
-        text = f"{self.type}, {matched}, within {format_duration(self.within_ms)}"
+        text = f"{self.type}, {matched}, within {_described(self.before_ms, self.after_ms)}"
         text += f", grace {format_duration(self.grace_ms)}"
         return text + (f": {described(self.select)}" if self.select is not None else "")
 
@@ -174,11 +263,12 @@ class Join(Node):
                 said = f"'{side}' is a table; only joins of two streams are available in this version"
                 yield Problem(self.name, "join", side, said, "join the streams")
         left, right = topology.columns(self.left), topology.columns(self.right)
-        by = self.by or left.key
-        for name in self.by:
-            hint = f"`by` names columns of '{self.left}'"
-            yield from check_column(self.name, "join.by", name, left, hint=hint)
-        if left.known and right.known and len(by) != len(right.key):
+        by, on = self.matched(left.key, right.key)
+        for names, columns, side in ((self.by, left, self.left), (self.match, right, self.right)):
+            for name in names:
+                hint = f"it is to be a column of '{side}'"
+                yield from check_column(self.name, self._field, name, columns, hint=hint)
+        if left.known and right.known and len(by) != len(on):
             yield Problem(
                 self.name,
                 "join.by",
@@ -187,11 +277,13 @@ class Join(Node):
                 f"name as many columns, or give '{self.right}' another key with a `keyBy` node",
             )
         if self.select is None:
-            yield from self._check_clashes(left, right, by)
+            yield from self._check_clashes(left, right, by, on)
         else:
-            yield from self._check_select(self.select, topology, by)
+            yield from self._check_select(self.select, topology, by, on)
 
-    def _check_select(self, select: Pairs, topology: Topology, by: tuple[str, ...]) -> Iterator[Problem]:
+    def _check_select(
+        self, select: Pairs, topology: Topology, by: tuple[str, ...], on: tuple[str, ...]
+    ) -> Iterator[Problem]:
         yield from check_names(self.name, "join.select", select)
         both = zip(self.aliases, self.inputs, strict=True)
         sides = {alias: topology.columns(side) for alias, side in both if is_given(topology.node(side))}
@@ -200,16 +292,18 @@ class Join(Node):
             field = f"join.select.{name}"
             yield from check_joined_expression(self.name, field, text, sides, whole=len(sides) == 2)
             if name.lower() in {key.lower() for key in by}:
-                matched = zip(by, topology.columns(self.right).key, strict=False)
+                matched = zip(by, on, strict=False)
                 theirs = [f"{right}.{quote(theirs)}" for ours, theirs in matched if ours.lower() == name.lower()]
                 if normalise(text) not in {normalise(same) for same in (f"{left}.{quote(name)}", *theirs)}:
                     yield key_changed(self.name, field, name, text)
 
-    def _check_clashes(self, left: Columns, right: Columns, by: tuple[str, ...]) -> Iterator[Problem]:
+    def _check_clashes(
+        self, left: Columns, right: Columns, by: tuple[str, ...], on: tuple[str, ...]
+    ) -> Iterator[Problem]:
         if not (left.known and right.known):
             return
         # A pair of matched columns of one name is one column: both sides have the same in it.
-        same = {a.lower() for a, b in zip(by, right.key, strict=False) if a.lower() == b.lower()}
+        same = {a.lower() for a, b in zip(by, on, strict=False) if a.lower() == b.lower()}
         ours = {name.lower() for name in (*left.fields, *by)} - same
         clashing = [name for name in right.fields if name.lower() in ours]
         if clashing:
@@ -236,24 +330,29 @@ class Join(Node):
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
         left, right = inputs
-        by = zip(self.by or left.key, right.key, strict=True)
+        by = zip(*self.matched(left.key, right.key), strict=True)
         return {
             "operation": "join",
+            "layout": _BOTH_SIDES,
             "type": self.type,
-            "within": self.within_ms,
+            "within": [self.before_ms, self.after_ms],
             "key": [[before[0][ours.lower()], before[1][theirs.lower()]] for ours, theirs in by],
-            "left": all_declared(left.value, before[0]),
-            "right": all_declared(right.value, before[1]),
+            "left": all_declared(left.fields, before[0]),
+            "right": all_declared(right.fields, before[1]),
             **({"fields": fields} if any(fields := self._record_fields(inputs)) else {}),
         }
 
     def _record_fields(self, inputs: Sequence[Columns]) -> list[list[str]]:
         """What `select` uses of the records' own columns, for each side: a join keeps those, and no others."""
-        used = {name for _, text in self.select or () for name in _used(text)}
         return [
-            [n for n in RECORD_COLUMNS if f"{alias}.{n}".lower() in used and columns.find(n) not in columns.value]
+            [n for n in RECORD_COLUMNS if f"{alias}.{n}".lower() in self.used and columns.find(n) not in columns.value]
             for alias, columns in zip(self.aliases, inputs, strict=True)
         ]
+
+
+def _sides_of(select: Pairs) -> set[str]:
+    """What its expressions have before the dots, in lower case."""
+    return {parts[0].lower() for _, text in select for parts in read_expression(text).columns if len(parts) > 1}
 
 
 def _used(text: str) -> set[str]:
@@ -270,13 +369,17 @@ class JoinStep(Steps):
         other: Steps,
         *,
         within: str | None = None,
+        before: str | None = None,
+        after: str | None = None,
         by: list[str] | None = None,
+        match: Mapping[str, str] | None = None,
         type: str | None = None,
         grace: str | None = None,
         select: ColumnMap | None = None,
         store: str | None = None,
     ) -> Self:
-        """Joins another stream whose key equals the columns `by` (default: the key) of this one.
+        """Joins another stream whose key equals the columns `by` (default: the key) of this one, or two columns of each
+        pair of `match`.
 
         >>> from streamapp.builder import StreamBuilder
         >>> b = StreamBuilder("app")
@@ -285,6 +388,7 @@ class JoinStep(Steps):
         >>> b.build().spec.topology[2].join.with_
         'paid'
         """
-        fields = given(by=by, type=type, within=within, grace=grace, select=dict(select) if select else None)
+        near = {"within": within, "before": before, "after": after, "grace": grace}
+        fields = given(by=by, match=match, type=type, **near, select=dict(select) if select else None)
         found: Self = self._then(name, join={"with": other.name, **fields}, store=store)
         return found

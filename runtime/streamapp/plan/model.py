@@ -32,10 +32,9 @@ class SubTopology:
         return Topology(self.nodes)
 
     @property
-    def windowed(self) -> bool:
-        """Whether its stateful node has windows, which close by event time."""
-        tables = (node.stored_table(store) for node in self.nodes for store in node.stores)
-        return any(table is not None and table.windowed for table in tables)
+    def timed(self) -> bool:
+        """Whether its stateful node goes by the stream time of its sources."""
+        return any(node.timed for node in self.nodes)
 
     @property
     def reads_internally(self) -> frozenset[str]:

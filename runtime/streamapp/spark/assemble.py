@@ -33,16 +33,14 @@ def assemble(part: SubTopology, visitor: Visitor) -> DataFrame:
     if part.stateful is None:
         return _records(part.nodes, visitor, {})
     before = _ancestors(part.nodes, part.stateful)
-    flows: dict[str, Flow] = {}
-    for node in before:
-        # Fan-out below the shuffle only meets again in a merge: reading the source twice is right, if not cheap.
-        flows[node.name] = visitor.visit(node, [flows[name] for name in node.inputs])
+    stateful = visitor.visit(before[-1], _inputs(before, visitor))
     inner = {node.name for node in before}
     after = tuple(node for node in part.nodes if node.name not in inner)
-    return _records(after, visitor, {part.stateful: flows[part.stateful]})
+    return _records(after, visitor, {part.stateful: stateful})
 
 
-def _ancestors(nodes: tuple[n.Node, ...], name: str) -> list[n.Node]:
+def _ancestors(nodes: tuple[n.Node, ...], name: str) -> tuple[n.Node, ...]:
+    """The node, at the end, and all that it depends on."""
     by_name = {node.name: node for node in nodes}
     wanted: set[str] = set()
     pending = [name]
@@ -51,14 +49,26 @@ def _ancestors(nodes: tuple[n.Node, ...], name: str) -> list[n.Node]:
         if current not in wanted:
             wanted.add(current)
             pending.extend(by_name[current].inputs)
-    return [node for node in nodes if node.name in wanted]
+    return tuple(node for node in nodes if node.name in wanted)
+
+
+def _inputs(nodes: tuple[n.Node, ...], visitor: Visitor) -> list[Flow]:
+    """The flows that the last of these nodes reads.
+
+    A source is read once, also when its rows come on several ways: read twice, the partitions of both readings would be
+    taken for the same ones, and what one of them has not read yet for late.
+    """
+    consumers = _consumers(nodes)
+    if any(len(edges) > 1 for edges in consumers.values()):
+        return _Weave(nodes[:-1], visitor, {}, consumers).inputs_of(nodes[-1])
+    flows: dict[str, Flow] = {}
+    for node in nodes[:-1]:
+        flows[node.name] = visitor.visit(node, [flows[name] for name in node.inputs])
+    return [flows[name] for name in nodes[-1].inputs]
 
 
 def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]) -> DataFrame:
-    consumers: dict[str, list[tuple[str, int]]] = {}
-    for node in nodes:
-        for position, name in enumerate(node.inputs):
-            consumers.setdefault(name, []).append((node.name, position))
+    consumers = _consumers(nodes)
     if any(len(edges) > 1 for edges in consumers.values()):
         return _Weave(nodes, visitor, given, consumers).records()
     flows = dict(given)
@@ -68,6 +78,15 @@ def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]
     if not sinks:  # a store alone
         sinks = [visitor.unwritten(flow).frame for flow in given.values()]
     return reduce(lambda a, b: a.unionByName(b), sinks)
+
+
+def _consumers(nodes: tuple[n.Node, ...]) -> dict[str, list[tuple[str, int]]]:
+    """Who reads a node's output, and as which of its inputs."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for node in nodes:
+        for position, name in enumerate(node.inputs):
+            found.setdefault(name, []).append((node.name, position))
+    return found
 
 
 def visit_node(node: n.Node, nodes: tuple[n.Node, ...], visitor: Visitor, inputs: list[Flow]) -> Flow:
@@ -107,18 +126,31 @@ class _Weave:
             self._start(name, flow)
 
     def records(self) -> DataFrame:
-        for node in self._nodes:
-            if not node.inputs:
-                self._start(node.name, visit_node(node, self._nodes, self._visitor, []))
-        for node in self._nodes:
-            if node.inputs:
-                self._step(node)
+        """The records of all sinks."""
+        self._run()
         assert self._frame is not None
         # Each row belongs to exactly one output: the others' structs are null.
         merged = F.coalesce(*(column(parked.edge) for parked in self._outputs))
         return self._frame.select(merged.alias("__record")).select(
             *(F.col("__record")[name].alias(name) for name in RECORD_COLUMNS)
         )
+
+    def inputs_of(self, node: n.Node) -> list[Flow]:
+        """What a node reads that is not among the nodes: one flow alone, or several that share a frame."""
+        self._run()
+        parked = [self._parked.pop((node.name, i)) for i in range(len(node.inputs))]
+        if len(parked) == 1:
+            return [replace(parked[0].flow, frame=self._unpack(parked[0], ()))]
+        assert self._frame is not None
+        return [replace(waiting.flow, frame=self._frame, packed=waiting.edge) for waiting in parked]
+
+    def _run(self) -> None:
+        for node in self._nodes:
+            if not node.inputs:
+                self._start(node.name, visit_node(node, self._nodes, self._visitor, []))
+        for node in self._nodes:
+            if node.inputs:
+                self._step(node)
 
     def _start(self, name: str, flow: Flow) -> None:
         """Adds a root (a source, or the stateful node) to the shared frame."""

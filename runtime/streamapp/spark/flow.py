@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 DELETED = "__deleted"
 EVENT_TIME = "__timestamp"
@@ -52,6 +53,16 @@ class Flow:
     """Which rows of the frame are this node's, when several branches share the frame."""
     carried: tuple[str, ...] = ()
     """Physical columns of other branches that must be handed through untouched."""
+    packed: str | None = None
+    """The struct column that has the physical ones, where the frame has rows of others too; null in theirs."""
+
+    def physically(self, name: str) -> Column:
+        """A physical column."""
+        return column(name) if self.packed is None else column(self.packed)[name]
+
+    def type_of(self, name: str) -> DataType:
+        """The type of a physical column."""
+        return self.frame.select(self.physically(name)).schema[0].dataType
 
     def physical(self) -> list[str]:
         """Every physical column once, in a fixed order."""

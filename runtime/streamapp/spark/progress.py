@@ -25,8 +25,6 @@ class _Query:
     seen_batch: int = -1
     rate: float = 0.0
     duration_ms: dict[str, int] = field(default_factory=dict)
-    watermark: str | None = None
-    latest_event: str | None = None
     position: Offsets = field(default_factory=dict)
 
 
@@ -77,9 +75,6 @@ class Progress:
         query.seen_batch = progress["batchId"]
         query.rate = progress.get("processedRowsPerSecond", 0.0) or 0.0
         query.duration_ms = progress["durationMs"]
-        event_time = progress.get("eventTime", {})
-        query.watermark = event_time.get("watermark")
-        query.latest_event = event_time.get("max", query.latest_event)
 
     def publish(self, lag: dict[str, int] | None, expiring: dict[str, int]) -> None:
         """Makes a new snapshot of what is collected.
@@ -108,8 +103,8 @@ class Progress:
                 "lateRecords": totals.get("lateRecords", 0),
                 "lostRecords": totals.get("lostRecords", 0),
                 "badRecords": totals.get("badRecords", {}),
-                "watermark": _iso(totals.get("closedMs")) or query.watermark,
-                "eventTimeDelaySeconds": _seconds_since(_iso(totals.get("latestMs")) or query.latest_event),
+                "watermark": _iso(totals.get("closedMs")),
+                "eventTimeDelaySeconds": _seconds_since(_iso(totals.get("latestMs"))),
             }
         known = {} if lag is None else {"lag": lag, "totalLag": sum(lag.values())}
         self._snapshot = {

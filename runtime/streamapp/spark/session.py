@@ -45,8 +45,8 @@ FIXED_SETTINGS: dict[str, str] = {
     _STATE + "forceSnapshotUploadOnLag": "false",
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.streamapp.TopicCheckpointFileManager",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # One store with column families per join, instead of four stores.
-    "spark.sql.streaming.join.stateFormatVersion": "3",
+    # A plan of an epoch is run as it is: what our operators are told of it would not reach one that is made later.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
     # State is where it is to be (Placement): a task waits a little for that executor, as elsewhere it has to restore.
     "spark.locality.wait": "0s",
     "spark.locality.wait.process": "500ms",

@@ -18,12 +18,12 @@ from streamapp.spark.flow import EVENT_TIME, STREAM_TIME
 
 
 def tags_of(part: SubTopology) -> Mapping[str, str]:
-    """A tag for each source whose event time the sub-topology's windows wait for, by node; empty without windows.
+    """A tag for each source whose event time the sub-topology goes by, by node; empty where it goes by none.
 
     The stream times of former runs are kept by tag, topic and partition. A tag says how event times are made, so that
     another `timestamp` begins anew and another name of the node does not.
     """
-    if not part.windowed:
+    if not part.timed:
         return {}
     found: dict[str, str] = {}
     for node in part.nodes:

@@ -16,14 +16,15 @@ from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from streamapp import nodes as n
 from streamapp import operations as o
-from streamapp.errors import ManifestError, Problem
+from streamapp.errors import ManifestError
 from streamapp.formats import Format
 from streamapp.operations import Filter
 from streamapp.plan import SubTopology
 from streamapp.spark import formats
 from streamapp.spark.complaints import problems_of
-from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden, quoted
+from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden
 from streamapp.spark.guard import expression, require_allowed
+from streamapp.spark.joins import joined
 from streamapp.spark.streamtime import tags_of, with_stream_time
 from streamapp.spark.usercode import MINE, UserFunction
 
@@ -312,77 +313,7 @@ class Visitor:
         return seen.withMetadata("__window", {_WINDOWS: windows})
 
     def visit_join(self, node: o.Join, left: Flow, right: Flow) -> Flow:
-        left_alias, right_alias = node.aliases
-        left_keys = [(name, quoted(name)) for name in node.by] or [(name, quoted(p)) for name, p in left.key]
-        if len(left_keys) != len(right.key):
-            raise ManifestError(
-                (
-                    Problem(
-                        node.name,
-                        "by",
-                        ", ".join(k for k, _ in left_keys),
-                        f"joins {len(left_keys)} columns to the {len(right.key)} key columns of '{node.right}'",
-                        f"name as many columns as '{node.right}' has in its key",
-                    ),
-                )
-            )
-        delay = f"{node.within_ms + node.grace_ms} milliseconds"
-        sides = []
-        for flow, name in ((left, left_alias), (right, right_alias)):
-            fields = {f: column(hidden(f)) for f in flow.fields if f not in flow.columns}
-            # Behind the watermark, a copy of the event time would be a second event time to Spark.
-            frame = flow.frame.filter(~column(DELETED)).withColumns(fields).withWatermark(EVENT_TIME, delay)
-            sides.append(frame.alias(name))
-        condition = F.lit(True)
-        for (name, here), (other, there) in zip(left_keys, right.key, strict=True):
-            mine, theirs = (
-                F.col(f"{quoted(left_alias)}.{here}"),
-                F.col(f"{quoted(right_alias)}.{quoted(there)}"),
-            )
-            self._require_same_type(node, name, other, sides, here, quoted(there))
-            condition = condition & (mine == theirs)
-        left_time, right_time = (F.col(f"{quoted(side)}.{EVENT_TIME}") for side in (left_alias, right_alias))
-        within = F.expr(f"INTERVAL '{node.within_ms / 1000:.3f}' SECOND")
-        condition = condition & (right_time >= left_time - within) & (right_time <= left_time + within)
-        joined = _needing(
-            sides[0].join(sides[1], condition, "inner"),
-            [
-                F.col(f"{quoted(alias)}.{quoted(name)}")
-                for alias, flow in ((left_alias, left), (right_alias, right))
-                for name in flow.columns
-            ],
-        )
-        if node.select is not None:
-            values = {name: expression(sql) for name, sql in node.select}
-        else:
-            values = {c: F.col(f"{quoted(left_alias)}.{quoted(c)}") for c in left.columns}
-            values |= {c: F.col(f"{quoted(right_alias)}.{quoted(c)}") for c in right.columns}
-        key = tuple((name, f"__key_{i}") for i, (name, _) in enumerate(left_keys))
-        frame = joined.select(
-            F.lit(False).alias(DELETED),
-            F.greatest(left_time, right_time).alias(EVENT_TIME),
-            *(F.col(f"{quoted(left_alias)}.{here}").alias(p) for (_, here), (_, p) in zip(left_keys, key, strict=True)),
-            *(value.alias(name) for name, value in values.items()),
-        )
-        return Flow(frame, tuple(values), ("timestamp",), key)
-
-    def _require_same_type(
-        self, node: o.Join, name: str, other: str, sides: list[DataFrame], here: str, there: str
-    ) -> None:
-        left_type, right_type = (
-            sides[0].select(here).schema[0].dataType,
-            sides[1].select(there).schema[0].dataType,
-        )
-        if left_type != right_type:
-            problem = Problem(
-                node.name,
-                "by",
-                name,
-                f"`{name}` of '{node.left}' is {left_type.simpleString()}, `{other}` of '{node.right}' is "
-                f"{right_type.simpleString()}: keys of different types never meet",
-                f"cast one of them, e.g. with: {{{name}: cast({name} as {right_type.simpleString()})}}",
-            )
-            raise ManifestError((problem,))
+        return joined(node, left, right)
 
     # Sinks: rows of (topic, key, value, timestamp, headers)
 

@@ -15,9 +15,10 @@ from streamapp.schema import json_schema
 from streamapp_operator.crd import resource_schema
 
 GROUP, *NODE = RULES
-STREAM, WINDOW = INNER_RULES["stream"], INNER_RULES["window"]
+STREAM, WINDOW, JOIN = INNER_RULES["stream"], INNER_RULES["window"], INNER_RULES["join"]
 COUNT = {"groupBy": ["value"], "aggregate": {"n": "count(*)"}}
 WINDOWED = {"tumbling": "5s"}
+PAIRS = {"with": "other", "match": {"key": "key"}, "select": {"v": "left.value"}}
 # For each rule: a node that breaks it, and what is said of it.
 BROKEN: dict[Rule | Choice, tuple[dict[str, Any], str]] = {}
 for rule, node, said in (
@@ -34,6 +35,17 @@ for rule, node, said in (
     (WINDOW[0], {**COUNT, "window": {}}, "`window`: says no kind of window; write e.g."),
     (WINDOW[1], {**COUNT, "window": {"hopping": "5s"}}, "`window.every`: `every` is missing; say how often"),
     (WINDOW[2], {**COUNT, "window": {**WINDOWED, "every": "1s"}}, "`window.every`: `every` is for hopping windows;"),
+    (JOIN[0], {"from": "in", "join": PAIRS}, "`join.within`: `within` is missing; a stream-stream join needs a window"),
+    (
+        JOIN[1],
+        {"from": "in", "join": {**PAIRS, "within": "5s", "after": "1s"}},
+        "`join.within`: `within` stands for `before` and `after`; remove it",
+    ),
+    (
+        JOIN[2],
+        {"from": "in", "join": {**PAIRS, "by": ["key"], "within": "5s"}},
+        "`join.match`: there are `by` and `match`; remove `by`",
+    ),
     (STREAM[0], {"stream": {}}, "`stream`: `topic` is missing; name the topic"),
 ):
     BROKEN[rule] = (node, said)
@@ -70,6 +82,7 @@ def test_parser_and_schema_refuse_it(node: dict[str, Any], said: str) -> None:
         {**COUNT, "window": WINDOWED, "grace": "1s", "emit": "final", "store": "s"},
         {**COUNT, "window": {"hopping": "5s", "every": "1s"}, "emit": "updates"},
         {"join": {"with": "other", "within": "5s"}, "from": "in", "store": "s"},
+        {"join": {**PAIRS, "before": "5s", "after": "1s"}, "from": "in"},
         {"stream": {"topics": ["u"]}},
         {"merge": ["in", "other"]},
     ],
@@ -91,7 +104,8 @@ def test_the_cluster_has_the_same_words() -> None:
 def passes(node: dict[str, Any]) -> bool:
     """Whether an editor has nothing against its fields."""
     models = json_schema()["$defs"]
-    parts = {"NodeSpec": {"name": "x", **node}, "WindowSpec": node.get("window"), "StreamSpec": node.get("stream")}
+    inner = {"WindowSpec": "window", "StreamSpec": "stream", "JoinSpec": "join"}
+    parts = {"NodeSpec": {"name": "x", **node}} | {model: node.get(field) for model, field in inner.items()}
     return all(goes_together(models[name], given) for name, given in parts.items() if given is not None)
 
 

@@ -214,8 +214,8 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
         ),
         pytest.param(
             "- {name: x, from: lines, join: {with: lines, within: 5s}}",
-            "node 'x': `join.with`: 'lines' is joined with itself; give one side a name of its own, "
-            "e.g. a second stream node",
+            "node 'x': `join.select`: both sides have `user`, `amount`; name them with select, e.g. select: "
+            "{user: left.user, user_right: right.user}",
             id="join with itself",
         ),
         pytest.param(
@@ -336,7 +336,8 @@ def test_one_mistake_is_one_problem(problems: Problems, nodes: str, expected: st
     [
         (
             "{with: other, select: {a: other.paid}}",
-            "node 'x': `within` is missing; a stream-stream join needs a window, e.g. within: 5 minutes",
+            "node 'x': `join.within`: `within` is missing; a stream-stream join needs a window, e.g. within: 5 minutes, or "
+            "before: 0s, after: 1 hour",
         ),
         (
             "{with: othr, within: 5s}",
@@ -365,8 +366,36 @@ def test_one_mistake_is_one_problem(problems: Problems, nodes: str, expected: st
             "(in \"user, amount\"); name as many columns, or give 'other' another key with a `keyBy` node",
         ),
         (
-            "{with: other, type: outer, within: 5s, select: {a: other.paid}}",
-            "node 'x': `join.type`: 'outer' is not available yet in this version; use inner",
+            "{with: other, by: [user], match: {user: user}, within: 5s, select: {a: other.paid}}",
+            "node 'x': `join.match`: there are `by` and `match`; remove `by`",
+        ),
+        (
+            "{with: other, match: {usr: user}, within: 5s, select: {a: other.paid}}",
+            "node 'x': `join.match`: unknown column `usr`; did you mean `user`?",
+        ),
+        (
+            "{with: other, match: {user: ident}, within: 5s, select: {a: other.paid}}",
+            "node 'x': `join.match`: unknown column `ident`; there are: key, user, paid, timestamp, topic, partition, offset, headers",
+        ),
+        (
+            "{with: other, match: {user: user}, within: 5s, select: {a: right.payd}}",
+            "node 'x': `join.select.a`: node 'right' has no column `payd` (in \"right.payd\"); did you mean `paid`?",
+        ),
+        (
+            "{with: other, match: {user: user}, within: 5s, select: {a: right.paid, b: lines.user}}",
+            "node 'x': `join.select.b`: `lines` is neither side of the join (in \"lines.user\"); there are: left, right",
+        ),
+        (
+            "{with: other, type: right, within: 5s, select: {a: other.paid}}",
+            "node 'x': `join.type`: there is no 'right'; use inner, left or outer",
+        ),
+        (
+            "{with: other, before: 5s, within: 1s, select: {a: other.paid}}",
+            "node 'x': `join.within`: `within` stands for `before` and `after`; remove it, or both of them",
+        ),
+        (
+            "{with: other, after: 5, select: {a: other.paid}}",
+            "node 'x': `join.after`: `5` is no duration: it has no unit; write 5s for seconds, 5ms for milliseconds",
         ),
     ],
 )

@@ -123,7 +123,7 @@ def test_what_can_be_asked_is_said_by_the_node() -> None:
     assert counts("lines").stored_table("counts") == n.StoredTable(("tag",), ("n",), False)
     windowed = replace(counts("lines"), window=window).stored_table("counts")
     assert windowed == n.StoredTable(("tag",), ("n",), True)
-    assert o.Join("j", "a", "b", (), "inner", 1, 0, None, "j").stored_table("j") is None
+    assert o.Join("j", "a", "b", (), "inner", 1, 1, 0, None, "j").stored_table("j") is None
 
 
 def test_each_operation_is_called_by_a_name_of_its_own() -> None:
@@ -143,7 +143,7 @@ def test_every_expression_stands_in_a_field_of_its_operation() -> None:
         "keyBy keyBy": o.KeyBy("k", "s", ("a", "b")),
         "when when": o.Arm("a", "b", "x", ("y",)),
         "groupBy.a groupBy.b aggregate.a aggregate.b": o.Aggregate("g", "s", pairs, pairs, None, 0, "updates", "g"),
-        "join.by join.select.a join.select.b": o.Join("j", "s", "r", ("a",), "inner", 1, 0, pairs, "j"),
+        "join.by join.select.a join.select.b": o.Join("j", "s", "r", ("a",), "inner", 1, 1, 0, pairs, "j"),
         "": o.Python("p", "s", "m:f", "row", "a INT"),
     }
     assert [" ".join(used.field for used in node.expressions()) for node in field.values()] == list(field)
@@ -151,9 +151,9 @@ def test_every_expression_stands_in_a_field_of_its_operation() -> None:
 
 def test_an_input_has_another_name() -> None:
     renamed = {"a": "x"}
-    join = o.Join("j", "a", "b", (), "inner", 1, 0, None, "j").with_inputs(renamed)
+    join = o.Join("j", "a", "b", (), "inner", 1, 1, 0, None, "j").with_inputs(renamed)
     assert (join.inputs, join.aliases) == (("x", "b"), ("a", "b"))
     assert o.Merge("m", ("a", "b")).with_inputs(renamed).inputs == ("x", "b")
     assert Filter("f", "a", "x > 1").with_inputs(renamed) == Filter("f", "x", "x > 1")
-    unmoved = o.Join("j", "b", "c", (), "inner", 1, 0, None, "j")
+    unmoved = o.Join("j", "b", "c", (), "inner", 1, 1, 0, None, "j")
     assert unmoved.with_inputs(renamed) is unmoved

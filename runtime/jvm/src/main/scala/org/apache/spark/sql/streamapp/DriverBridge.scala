@@ -42,7 +42,10 @@ object DriverBridge {
       def text(file: MetadataFile): String = new String(file.bytes, UTF_8)
       val planned = last("offsets")
       name -> Map[String, Any](
-        "stateful" -> files.exists { case (path, _) => path.startsWith(s"$prefix$name/state/") },
+        // Spark's own operators write down the form of their state, ours do not.
+        "stateful" -> files.exists { case (path, _) =>
+          path.startsWith(s"$prefix$name/state/") || path == pathOf(applicationId, name, "shape")
+        },
         "offsets" -> planned.map { case (_, file) => text(file) }.getOrElse(""),
         "planned" -> planned.map(_._1).getOrElse(-1L),
         "committed" -> last("commits").map(_._1).getOrElse(-1L),

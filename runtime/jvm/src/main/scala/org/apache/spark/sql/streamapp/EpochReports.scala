@@ -13,7 +13,6 @@ import org.json4s.jackson.Serialization
 import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec
 import org.apache.spark.sql.execution.streaming.StreamingQueryPlanTraverseHelper.collectFromUnfoldedPlan
-import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreWriter
 import org.apache.spark.sql.streamapp.keyed.StreamTimes
 
 /** What a task reports to the driver when it has committed; of its `records`, `hops` went to topics of the app's own. */
@@ -39,11 +38,10 @@ object StoreStats {
  * What Spark's finished tasks have counted in an epoch.
  *
  * @param read records by source, see [[CountedSource]]
- * @param late rows that a join has passed over, as they were behind its watermark
- * @param overdue pairs of a record and a window that was over for it
+ * @param late records, once for each window or join that was over for them
  * @param bad records that could not be read, by node
  */
-final case class EpochCounts(read: Seq[(Option[String], Long)], late: Long, overdue: Long, bad: Map[String, Long])
+final case class EpochCounts(read: Seq[(Option[String], Long)], late: Long, bad: Map[String, Long])
 
 /** A source that knows what its records count for: the user's topics that it reads, None where they are ours. */
 trait CountedSource {
@@ -62,15 +60,12 @@ object EpochCounts {
         case _ => None
       }) -> scan.longMetric("numOutputRows").value
     }
-    val late = collectFromUnfoldedPlan(execution.executedPlan) {
-      case operator: StateStoreWriter => operator.getProgress().numRowsDroppedByWatermark
-    }
     // Named KIND:NODE by the visitor: a node may have several kinds of bad records.
-    val (tooLate, unreadable) = execution.observedMetrics.toSeq.partition { case (name, _) => name.startsWith("late:") }
+    val (late, unreadable) = execution.observedMetrics.toSeq.partition { case (name, _) => name.startsWith("late:") }
     val bad = unreadable.groupMapReduce { case (name, _) => name.substring(name.indexOf(':') + 1) } {
       case (_, row) => row.getLong(0)
     }(_ + _)
-    EpochCounts(read, late.sum, tooLate.map { case (_, row) => row.getLong(0) }.sum, bad)
+    EpochCounts(read, late.map { case (_, row) => row.getLong(0) }.sum, bad)
   }
 }
 
@@ -128,10 +123,9 @@ object EpochReports {
     val first = epoch > total.epoch
     if (!stateful || (done && first)) {
       counts.read.foreach { case (source, records) => total.read(source) += records }
-      total.late += counts.overdue
+      total.late += counts.late
       counts.bad.foreach { case (node, records) => total.bad(node) += records }
     }
-    total.late += counts.late
     total.busyNs += System.nanoTime() - total.beganNs.getOrElse(startedNs)
     total.beganNs = None
     if (done && first) {

@@ -27,7 +27,7 @@ final case class AskClosing(applicationId: String, subTopology: String, attempt:
  * What closes follows from the epoch's range, the times written with the end of the epoch before, and the idle
  * partitions written with the range: a replay comes to the same.
  */
-final class EpochTimes private (conf: RuntimeConf, epoch: Long, windows: Windows, val attempt: Long) {
+final class EpochTimes private (conf: RuntimeConf, epoch: Long, lasting: Option[Long], val attempt: Long) {
   val before: StreamTimes = EpochTimes.before(conf, epoch)
   private val seen = mutable.Buffer.empty[LatestTimes]
   private var due: Option[(EarliestTime, Int)] = None
@@ -48,8 +48,8 @@ final class EpochTimes private (conf: RuntimeConf, epoch: Long, windows: Windows
   def isOver(closed: Long): Boolean =
     closed > after.closed && due.exists { case (times, tasks) => times.told < tasks || times.value <= closed }
 
-  /** The time at which all windows are over that have a record. */
-  def allOver: Option[Long] = after.reached.values.maxOption.map(_ + windows.size + windows.grace)
+  /** The time at which nothing is open that a record has opened; None where nothing stays open. */
+  def allOver: Option[Long] = for (longest <- lasting; latest <- after.reached.values.maxOption) yield latest + longest
 
   /** For one group of map tasks. */
   def measured(context: SparkContext): LatestTimes = synchronized {
@@ -76,9 +76,13 @@ object EpochTimes {
   private val attempts = new AtomicLong
   private val current = new ConcurrentHashMap[(String, String), EpochTimes]()
 
-  /** An attempt at an epoch begins; an earlier one in this process is over. */
-  def begin(conf: RuntimeConf, epoch: Long, windows: Windows): EpochTimes = {
-    val times = new EpochTimes(conf, epoch, windows, attempts.incrementAndGet())
+  /**
+   * An attempt at an epoch begins; an earlier one in this process is over.
+   *
+   * @param lasting until how long after its event time what a record has opened stays open, in microseconds
+   */
+  def begin(conf: RuntimeConf, epoch: Long, lasting: Option[Long]): EpochTimes = {
+    val times = new EpochTimes(conf, epoch, lasting, attempts.incrementAndGet())
     current.put((conf.applicationId, conf.subTopology), times)
     times
   }

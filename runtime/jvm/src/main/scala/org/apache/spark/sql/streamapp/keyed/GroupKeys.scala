@@ -17,7 +17,10 @@ import org.apache.spark.sql.types.{LongType, StructType, TimestampType}
  */
 final case class Windows(size: Long, grace: Long, isFinal: Boolean) {
   /** The start of the last window that is over when time has come that far. */
-  def lastStart(closed: Long): Long = closed - size - grace
+  def lastStart(closed: Long): Long = closed - lasting
+
+  /** Until how long after its start a window is open. */
+  def lasting: Long = size + grace
 }
 
 object Windows {

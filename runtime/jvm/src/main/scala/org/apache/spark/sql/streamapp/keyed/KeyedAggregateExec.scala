@@ -48,7 +48,7 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
     val closing = keys.windows.map { windows =>
       val conf = RuntimeConf(session.conf.getAll)
       val epoch = sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong
-      val times = EpochTimes.begin(conf, epoch, windows)
+      val times = EpochTimes.begin(conf, epoch, Some(windows.lasting))
       (windows, AskClosing(conf.applicationId, conf.subTopology, times.attempt), times.dueIn(sparkContext, getStateInfo.numPartitions))
     }
     child.execute().mapPartitionsWithStateStore(
@@ -96,6 +96,7 @@ object KeyedAggregates extends Rule[SparkPlan] {
 class KeyedExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectPlannerStrategy(_ => StreamTimeStrategy)
+    extensions.injectPlannerStrategy(_ => KeyedJoinStrategy)
     extensions.injectColumnar(_ => new ColumnarRule {
       override def preColumnarTransitions: Rule[SparkPlan] = KeyedAggregates
     })

@@ -114,7 +114,7 @@ private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val
   /** When those have been taken out: tells the driver when the first that is still there is over. */
   def tellDue(): Unit = {
     val scan = store.rangeScan(from(closed), None, StateStore.DEFAULT_COL_FAMILY_NAME)
-    try due.add(if (scan.hasNext) scan.next().key.getLong(0) + windows.size + windows.grace else Long.MaxValue)
+    try due.add(if (scan.hasNext) scan.next().key.getLong(0) + windows.lasting else Long.MaxValue)
     finally scan.close()
   }
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import java.util.UUID
+
+import org.apache.hadoop.conf.Configuration
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.streamapp.RuntimeConf
+import org.apache.spark.sql.types.{IntegerType, StructType}
+
+/**
+ * A stateful operator that is ours from the logical plan on. Spark gives its own operators the place and version of their
+ * stores when it plans an epoch; this one finds them in what the epoch's thread was told.
+ */
+trait KeyedOperator extends SparkPlan with StatefulOperator {
+
+  /** The number of the epoch that is being run. */
+  protected def epoch: Long = sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong
+
+  private var found: Option[StatefulOperatorStateInfo] = None
+
+  /** None as long as only others have asked: they are not told of the epoch. */
+  override def stateInfo: Option[StatefulOperatorStateInfo] = synchronized {
+    if (found.isEmpty) found = Option(sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)).map { run =>
+      val conf = RuntimeConf(session.conf.getAll)
+      StatefulOperatorStateInfo(s"/${conf.applicationId}/${conf.subTopology}/state", UUID.fromString(run), operatorId = 0,
+        storeVersion = epoch, numPartitions = conf.maxParallelism, stateSchemaMetadata = None, stateStoreCkptIds = None)
+    }
+    found
+  }
+
+  // The form of the state is on record as the store's fingerprint.
+  override def validateAndMaybeEvolveStateSchema(hadoopConf: Configuration, batchId: Long,
+      stateSchemaVersion: Int): List[StateSchemaValidationResult] = Nil
+}
+
+object KeyedOperator {
+  /** The form of a column family that has nothing in its keys, or in its values. */
+  private[keyed] val Unused: StructType = new StructType().add("unused", IntegerType)
+}

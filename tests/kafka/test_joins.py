@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which records meet, and which stay alone, follows from the records: not from how they were cut into epochs and runs,
+nor from which partition was read first."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from lib.app import START_SECONDS, Bench
+from lib.faults import await_halt, failpoints, last_epoch
+from lib.inprocess import App
+from lib.joins import Model, Result
+from lib.verify import committed
+from lib.wait import until
+from lib.windows import Event, disordered
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+NOON = 1_704_110_400_000
+SECOND = 1000
+BEFORE, AFTER, GRACE = 4 * SECOND, 9 * SECOND, 3 * SECOND
+SOURCES = """
+  - {name: l, stream: {topic: $T-left, value: text}}
+  - {name: r, stream: {topic: $T-right, value: text}}
+"""
+JOIN = """
+  - name: %(kind)s
+    from: l
+    join:
+      with: r
+      type: %(kind)s
+      before: 4s
+      after: 9s
+      grace: 3s
+      select: {one: l.value, two: r.value}
+  - {name: to-%(kind)s, to: {topic: $T-%(kind)s-pairs}}
+"""
+KINDS = ("inner", "left", "outer")
+
+
+def results_in(kafka: KafkaConfig, topic: str) -> Counter[Result]:
+    found: Counter[Result] = Counter()
+    for message in committed(kafka, topic):
+        value = json.loads(message.value() or b"")
+        one, two = (int(value[name]) if value[name] is not None else None for name in ("one", "two"))
+        found[(message.key() or b"").decode(), one, two] += 1
+    return found
+
+
+def numbered(events: Sequence[Event], since: int) -> list[tuple[Event, int]]:
+    return [(event, since + i) for i, event in enumerate(events)]
+
+
+@pytest.mark.parametrize("cuts", [(), (1, 90, 40, 2), (60, 2, 99, 97)], ids=["at-once", "one-behind", "another-behind"])
+def test_results_do_not_depend_on_how_partitions_are_read(
+    kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...]
+) -> None:
+    """`cuts`: how much of each partition, two of the left and two of the right side, a first run reads in percent."""
+    app = App(kafka, tmp_path, SOURCES + "".join(JOIN % {"kind": kind} for kind in KINDS))
+    for side in ("left", "right"):
+        app.create(side, partitions=2)
+    all_of = {
+        side: {p: numbered(disordered(5 + i, p, 400, NOON, 2000 + 50 * p, 25 * SECOND), 1000 * p) for p in range(2)}
+        for i, side in enumerate(("left", "right"))
+    }
+    models = {kind: Model(kind, BEFORE, AFTER, GRACE) for kind in KINDS}
+    late = dict.fromkeys(KINDS, 0)
+    at = {(side, p): 0 for side in all_of for p in range(2)}
+    for part in ([dict(zip(at, cuts, strict=True))] if cuts else []) + [dict.fromkeys(at, 100)]:
+        for side, partitions in all_of.items():
+            new = {p: events[at[side, p] : len(events) * part[side, p] // 100] for p, events in partitions.items()}
+            for partition, events in new.items():
+                app.send(side, *((key, str(number), when) for (key, when), number in events), partition=partition)
+                at[side, partition] += len(events)
+            for model in models.values():
+                (model.left if side == "left" else model.right).read(new)
+        app.run()
+        for kind, model in models.items():
+            late[kind] += app.statuses[-1]["subTopologies"][kind]["lateRecords"]
+            assert results_in(kafka, app.topic(f"{kind}-pairs")) == model.results, kind
+    for kind, model in models.items():
+        assert late[kind] == model.late > 50, kind
+    alone = [result for result in models["outer"].results if None in result]
+    assert models["inner"].results.total() > models["outer"].results.total() - len(alone) > 200
+    assert len(alone) > 50
+    assert models["left"].results != models["outer"].results
+
+
+STEPS = (
+    "metadata.after-write.offsets",
+    "transaction.before-commit#0",
+    "transaction.after-commit#1",
+    "epoch.tasks-committed",
+    "metadata.deferred.commits",
+)
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Each record that stays alone says so once, whatever has happened between its coming and its end."""
+    topology = (
+        (SOURCES + JOIN % {"kind": "outer"})
+        .replace("$T-left", "$T-numbers")
+        .replace("$T-right", "$T-ticks")
+        .replace("outer-pairs", "pairs")
+    )
+    topics = {"left": "numbers", "right": "ticks"}
+    model = Model("outer", BEFORE, AFTER, GRACE)
+    producer = Producer(kafka.for_librdkafka())
+    all_of = {
+        side: {p: numbered(disordered(3 + i, p, 360, NOON, 2000 + 50 * p, 25 * SECOND), 1000 * p) for p in range(n)}
+        for i, (side, n) in enumerate((("left", 2), ("right", 1)))
+    }
+    with Bench(kafka, tmp_path, "alone", topology, partitions=2, spec="idleTimeout: 1 day") as bench:
+        for i, step in enumerate((*STEPS, None)):
+            for side, partitions in all_of.items():
+                new = {p: events[i * 60 : i * 60 + 60] for p, events in partitions.items()}
+                (model.left if side == "left" else model.right).read(new)
+                for partition, events in new.items():
+                    for (key, at), number in events:
+                        value = str(number).encode()
+                        producer.produce(bench.topics[topics[side]], value, key.encode(), partition, timestamp=at)
+            assert producer.flush(30) == 0
+            if step is not None:
+                name, _, place = step.partition("#")
+                where = f"{name}@{last_epoch(bench) + 1}" + (f"#{place}" if place else "")
+                await_halt(bench.start(env=failpoints(f"{where}=halt")), name)
+        app = bench.start()
+        output = bench.topics["pairs"]
+        expected = model.results
+        until(lambda: results_in(kafka, output).total() >= expected.total(), START_SECONDS, "all has its result")
+        assert app.stop() == 0
+        assert results_in(kafka, output) == expected
+        assert len([result for result in expected if None in result]) > 50
+
+
+BRANCHES = """
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: 'id STRING, next STRING'}}}
+  - {name: all, filter: id is not null}
+  - name: steps
+    from: all
+    join:
+      with: all
+      match: {next: id}
+      type: left
+      after: 1m
+      select: {id: left.id, then: right.next, at: right.timestamp}
+  - {name: out, to: {topic: $T-out}}
+  - {name: a, from: in, filter: id = 'a'}
+  - {name: b, from: in, filter: id = 'b'}
+  - {name: both, merge: [a, b]}
+  - {name: counts, from: both, groupBy: [id], aggregate: {'n': count(*)}, window: {tumbling: 10s}}
+  - {name: to-counts, to: {topic: $T-counts}}
+"""
+
+
+def test_a_source_that_meets_itself_is_read_once(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """In a join and in a merge. Two readings of a partition would have one stream time."""
+    app = App(kafka, tmp_path, BRANCHES)
+    app.create("in")
+    app.send(
+        "in",
+        *(
+            (None, {"id": name, "next": after}, NOON + at * SECOND)
+            for name, after, at in (("a", "b", 0), ("b", "c", 5))
+        ),
+        (None, {"id": "c", "next": None}, NOON + 70 * SECOND),
+        (None, {"id": "d", "next": "d"}, NOON + 200 * SECOND),  # a record meets itself
+    )
+    app.run()
+    got = sorted((r.key or "", r.value["id"], r.value["then"], r.timestamp - NOON) for r in app.received("out"))
+    assert got == [
+        ("", "c", None, 70 * SECOND),  # null equals nothing
+        ("b", "a", "c", 5 * SECOND),
+        ("c", "b", None, 5 * SECOND),  # `c` comes 65 s later
+        ("d", "d", "d", 200 * SECOND),
+    ]
+    assert [r.value for r in app.received("counts")] == [{"n": 1}, {"n": 1}]
+    read = {name: part["recordsIn"] for name, part in app.statuses[-1]["subTopologies"].items()}
+    assert read == {"steps": 4, "counts": 4}
