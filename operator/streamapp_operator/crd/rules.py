@@ -17,7 +17,7 @@ from streamapp.companions import Choice, Rules, of_version
 from streamapp.durations import EXAMPLES, LONGEST_MS, UNITS
 from streamapp.errors import Problem
 from streamapp.manifest.model import LONGEST_OBJECT_NAME, OBJECT_NAME, PAGE, SCOPE
-from streamapp.manifest.node import INNER_RULES, LATER, OPERATIONS, RULES
+from streamapp.manifest.node import COLUMNS, INNER_RULES, LATER, OPERATIONS, RULES
 from streamapp.scope import QUOTE_IT, READ_AS_BOOLEAN, TRUE_AND_FALSE
 from streamapp_operator.manifest.kafka_login import LAPTOP_FILES, NO_SECRET
 
@@ -311,7 +311,7 @@ def _of_operations(node: tuple[str, ...]) -> Iterator[Rule]:
 
 
 def _of_columns(node: tuple[str, ...]) -> Iterator[Rule]:
-    for place in (("select",), ("with",), ("aggregate",), ("flatMap",), ("join", "select"), ("join", "match")):
+    for place in COLUMNS:
         yield Rule(
             (*node, *place),
             " && ".join(f"!('{name}' in self)" for name in TRUE_AND_FALSE),

@@ -3,17 +3,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from streamapp import operations
 from streamapp.errors import Problem, near_miss
 from streamapp.fields import FormatSpec
 from streamapp.manifest import model
 from streamapp.manifest.node import NOT_YET, NodeSpec
 from streamapp.manifest.shape import field_of, said_text
 from streamapp.manifest.text import Document, Path, quoted, said
+
+
+def _objects(path: Path, name: str, kind: type[BaseModel]) -> Iterator[tuple[Path, tuple[str, type[BaseModel]]]]:
+    """An object and those in it, with what each is called."""
+    yield path, (name, kind)
+    for field, info in kind.model_fields.items():
+        alias = info.alias or field
+        for place, inner in _models(info.annotation):
+            yield from _objects((*path, alias, *place), "format" if inner is FormatSpec else alias, inner)
+
+
+def _models(annotation: Any) -> Iterator[tuple[Path, type[BaseModel]]]:
+    """The models in a field's type; those in a list are at 0."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield (), annotation
+    for part in get_args(annotation):
+        yield from (((0, *place) if get_origin(annotation) is list else place, kind) for place, kind in _models(part))
+
 
 _OBJECTS: dict[Path, tuple[str, type[BaseModel]]] = {
     (): ("manifest", model.Manifest),
@@ -29,17 +47,7 @@ _OBJECTS: dict[Path, tuple[str, type[BaseModel]]] = {
     ("spec", "driver"): ("driver", model.PodSpec),
     ("spec", "executor"): ("executor", model.PodSpec),
     ("spec", "onBadRecord"): ("onBadRecord", model.DeadLetterSpec),
-    ("spec", "topology", 0): ("node", NodeSpec),
-    ("spec", "topology", 0, "stream"): ("stream", operations.stream.StreamSpec),
-    ("spec", "topology", 0, "stream", "key"): ("format", FormatSpec),
-    ("spec", "topology", 0, "stream", "value"): ("format", FormatSpec),
-    ("spec", "topology", 0, "branch", 0): ("branch", operations.branch.ArmSpec),
-    ("spec", "topology", 0, "window"): ("window", operations.window.WindowSpec),
-    ("spec", "topology", 0, "join"): ("join", operations.join.JoinSpec),
-    ("spec", "topology", 0, "python"): ("python", operations.python.PythonSpec),
-    ("spec", "topology", 0, "to"): ("to", operations.to.SinkSpec),
-    ("spec", "topology", 0, "to", "key"): ("format", FormatSpec),
-    ("spec", "topology", 0, "to", "value"): ("format", FormatSpec),
+    **dict(_objects(("spec", "topology", 0), "node", NodeSpec)),
 }
 """What an object of the manifest is called and which fields it has, by its path; places in lists are 0."""
 

@@ -13,17 +13,18 @@ from streamapp.fields import Model
 
 OPERATIONS = tuple(operations.BY_NAME)
 """Exactly one of these makes a node."""
+OUTLINES = tuple(cls.outline for cls in operations.OPERATIONS)
 RULES: Rules = tuple(
     sorted(
-        (rule for cls in operations.OPERATIONS for rule in cls.companions),
+        (rule for outline in OUTLINES for rule in outline.rules),
         key=lambda rule: isinstance(rule, Rule) and bool(rule.excludes),
     )
 )
 """Which fields of a node go together: what is missing is told before what is too much."""
-INNER_RULES: dict[str, Rules] = {
-    field: rules for cls in operations.OPERATIONS for field, rules in cls.inner_companions.items()
-}
+INNER_RULES: dict[str, Rules] = {field: rules for outline in OUTLINES for field, rules in outline.inner_rules.items()}
 """The same of the objects in a node, by field."""
+COLUMNS = tuple(place for outline in OUTLINES for place in outline.columns)
+"""Where maps of columns to expressions stand in a node."""
 COMPANIONS = tuple(
     dict.fromkeys(
         rule.field for rule in RULES if isinstance(rule, Rule) and rule.needs and rule.field not in OPERATIONS

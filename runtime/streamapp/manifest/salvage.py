@@ -15,27 +15,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from streamapp.formats import ddl
-from streamapp.manifest.node import OPERATIONS, NodeSpec
+from streamapp.manifest.node import COLUMNS, OPERATIONS, OUTLINES, NodeSpec
 from streamapp.manifest.text import Path, dotted
 
-_EXPRESSIONS = ("filter", "when", "timestamp")
-_MAPS_OF_EXPRESSIONS = ("select", "with", "aggregate", "flatMap")
+_EXPRESSIONS = frozenset(place for outline in OUTLINES for place in outline.expressions)
 _LISTS: tuple[Path, ...] = (("groupBy",), ("keyBy",), ("join", "by"))
-_WITHOUT_COLUMNS: tuple[Path, ...] = (
-    ("name",),
-    ("to",),
-    ("grace",),
-    ("emit",),
-    ("store",),
-    ("stream", "key"),
-    ("window", "tumbling"),
-    ("window", "hopping"),
-    ("window", "every"),
-    ("join", "type"),
-    ("join", "within"),
-    ("join", "grace"),
-    ("python", "mode"),
-)
+_ASIDE: tuple[Path, ...] = (("name",), *(place for outline in OUTLINES for place in outline.aside))
 """Whatever is wrong here, the node's columns are as they would be without."""
 
 
@@ -147,7 +132,7 @@ def _cut(data: dict[str, Any], path: Path) -> bool:
         holder.pop(path[-1], None)
     elif isinstance(holder, list):
         del holder[int(path[-1])]
-    return any(path[: len(harmless)] == harmless for harmless in _WITHOUT_COLUMNS)
+    return any(path[: len(harmless)] == harmless for harmless in _ASIDE)
 
 
 def _at(data: Any, path: Path) -> Any:
@@ -163,9 +148,8 @@ def _at(data: Any, path: Path) -> Any:
 
 
 def _is_expression(path: Path) -> bool:
-    if path[-1] in _EXPRESSIONS:
-        return True
-    return len(path) in (2, 3) and path[-2] in _MAPS_OF_EXPRESSIONS and path[0] != "branch"
+    place = tuple(part for part in path if isinstance(part, str))
+    return place in _EXPRESSIONS or path[:-1] in COLUMNS
 
 
 def _overlap(field: str, left_out: str) -> bool:

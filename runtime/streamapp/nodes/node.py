@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from streamapp.companions import Rules
 from streamapp.nodes.columns import Columns
+from streamapp.outline import Outline
 
 if TYPE_CHECKING:
     from streamapp.errors import Problem
@@ -76,10 +76,8 @@ class Node:
 
     operation: ClassVar[str]
     """What the manifest calls it; of a node that a pass makes: what `explain` calls it."""
-    companions: ClassVar[Rules] = ()
-    """Which fields of the manifest's node go only with it, and which not."""
-    inner_companions: ClassVar[Mapping[str, Rules]] = {}
-    """The same of the objects in fields of the node, by field."""
+    outline: ClassVar[Outline] = Outline()
+    """Its fields of the manifest."""
     source: ClassVar[bool] = False
     """True when it reads a topic."""
     sink: ClassVar[bool] = False

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from streamapp.companions import Rules
 from streamapp.nodes import Node
 from streamapp.operations import (
     branch,
@@ -37,6 +36,7 @@ from streamapp.operations.stream import Stream
 from streamapp.operations.to import Sink
 from streamapp.operations.window import Window
 from streamapp.operations.with_columns import With
+from streamapp.outline import Outline
 
 if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
@@ -46,8 +46,7 @@ class Operation(Protocol):
     """What the class of an operation has besides what every node has."""
 
     operation: ClassVar[str]
-    companions: ClassVar[Rules]
-    inner_companions: ClassVar[Mapping[str, Rules]]
+    outline: ClassVar[Outline]
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> Iterable[Node]:

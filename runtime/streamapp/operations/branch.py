@@ -14,6 +14,7 @@ from streamapp.fields import Model
 from streamapp.nodes import Columns, Node, NodeExpression, OneInput, Role, Topology
 from streamapp.operations.making import Making
 from streamapp.operations.steps import Steps, given
+from streamapp.outline import Outline
 from streamapp.scope import check_expression, require_stream
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Branch(OneInput):
     arms: tuple[str, ...]
 
     operation: ClassVar[str] = "branch"
+    outline: ClassVar[Outline] = Outline(expressions=(("branch", "when"),))
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Node, ...]:

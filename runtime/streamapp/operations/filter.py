@@ -13,6 +13,7 @@ from streamapp.errors import Problem
 from streamapp.nodes import Columns, NodeExpression, OneInput, Role, Topology
 from streamapp.operations.making import Making
 from streamapp.operations.steps import Steps
+from streamapp.outline import Outline
 from streamapp.scope import check_expression
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Filter(OneInput):
     condition: str
 
     operation: ClassVar[str] = "filter"
+    outline: ClassVar[Outline] = Outline(expressions=(("filter",),))
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:

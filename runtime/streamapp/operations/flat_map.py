@@ -14,6 +14,7 @@ from streamapp.nodes import Columns, NodeExpression, OneInput, Origins, Role, To
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps
 from streamapp.origins import digest, expression
+from streamapp.outline import Outline
 from streamapp.scope import check_expression, check_key_kept, check_names, require_stream
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class FlatMap(OneInput):
     array: str
 
     operation: ClassVar[str] = "flatMap"
+    outline: ClassVar[Outline] = Outline(columns=(("flatMap",),))
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:

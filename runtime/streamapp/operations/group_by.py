@@ -19,9 +19,10 @@ from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
-from streamapp.operations.window import A_WINDOW, Window
+from streamapp.operations.window import A_WINDOW, Window, WindowSpec
 from streamapp.operations.window import RULES as WINDOWS
 from streamapp.origins import all_computed, declared, digest, expression, used_by
+from streamapp.outline import Outline
 from streamapp.scope import check_expression, check_names, require_deterministic
 
 if TYPE_CHECKING:
@@ -103,8 +104,12 @@ class Aggregate(OneInput):
     store: str
 
     operation: ClassVar[str] = "groupBy"
-    companions: ClassVar[Rules] = RULES
-    inner_companions: ClassVar[Mapping[str, Rules]] = {"window": WINDOWS}
+    outline: ClassVar[Outline] = Outline(
+        rules=RULES,
+        inner_rules={"window": WINDOWS},
+        columns=(("aggregate",),),
+        aside=(("grace",), ("emit",), ("store",), *(("window", field) for field in WindowSpec.model_fields)),
+    )
     keyed: ClassVar[bool] = True
 
     @classmethod

@@ -31,6 +31,7 @@ from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
 from streamapp.origins import UNKNOWN, all_declared, digest, kept
+from streamapp.outline import Outline
 from streamapp.scope import check_column, check_joined_expression, check_names, key_changed, listed
 
 if TYPE_CHECKING:
@@ -151,7 +152,11 @@ class Join(Node):
     """Columns of the right side; none: its key."""
 
     operation: ClassVar[str] = "join"
-    inner_companions: ClassVar[Mapping[str, Rules]] = {"join": PAIRING}
+    outline: ClassVar[Outline] = Outline(
+        inner_rules={"join": PAIRING},
+        columns=(("join", "select"), ("join", "match")),
+        aside=tuple(("join", field) for field in ("type", "within", "before", "after", "grace")),
+    )
     keyed: ClassVar[bool] = True
 
     @classmethod

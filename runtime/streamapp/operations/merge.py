@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field
 
-from streamapp.companions import Rules, without_from
+from streamapp.companions import without_from
 from streamapp.errors import Problem
 from streamapp.nodes import TABLE, Columns, Node, Origins, Topology
 from streamapp.operations.making import Making
 from streamapp.operations.steps import F, Starts, Steps
 from streamapp.origins import in_all
+from streamapp.outline import Outline
 from streamapp.scope import listed
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ class Merge(Node):
     sources: tuple[str, ...]
 
     operation: ClassVar[str] = "merge"
-    companions: ClassVar[Rules] = (without_from("merge", "`from` is not for merge, which names what it reads"),)
+    outline: ClassVar[Outline] = Outline(
+        rules=(without_from("merge", "`from` is not for merge, which names what it reads"),),
+    )
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:

@@ -17,6 +17,7 @@ from streamapp.nodes import Columns, OneInput, Origins, Topology
 from streamapp.operations.making import Making
 from streamapp.operations.steps import Steps, given
 from streamapp.origins import without_value
+from streamapp.outline import Outline
 from streamapp.scope import fixed_keys
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Python(OneInput):
     """The columns that it returns, as Spark's DDL."""
 
     operation: ClassVar[str] = "python"
+    outline: ClassVar[Outline] = Outline(aside=(("python", "mode"),))
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:

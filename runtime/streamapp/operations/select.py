@@ -16,6 +16,7 @@ from streamapp.operations.making import Making
 from streamapp.operations.mapping import Mapping
 from streamapp.operations.steps import ColumnMap, Steps
 from streamapp.origins import all_computed, without_value
+from streamapp.outline import Outline
 
 if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
@@ -29,6 +30,7 @@ class Select(Mapping):
     """Replaces the value's columns; the key and the record's own columns stay."""
 
     operation: ClassVar[str] = "select"
+    outline: ClassVar[Outline] = Outline(columns=(("select",),))
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
@@ -19,6 +19,7 @@ from streamapp.nodes import Columns, Node, NodeExpression, Origin, Origins, Role
 from streamapp.nodes.columns import of_source
 from streamapp.operations.making import Making
 from streamapp.operations.steps import F, FormatLike, Starts, given, written_format
+from streamapp.outline import Outline
 from streamapp.patterns import matches
 from streamapp.scope import check_expression, require_deterministic
 
@@ -98,8 +99,12 @@ class Stream(Node):
     """How far an extracted event time may be ahead of the record's own timestamp; a later one makes a bad record."""
 
     operation: ClassVar[str] = "stream"
-    companions: ClassVar[Rules] = (without_from("stream", "`from` is not for a stream, which reads topics"),)
-    inner_companions: ClassVar[Mapping[str, Rules]] = {"stream": PLACES}
+    outline: ClassVar[Outline] = Outline(
+        rules=(without_from("stream", "`from` is not for a stream, which reads topics"),),
+        inner_rules={"stream": PLACES},
+        expressions=(("stream", "timestamp"),),
+        aside=(("stream", "key"),),
+    )
     source: ClassVar[bool] = True
 
     @classmethod

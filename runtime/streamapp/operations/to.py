@@ -15,6 +15,7 @@ from streamapp.formats import Format
 from streamapp.nodes import Columns, OneInput, Topology
 from streamapp.operations.making import Making
 from streamapp.operations.steps import FormatLike, Steps, given, written_format
+from streamapp.outline import Outline
 
 if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
@@ -50,6 +51,7 @@ class Sink(OneInput):
     partitions: int | None
 
     operation: ClassVar[str] = "to"
+    outline: ClassVar[Outline] = Outline(aside=(("to",),))
     sink: ClassVar[bool] = True
 
     @classmethod

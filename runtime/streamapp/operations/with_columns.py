@@ -16,6 +16,7 @@ from streamapp.operations.making import Making
 from streamapp.operations.mapping import Mapping
 from streamapp.operations.steps import ColumnMap, Steps
 from streamapp.origins import all_computed
+from streamapp.outline import Outline
 
 if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
@@ -30,6 +31,7 @@ class With(Mapping):
     other."""
 
     operation: ClassVar[str] = "with"
+    outline: ClassVar[Outline] = Outline(columns=(("with",),))
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from streamapp import nodes as n
+from streamapp import operations
+from streamapp.builder import Flow, StreamBuilder
 from streamapp.compile import compile_manifest
 from streamapp.describe import words
 from streamapp.manifest import parse_manifest
@@ -44,3 +46,9 @@ def test_each_operation_of_the_manifest_is_a_class() -> None:
     """A branch is two: where the records are split, and each of its arms."""
     ours = {"?", "when", "hop in", "hop out", "dead letters"}
     assert {cls.operation for cls in NODE_CLASSES.values()} - ours == set(OPERATIONS)
+
+
+def test_each_operation_is_a_method_of_the_builder() -> None:
+    """It is written beside the operation."""
+    bases = {base.__module__ for kind in (StreamBuilder, Flow) for base in kind.__mro__}
+    assert {cls.__module__ for cls in operations.OPERATIONS} - bases == set()
