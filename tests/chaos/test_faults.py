@@ -28,10 +28,10 @@ from lib.faults import (
     failpoints,
     fence,
     flip_bits,
+    halt_at,
     kill,
     kill_executor,
     kill_python_only,
-    last_epoch,
     open_transactions,
     require_work,
     stopped,
@@ -199,8 +199,7 @@ def test_compacted_again_and_again(own_kafka: KafkaConfig, tmp_path: Path, topol
     with Bench(own_kafka, tmp_path, "compacted", topology) as bench, Proof(bench, load := bench.load(chosen)) as proof:
         for round_ in range(ROUNDS):
             load.send(chooser.randrange(100, 2000))
-            app = bench.start(env=failpoints(f"epoch.tasks-committed@{last_epoch(bench) + 1}=halt"))
-            await_halt(app, "epoch.tasks-committed")
+            halt_at(bench, "epoch.tasks-committed")
             require_work(bench, load)
             before, now = compact(own_kafka, f"{bench.prefix}-{store}-changelog", partitions=2)
             assert now < before or round_ == 0, "nothing was compacted"

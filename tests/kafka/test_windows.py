@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lib.app import START_SECONDS, Bench
-from lib.faults import await_halt, failpoints, last_epoch
+from lib.faults import halt_at
 from lib.inprocess import App
 from lib.verify import committed
 from lib.wait import until
@@ -96,9 +96,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
                     producer.produce(bench.topics["numbers"], b"x", key.encode(), partition=partition, timestamp=at)
             assert producer.flush(30) == 0
             if step is not None:
-                name, _, place = step.partition("#")
-                where = f"{name}@{last_epoch(bench) + 1}" + (f"#{place}" if place else "")
-                await_halt(bench.start(env=failpoints(f"{where}=halt")), name)
+                halt_at(bench, step)
         app = bench.start()
         output = bench.topics["windows"]
         until(lambda: len(finals_in(kafka, output)) >= len(model.closed), START_SECONDS, "all is final")

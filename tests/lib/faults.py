@@ -96,6 +96,13 @@ def last_epoch(bench: Bench) -> int:
     return max((int(found[1]) for key in keys if (found := re.search(r"/offsets/(\d+)$", key))), default=-1)
 
 
+def halt_at(bench: Bench, step: str) -> None:
+    """Starts the application, which dies at this step of its next epoch: `FAILPOINT`, or `FAILPOINT#PARTITION`."""
+    name, _, place = step.partition("#")
+    where = f"{name}@{last_epoch(bench) + 1}" + (f"#{place}" if place else "")
+    await_halt(bench.start(env=failpoints(f"{where}=halt")), name)
+
+
 def require_work(bench: Bench, load: Load) -> None:
     """A fault that comes when all is done proves nothing."""
     assert load.running or lag(bench) > 0, "there was no work left when the fault came"

@@ -78,13 +78,11 @@ def _operation_problems(node: Any, name: str) -> list[Problem]:
 def _companion_problems(node: dict[str, Any], name: str) -> list[Problem]:
     """Fields that do not go with the node's operation, or with each other."""
     problems = [Problem(name, *fault) for fault in faults(RULES, node)]
-    window = node.get("window")
-    if "groupBy" in node and isinstance(window, dict):
-        problems += _window_problems(window, name)
-    join = node.get("join")
-    if isinstance(join, dict):
-        found = faults(INNER_RULES["join"], join)
-        problems += [Problem(name, f"join.{field}", value, message, fix) for field, value, message, fix in found]
+    for place in INNER_RULES:
+        inner = node.get(place)
+        # Without groupBy a window is wrong as a whole.
+        if isinstance(inner, dict) and (place != "window" or "groupBy" in node):
+            problems += _inner_problems(place, inner, name)
     return problems
 
 
@@ -106,13 +104,14 @@ def _no_operation(node: dict[str, Any], name: str) -> list[Problem]:
     return [Problem(name, None, None, "has no operation", f"add one of: {', '.join(OPERATIONS)}")]
 
 
-def _window_problems(window: dict[str, Any], name: str) -> list[Problem]:
+def _inner_problems(place: str, inner: dict[str, Any], name: str) -> list[Problem]:
+    """Fields that do not go with each other in an object of the node."""
     problems = []
-    for field, value, message, fix in faults(INNER_RULES["window"], window):
-        if not window.keys() & set(KINDS.fields):  # then another word may be meant as one of them
-            value = next((given for given in window if given != "every"), None)
+    for field, value, message, fix in faults(INNER_RULES[place], inner):
+        if place == "window" and not inner.keys() & set(KINDS.fields):  # then another word may be meant as one of them
+            value = next((given for given in inner if given != "every"), None)
             fix = (near_miss(value, ("tumbling", "hopping")) if value else None) or fix
-        problems.append(Problem(name, f"window.{field}" if field else "window", value, message, fix))
+        problems.append(Problem(name, f"{place}.{field}" if field else place, value, message, fix))
     return problems
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field
@@ -246,7 +247,7 @@ class Join(Node):
         value = tuple(name for name in names if name.lower() not in keys)
         return replace(with_event_time(key, value), known=left.known and right.known)
 
-    @property
+    @cached_property
     def used(self) -> frozenset[str]:
         """The columns that `select` uses, with the side that it has them of, in lower case."""
         return frozenset(name for _, text in self.select or () for name in _used(text))

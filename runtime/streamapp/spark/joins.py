@@ -113,7 +113,8 @@ def _side(node: o.Join, at: int, flow: Flow, keys: _Keys) -> _Side:
     """
     alias = node.aliases[at]
     later_ms = (node.after_ms, node.before_ms)[at]
-    mine = column(flow.packed or "").isNotNull() & ~flow.physically(DELETED)
+    assert flow.packed is not None
+    mine = column(flow.packed).isNotNull() & ~flow.physically(DELETED)
     last_moment = F.unix_micros(flow.physically(EVENT_TIME)) + F.lit((later_ms + node.grace_ms) * 1000)
     late = last_moment < flow.physically(STREAM_TIME)
     values = {name: name for name in flow.columns}
@@ -150,5 +151,5 @@ def _pairs(node: o.Join, frame: DataFrame, left: _Side, right: _Side) -> DataFra
         "keepsRight": node.type == "outer",
     }
     ours: Any = frame.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.KeyedJoin  # type: ignore[union-attr]
-    joined = ours.of(rows._jdf, json.dumps(pairing), EVENT_TIME, STREAM_TIME, left.alias, right.alias)
-    return ClassicDataFrame(joined, frame.sparkSession)
+    pairs = ours.of(rows._jdf, json.dumps(pairing), EVENT_TIME, STREAM_TIME, left.alias, right.alias)
+    return ClassicDataFrame(pairs, frame.sparkSession)

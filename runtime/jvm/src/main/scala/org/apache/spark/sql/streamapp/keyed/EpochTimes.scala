@@ -12,7 +12,8 @@ import org.json4s.{DefaultFormats, Formats}
 import org.json4s.jackson.Serialization
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sql.streamapp.{EpochRanges, MetadataTopic, RuntimeConf}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.streamapp.{EpochRanges, MetadataTopic, RuntimeConf, RuntimePlugin}
 import org.apache.spark.util.AccumulatorV2
 
 /** Up to where windows were closed when the epoch began, and when its records were read. */
@@ -20,6 +21,12 @@ final case class Closing(before: Long, after: Long)
 
 /** A task asks its driver for them, when all records of the epoch were read. Answered by [[Closing]]. */
 final case class AskClosing(applicationId: String, subTopology: String, attempt: Long)
+
+/** What the tasks behind the shuffle learn of time, and tell: when the first is over of what they have still open. */
+final case class TaskClosing(question: AskClosing, due: EarliestTime) {
+  /** To be asked when all records of the epoch were read. */
+  def ask(): Closing = RuntimePlugin.ask[Closing](question)
+}
 
 /**
  * The times of one attempt at an epoch, on the driver: those that it begins with, and what its map tasks report.
@@ -33,8 +40,8 @@ final class EpochTimes private (conf: RuntimeConf, epoch: Long, lasting: Option[
   private var due: Option[(EarliestTime, Int)] = None
   @volatile var done = false
 
-  /** For the tasks behind the shuffle: when the first of their windows is over that are still open. */
-  def dueIn(context: SparkContext, tasks: Int): EarliestTime = {
+  // For the tasks behind the shuffle: when the first of what they have open is over.
+  private def dueIn(context: SparkContext, tasks: Int): EarliestTime = {
     val times = new EarliestTime
     context.register(times)
     due = Some((times, tasks))
@@ -79,12 +86,13 @@ object EpochTimes {
   /**
    * An attempt at an epoch begins; an earlier one in this process is over.
    *
+   * @param state the state of the operator that goes by them: its version is the number of the epoch
    * @param lasting until how long after its event time what a record has opened stays open, in microseconds
    */
-  def begin(conf: RuntimeConf, epoch: Long, lasting: Option[Long]): EpochTimes = {
-    val times = new EpochTimes(conf, epoch, lasting, attempts.incrementAndGet())
+  def begin(context: SparkContext, conf: RuntimeConf, state: StatefulOperatorStateInfo, lasting: Option[Long]): TaskClosing = {
+    val times = new EpochTimes(conf, state.storeVersion, lasting, attempts.incrementAndGet())
     current.put((conf.applicationId, conf.subTopology), times)
-    times
+    TaskClosing(AskClosing(conf.applicationId, conf.subTopology, times.attempt), times.dueIn(context, state.numPartitions))
   }
 
   /** That of the attempt which is being planned. */

@@ -4,10 +4,9 @@ package org.apache.spark.sql.streamapp.keyed
 import org.json4s.DefaultFormats
 import org.json4s.jackson.Serialization
 
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, NoPrefixKeyStateEncoderSpec, RangeKeyScanStateEncoderSpec}
+import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, NoPrefixKeyStateEncoderSpec}
 import org.apache.spark.sql.types.{LongType, StructType, TimestampType}
 
 /**
@@ -46,7 +45,7 @@ final case class GroupKeys(groups: Seq[Attribute], windows: Option[Windows]) {
   }
 
   def encoding: KeyStateEncoderSpec =
-    if (windows.isEmpty) NoPrefixKeyStateEncoderSpec(schema) else RangeKeyScanStateEncoderSpec(schema, Seq(0))
+    if (windows.isEmpty) NoPrefixKeyStateEncoderSpec(schema) else TimeOrder.encoding(schema)
 
   /** The key of a row that has the group among these columns. */
   def ofRow(columns: Seq[Attribute]): UnsafeProjection = windows match {
@@ -66,16 +65,6 @@ final case class GroupKeys(groups: Seq[Attribute], windows: Option[Windows]) {
         val window = CreateNamedStruct(Seq(
           Literal("start"), time(columns.head), Literal("end"), time(Add(columns.head, Literal(size)))))
         UnsafeProjection.create(window +: columns.tail)
-    }
-  }
-
-  /** A key before those of all windows that start later: a bound for a scan. */
-  def bound: Long => UnsafeRow = {
-    val project = UnsafeProjection.create(schema)
-    val row = new GenericInternalRow(schema.length)
-    start => {
-      row.update(0, start)
-      project(row: InternalRow).copy()
     }
   }
 }

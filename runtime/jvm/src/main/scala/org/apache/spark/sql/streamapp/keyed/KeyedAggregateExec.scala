@@ -12,7 +12,6 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.{ColumnarRule, SortExec, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.execution.streaming.operators.stateful._
-import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.streamapp.RuntimeConf
 
@@ -46,16 +45,13 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
     val bound = BoundAggregates(save.keyExpressions, finish.aggregateExpressions, finish.resultExpressions)
     val incoming = child.output
     val closing = keys.windows.map { windows =>
-      val conf = RuntimeConf(session.conf.getAll)
-      val epoch = sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong
-      val times = EpochTimes.begin(conf, epoch, Some(windows.lasting))
-      (windows, AskClosing(conf.applicationId, conf.subTopology, times.attempt), times.dueIn(sparkContext, getStateInfo.numPartitions))
+      windows -> EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, Some(windows.lasting))
     }
     child.execute().mapPartitionsWithStateStore(
       getStateInfo, keys.schema, bound.bufferSchema, keys.encoding,
       session.sessionState, Some(session.streams.stateStoreCoordinator)) { (store, rows) =>
         new KeyedAggregation(store, rows, keys, incoming, new AggregateBuffers(bound),
-          closing.map { case (windows, question, due) => new WindowClosing(store, keys, windows, question, due) })
+          closing.map { case (windows, times) => new WindowClosing(store, keys, windows, times) })
       }
   }
 

@@ -6,7 +6,6 @@ import java.util.{Collections, LinkedHashMap => JLinkedHashMap, Map => JMap}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
-import org.apache.spark.sql.streamapp.RuntimePlugin
 
 /**
  * The work of one task of [[KeyedAggregateExec]]. Results come in the order in which their groups have come, behind them
@@ -81,9 +80,8 @@ private object KeyedAggregation {
 }
 
 /** The windows of one task's store that close in the epoch. */
-private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val windows: Windows, question: AskClosing,
-    due: EarliestTime) {
-  private val bound = keys.bound
+private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val windows: Windows, times: TaskClosing) {
+  private val bound = TimeOrder.bound(keys.schema)
   private var closed = StreamTimes.Unknown
 
   /**
@@ -91,7 +89,7 @@ private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val
    * @return keys and buffers of those that give a result now, each good until the next one
    */
   def over(): Iterator[(UnsafeRow, UnsafeRow)] = {
-    val Closing(before, after) = RuntimePlugin.ask[Closing](question)
+    val Closing(before, after) = times.ask()
     closed = after
     if (after == before) Iterator.empty
     else {
@@ -114,7 +112,7 @@ private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val
   /** When those have been taken out: tells the driver when the first that is still there is over. */
   def tellDue(): Unit = {
     val scan = store.rangeScan(from(closed), None, StateStore.DEFAULT_COL_FAMILY_NAME)
-    try due.add(if (scan.hasNext) scan.next().key.getLong(0) + windows.lasting else Long.MaxValue)
+    try times.due.add(if (scan.hasNext) scan.next().key.getLong(0) + windows.lasting else Long.MaxValue)
     finally scan.close()
   }
 

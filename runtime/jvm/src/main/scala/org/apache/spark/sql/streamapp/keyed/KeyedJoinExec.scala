@@ -122,17 +122,14 @@ case class KeyedJoinExec(pairing: Pairing, left: JoinSide, right: JoinSide, outp
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val conf = RuntimeConf(session.conf.getAll)
-    val times = EpochTimes.begin(conf, epoch, pairing.lasting)
-    val closing = JoinClosing(AskClosing(conf.applicationId, conf.subTopology, times.attempt),
-      times.dueIn(sparkContext, getStateInfo.numPartitions))
+    val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, pairing.lasting)
     val (rule, leftSide, rightSide, columns, results) = (pairing, left, right, child.output, output)
     child.execute().mapPartitionsWithStateStore(getStateInfo, KeyedOperator.Unused, KeyedOperator.Unused,
       NoPrefixKeyStateEncoderSpec(KeyedOperator.Unused), session.sessionState, Some(session.streams.stateStoreCoordinator),
       useColumnFamilies = true) { (store, rows) =>
         val keyOf = UnsafeProjection.create(KeyedJoinExec.keysOf(columns), columns)
         val states = Seq(leftSide, rightSide).map(new JoinState(store, _, columns.dropRight(2).map(_.dataType), rule))
-        new PairsOfTask(store, rows, keyOf, states.head, states.last, results, closing)
+        new PairsOfTask(store, rows, keyOf, states.head, states.last, results, times)
       }
   }
 

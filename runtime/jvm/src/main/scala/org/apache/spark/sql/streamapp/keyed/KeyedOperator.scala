@@ -19,9 +19,6 @@ import org.apache.spark.sql.types.{IntegerType, StructType}
  */
 trait KeyedOperator extends SparkPlan with StatefulOperator {
 
-  /** The number of the epoch that is being run. */
-  protected def epoch: Long = sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong
-
   private var found: Option[StatefulOperatorStateInfo] = None
 
   /** None as long as only others have asked: they are not told of the epoch. */
@@ -29,7 +26,8 @@ trait KeyedOperator extends SparkPlan with StatefulOperator {
     if (found.isEmpty) found = Option(sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)).map { run =>
       val conf = RuntimeConf(session.conf.getAll)
       StatefulOperatorStateInfo(s"/${conf.applicationId}/${conf.subTopology}/state", UUID.fromString(run), operatorId = 0,
-        storeVersion = epoch, numPartitions = conf.maxParallelism, stateSchemaMetadata = None, stateStoreCkptIds = None)
+        storeVersion = sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong,
+        numPartitions = conf.maxParallelism, stateSchemaMetadata = None, stateStoreCkptIds = None)
     }
     found
   }

@@ -4,11 +4,7 @@ package org.apache.spark.sql.streamapp.keyed
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streamapp.RuntimePlugin
 import org.apache.spark.sql.types._
-
-/** How a task learns up to where time has come, and says when its first row that waits is over. */
-private[keyed] final case class JoinClosing(question: AskClosing, due: EarliestTime)
 
 /**
  * The work of one task of [[KeyedJoinExec]]: each row meets the rows of the other side that are there, and is there for
@@ -19,7 +15,7 @@ private[keyed] final case class JoinClosing(question: AskClosing, due: EarliestT
  * depend on when results were given.
  */
 private[keyed] final class PairsOfTask(store: StateStore, rows: Iterator[InternalRow], keyOf: UnsafeProjection, left: JoinState,
-    right: JoinState, output: Seq[Attribute], closing: JoinClosing) extends Iterator[InternalRow] {
+    right: JoinState, output: Seq[Attribute], times: TaskClosing) extends Iterator[InternalRow] {
 
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
   private val both = new JoinedRow
@@ -70,11 +66,11 @@ private[keyed] final class PairsOfTask(store: StateStore, rows: Iterator[Interna
     resultOf(if (side eq left) both(row, noRight) else both(noLeft, row))
 
   private def close(): Iterator[InternalRow] = {
-    val Closing(before, after) = RuntimePlugin.ask[Closing](closing.question)
+    val Closing(before, after) = times.ask()
     val sides = Seq(left, right)
     sides.iterator.flatMap(side => side.over(before, after).map(alone(side, _))) ++ {
       sides.foreach(_.remove(before, after))
-      closing.due.add(sides.map(_.earliest(after)).min)
+      times.due.add(sides.map(_.earliest(after)).min)
       Iterator.empty
     }
   }
@@ -90,13 +86,15 @@ private[keyed] final class JoinState(store: StateStore, val side: JoinSide, keyT
   private val alone = s"${side.name}-alone"
   store.createColFamilyIfAbsent(side.name, byKey, side.schema,
     PrefixKeyScanStateEncoderSpec(byKey, keys.length))
-  store.createColFamilyIfAbsent(times, byTime, KeyedOperator.Unused, RangeKeyScanStateEncoderSpec(byTime, Seq(0)))
-  if (side.keeps) store.createColFamilyIfAbsent(alone, byTime, KeyedOperator.Unused, RangeKeyScanStateEncoderSpec(byTime, Seq(0)))
+  store.createColFamilyIfAbsent(times, byTime, KeyedOperator.Unused, TimeOrder.encoding(byTime))
+  if (side.keeps) store.createColFamilyIfAbsent(alone, byTime, KeyedOperator.Unused, TimeOrder.encoding(byTime))
 
   private val toByKey = UnsafeProjection.create(byKey)
   private val toByTime = UnsafeProjection.create(byTime)
   private val keyOfTimes = moved(byTime, place.length)
   private val timesOfKey = moved(byKey, keys.length)
+  // Rows of just its time may be on either side of it.
+  private val bound = TimeOrder.bound(byTime)
   private val joined = new JoinedRow
   private val now = new GenericInternalRow(place.length)
   private val nothing = UnsafeProjection.create(KeyedOperator.Unused)(InternalRow(0)).copy()
@@ -181,14 +179,6 @@ private[keyed] final class JoinState(store: StateStore, val side: JoinSide, keyT
         scan.close()
         Iterator.empty
       }
-  }
-
-  // Rows of just this time may be on either side of it.
-  private def bound(time: Long): UnsafeRow = {
-    val row = new GenericInternalRow(byTime.length)
-    row.update(0, time)
-    row.update(1, 0L)
-    toByTime(row: InternalRow).copy()
   }
 
   // The columns behind the first `n`, and then those.

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, RangeKeyScanStateEncoderSpec}
+import org.apache.spark.sql.types.StructType
+
+/** State whose keys begin with a time, and lie in the order of their times. */
+private[keyed] object TimeOrder {
+  def encoding(keys: StructType): KeyStateEncoderSpec = RangeKeyScanStateEncoderSpec(keys, Seq(0))
+
+  /** A bound for a scan: a key of this time, behind all of earlier times and before all of later ones. */
+  def bound(keys: StructType): Long => UnsafeRow = {
+    val project = UnsafeProjection.create(keys)
+    val row = new GenericInternalRow(keys.length)
+    time => {
+      row.update(0, time)
+      project(row: InternalRow).copy()
+    }
+  }
+}
