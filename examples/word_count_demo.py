@@ -194,7 +194,7 @@ def library_lines(most: int) -> Iterator[str]:
 
 
 def send(kafka: KafkaConfig, lines: list[str]) -> None:
-    producer = Producer({**kafka.for_librdkafka(), "linger.ms": 20})
+    producer = Producer({**kafka.for_librdkafka(), "linger.ms": 20, "enable.idempotence": True})
     for line in lines:
         while True:
             try:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
-from lib.broker import unique_name
+from lib.broker import in_order, unique_name
 from lib.guarded import AN_APP, NEEDED, PREFIX, make_users_topics, plan_of, without, write
 from lib.secured import CERTIFIED, SecuredBroker, bindings_of, secured_broker
 from streamapp.cli.main import main
@@ -74,7 +73,7 @@ def test_without_it_something_fails(
     if kind is not None:
         _, bindings = without(bindings, name.replace(AN_APP, prefix), operation)
     guarded.allow(bindings)
-    producer = Producer(guarded.open.for_librdkafka())
+    producer = in_order(guarded.open)
     for key, value in (("a", json.dumps({"n": 20})), ("b", json.dumps({"n": 1})), ("c", "not json")):
         producer.produce(f"{prefix}-numbers", value, key)
     assert producer.flush(30) == 0

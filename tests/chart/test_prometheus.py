@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from confluent_kafka import Producer
 
 from cluster.packages import program
 from lib.apiserver import ApiServer
 from lib.app import ECHO, TOTALS, WINDOWS, Bench
+from lib.broker import in_order
 from lib.chart import RULES, alerts, queries, variables
 from lib.faults import alter
 from lib.left_out import or_left_out
@@ -105,7 +105,7 @@ def test_every_query_returns_data_about_a_running_app_and_its_operator(
 
 
 def send_bad_record(kafka: KafkaConfig, topic: str) -> None:
-    producer = Producer(kafka.for_librdkafka())
+    producer = in_order(kafka)
     producer.produce(topic, b"no JSON", b"key")
     assert producer.flush(30) == 0
 

@@ -12,11 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AclBinding, AclOperation
 
 from lib.app import AppProcess
-from lib.broker import group_offsets, unique_name
+from lib.broker import group_offsets, in_order, unique_name
 from lib.guarded import AN_APP, NEEDED, PREFIX, make_topics, make_users_topics, plan_of, without, write
 from lib.ownership import record_ownership
 from lib.secured import CERTIFIED, SecuredBroker, bindings_of, secured_broker
@@ -60,7 +59,7 @@ def test_with_what_is_printed_the_app_works(
     manifest = write(guarded, tmp_path, prefix)
     make_users_topics(guarded, prefix)
     guarded.allow(printed(manifest, capfd))
-    producer = Producer(guarded.open.for_librdkafka())
+    producer = in_order(guarded.open)
     for key, n in (("a", 5), ("a", 7), ("b", 1)):
         producer.produce(f"{prefix}-numbers", json.dumps({"n": n}), key)
     producer.produce(f"{prefix}-numbers", "not json", "a")

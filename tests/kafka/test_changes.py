@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from lib.app import ECHO, TOTALS, Bench
+from lib.broker import in_order
 from lib.faults import kill, require_work
 from lib.inprocess import App
 from lib.verify import Proof
@@ -154,7 +154,7 @@ def test_a_store_that_would_mean_something_else_is_refused_at_once(kafka: KafkaC
 
 def forget_shape(app: App) -> None:
     """Deletes what its metadata has on record of what its store holds."""
-    producer = Producer(app.kafka.for_librdkafka())
+    producer = in_order(app.kafka)
     application_id = app.topic("").rstrip("-")
     producer.produce(f"{application_id}-metadata", key=f"/{application_id}/sums/shape".encode(), value=None)
     assert producer.flush(30) == 0

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
 
+from lib.broker import in_order
 from lib.clock import Clock
 from lib.faults import alter
 from streamapp.kafka.admin import Admin
@@ -32,7 +32,7 @@ def expiry(kafka: KafkaConfig, clock: Clock) -> Expiry:
 
 
 def send(kafka: KafkaConfig, topic: str, partition: int, *ages: float) -> None:
-    producer = Producer(kafka.for_librdkafka())
+    producer = in_order(kafka)
     for age in ages:
         producer.produce(topic, b"x", partition=partition, timestamp=int((NOW - age) * 1000))
     assert producer.flush(30) == 0

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from lib.app import START_SECONDS, Bench
+from lib.broker import in_order
 from lib.faults import halt_at
 from lib.inprocess import App
 from lib.joins import Model, Result
@@ -113,7 +113,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
     )
     topics = {"left": "numbers", "right": "ticks"}
     model = Model("outer", BEFORE, AFTER, GRACE)
-    producer = Producer(kafka.for_librdkafka())
+    producer = in_order(kafka)
     all_of = {
         side: {p: numbered(disordered(3 + i, p, 360, NOON, 2000 + 50 * p, 25 * SECOND), 1000 * p) for p in range(n)}
         for i, (side, n) in enumerate((("left", 2), ("right", 1)))

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from lib.app import ECHO as ECHO_OF_NUMBERS
 from lib.app import Bench
+from lib.broker import in_order
 from lib.faults import await_halt, failpoints, last_epoch
 from lib.inprocess import App
 from lib.verify import committed
@@ -202,7 +202,7 @@ def test_a_replay_answers_for_the_same_range(kafka: KafkaConfig, tmp_path: Path,
 
 def write(kafka: KafkaConfig, topic: str, numbers: range) -> None:
     """Even ones to partition 0, odd ones to partition 1."""
-    producer = Producer(kafka.for_librdkafka())
+    producer = in_order(kafka)
     for n in numbers:
         producer.produce(topic, json.dumps({"n": n}), partition=n % 2)
     assert producer.flush(30) == 0

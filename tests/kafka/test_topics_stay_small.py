@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from lib.broker import unique_name
+from lib.broker import in_order, unique_name
 from lib.faults import alter, quick_broker
 from lib.wait import until
 from streamapp.compile import compile_manifest
@@ -109,7 +109,7 @@ def test_what_is_purged_from_a_hop_frees_the_disk(tidy: tuple[KafkaConfig, Path]
     spec = internal("repartition")
     make(kafka, spec, bytes_by=50)
     admin = Admin(kafka)
-    producer = Producer(kafka.for_librdkafka())
+    producer = in_order(kafka)
     for _ in range(16):
         for _ in range(4):
             producer.produce(spec.name, bytes(256 << 10), partition=0)

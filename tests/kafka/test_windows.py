@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from lib.app import START_SECONDS, Bench
+from lib.broker import in_order
 from lib.faults import halt_at
 from lib.inprocess import App
 from lib.verify import committed
@@ -86,7 +86,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
     topology = FINAL.replace("$T-in", "$T-numbers").replace("$T-out", "$T-windows")
     partitions = {p: disordered(11, p, 700, NOON, 90 + 10 * p, 40 * SECOND) for p in range(3)}
     model = Model(SIZE, ADVANCE, GRACE)
-    producer = Producer(kafka.for_librdkafka())
+    producer = in_order(kafka)
     with Bench(kafka, tmp_path, "steps", topology, partitions=3, spec="idleTimeout: 1 day") as bench:
         for i, step in enumerate((*STEPS, None)):
             part = {p: beginning_late(events[i * 100 : i * 100 + 100]) for p, events in partitions.items()}

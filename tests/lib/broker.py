@@ -24,6 +24,12 @@ from streamapp.kafka.ports import free_ports
 Pair = tuple[str | None, str | None]
 
 
+def in_order(kafka: KafkaConfig) -> Producer:
+    """A producer whose records lie in a partition once each, as they were produced. Without idempotence a batch that is
+    sent again, as the first ones to a new topic may be, lies behind later ones."""
+    return Producer({**kafka.for_librdkafka(), "enable.idempotence": True})
+
+
 class Cluster:
     """`count` brokers, each also a controller and a voter, that find each other again on the same ports after
     a fault.

@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Producer
-
+from lib.broker import in_order
 from streamapp.kafka.config import KafkaConfig
 
 TOPOLOGY = """
@@ -28,7 +27,7 @@ class Sender:
     """Sends rounds, each as a whole."""
 
     def __init__(self, kafka: KafkaConfig, topic: str) -> None:
-        self._producer = Producer(kafka.for_librdkafka())
+        self._producer = in_order(kafka)
         self._topic = topic
         self.rounds = 0
         """After the first."""

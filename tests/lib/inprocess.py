@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Producer
-
+from lib.broker import in_order
 from lib.verify import committed
 from streamapp.compile import compile_manifest
 from streamapp.kafka.admin import Admin, TopicSpec
@@ -59,7 +58,7 @@ class App:
 
     def send(self, topic: str, *records: tuple[Any, Any] | tuple[Any, Any, int], partition: int = 0) -> None:
         """(key, value[, timestamp in ms]); dicts become JSON, bytes and None stay as they are."""
-        producer = Producer(self.kafka.for_librdkafka())
+        producer = in_order(self.kafka)
         for key, value, *timestamp in records:
             producer.produce(
                 self.topic(topic),

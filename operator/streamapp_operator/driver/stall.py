@@ -54,7 +54,8 @@ def look_at_pace(
         pace = None
     if live is None:
         return "", pace
-    if driver.state != RUNNING or live.phase != "Running":
+    # Without executors no record is processed, and nobody wants it to be.
+    if driver.state != RUNNING or live.phase != "Running" or plan.replicas == 0:
         return "", None
     waiting, epochs = waiting_of(live, plan), epochs_of(live)
     known = pace.since if pace is not None else {}

@@ -13,7 +13,7 @@ from typing import Any
 from streamapp.plain import plain
 from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STOPPING
-from streamapp_operator.driver.progress import restore_of
+from streamapp_operator.driver.progress import lag_of, restore_of
 from streamapp_operator.manifest.change_classes import FORBIDDEN, NEEDS_STATE_MIGRATION
 from streamapp_operator.observe.runs import FAILED as RUN_FAILED
 from streamapp_operator.scaling import autoscaler as autoscale
@@ -50,6 +50,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "Completed",
         "Scheduled",
         "NoExecutors",
+        "ScaledToZero",
         "Stalled",
         "Deleting",
         "RestartsUsedUp",
@@ -173,11 +174,25 @@ def _ready(facts: Facts) -> Verdict:
         )
     if facts.executors == 0 and facts.wanted_executors > 0:
         return FALSE, "NoExecutors", f"none of {facts.wanted_executors} executors runs"
+    if words := _waiting_without_executors(facts):
+        return FALSE, "ScaledToZero", words
     if not driver.ready:
         return FALSE, "DriverStarting", "the driver runs, and its pod is not ready yet"
     if facts.stalled:
         return FALSE, "Stalled", facts.stalled
     return _not_yet(facts) or (TRUE, "Processing", "records are processed")
+
+
+def _waiting_without_executors(facts: Facts) -> str:
+    """How many records wait for executors that nobody asks for, and what to do; empty when none does."""
+    if facts.app is None or facts.app.plan.replicas > 0 or facts.executors > 0 or facts.live is None:
+        return ""
+    waiting = (lag_of(facts.live) or {}).get("total", 0)
+    if not waiting:
+        return ""
+    if facts.app.manifest.spec.autoscaling is not None:
+        return f"{waiting:,} records wait; autoscaling took the last executor away, and asks for one at its next look"
+    return f"{waiting:,} records wait, and spec.replicas is 0: kubectl scale streamapp {facts.app.name} --replicas=1"
 
 
 def _not_yet(facts: Facts) -> Verdict | None:

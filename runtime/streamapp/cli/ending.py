@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,20 +19,19 @@ def ending(plan: Plan, status: Mapping[str, Any]) -> str:
     """
     parts = status["subTopologies"].values()
     written = f"{status['recordsRead']:,} records read, {status['recordsWritten']:,} written"
-    windowed = {store.name for store in plan.stores if _waits(plan, store.node)}
-    stores = status["stores"]
-    rows = sum(stores[name]["rowsEstimate"] for name in sorted(windowed & set(stores)))
     counts = {
         "late": sum(part["lateRecords"] for part in parts),
         "bad": sum(sum(part["badRecords"].values()) for part in parts),
         "lost": sum(part["lostRecords"] for part in parts),
     }
     passed = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count or what != "lost")
-    still_open = f"; about {rows:,} results wait for windows that are still open" if rows else ""
-    return f"{plan.name} has caught up: {written}, {passed}{still_open}"
+    return "; ".join([f"{plan.name} has caught up: {written}, {passed}", *_waiting(plan, status["stores"])])
 
 
-def _waits(plan: Plan, name: str) -> bool:
-    """Whether a node writes a window's result when the window closes, and not before."""
-    nodes = (node for part in plan.subtopologies for node in part.nodes)
-    return any(node.name == name and getattr(node, "emit", "") == "final" for node in nodes)
+def _waiting(plan: Plan, stores: Mapping[str, Any]) -> Iterator[str]:
+    """What is in the stores of nodes that give results later than their records come, by what they wait for."""
+    nodes = [node for part in plan.subtopologies for node in part.nodes if node.gives_later is not None]
+    for awaited in dict.fromkeys(node.gives_later for node in nodes):
+        names = sorted({name for node in nodes if node.gives_later == awaited for name in node.stores} & set(stores))
+        if rows := sum(stores[name]["rowsEstimate"] for name in names):
+            yield f"about {rows:,} entries in {', '.join(names)} wait for {awaited}"

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from streamapp.check import check_topology
-from streamapp.errors import ManifestError, Problem
+from streamapp.errors import ManifestError, Problem, shorten
 from streamapp.manifest import shape
 from streamapp.manifest.build import build_partial
 from streamapp.manifest.complaints import problems_of
@@ -17,7 +17,7 @@ from streamapp.manifest.model import CodeSpec, Manifest
 from streamapp.manifest.node import NodeSpec
 from streamapp.manifest.places import Places, arm_names
 from streamapp.manifest.salvage import Salvaged, salvage
-from streamapp.manifest.text import Document, read_text
+from streamapp.manifest.text import Document, Path, read_text
 from streamapp.nodes import Topology
 
 MOST_NODES = 300
@@ -53,7 +53,23 @@ def parse_object(data: Mapping[str, Any]) -> Manifest:
     Raises:
         ManifestError: with every problem of the data.
     """
-    return _parse(Document(dict(data)))
+    problems: list[Problem] = []
+    return _parse(Document(_with_keys_of_text(dict(data), (), dict(data), problems), problems=problems))
+
+
+def _with_keys_of_text(value: Any, path: Path, data: dict[str, Any], problems: list[Problem]) -> Any:
+    """A value of plain data without the keys that are no text, and with a problem for each: Python's maps have keys of
+    any type, and YAML's reader lets none through."""
+    if isinstance(value, list):
+        return [_with_keys_of_text(entry, (*path, i), data, problems) for i, entry in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    for key in value:
+        if not isinstance(key, str):
+            said = f"the key {shorten(repr(key))} is no text"
+            problems.append(Problem(*shape.field_of(path, data), None, said, "write a name in quotes"))
+    kept = {key: entry for key, entry in value.items() if isinstance(key, str)}
+    return {key: _with_keys_of_text(entry, (*path, key), data, problems) for key, entry in kept.items()}
 
 
 def _parse(document: Document, modules_at: ModulesAt | None = None) -> Manifest:

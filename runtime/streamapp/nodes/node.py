@@ -93,6 +93,12 @@ class Node:
         return False
 
     @property
+    def gives_later(self) -> str | None:
+        """What its results wait for, where they come after the records that make them: "windows that are still open".
+        None when they come at once."""
+        return None
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the nodes whose output this one reads, in order."""
         return ()

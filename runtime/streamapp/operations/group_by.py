@@ -138,6 +138,10 @@ class Aggregate(OneInput):
     def timed(self) -> bool:
         return self.window is not None
 
+    @property
+    def gives_later(self) -> str | None:
+        return "windows that are still open" if self.emit == "final" else None
+
     def stored_table(self, store: str) -> StoredTable:
         return StoredTable(names_of(self.by), names_of(self.columns), self.window is not None)
 

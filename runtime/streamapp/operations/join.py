@@ -210,6 +210,10 @@ class Join(Node):
         return True
 
     @property
+    def gives_later(self) -> str | None:
+        return None if self.type == "inner" else "a partner that may still come"
+
+    @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
 

@@ -118,6 +118,14 @@ STEPS = {"word-counts": {"restoring": 2, "done": 50, "total": 200, "etaSeconds":
             "False NoExecutors, True Scaling, False AsExpected, True Restored",
         ),
         (
+            facts(READY, phase("Running", lag={"text-lines/0": 7}), spec={"replicas": 0}, executors=0),
+            "False ScaledToZero, False Settled, False AsExpected, True Restored",
+        ),
+        (
+            facts(READY, phase("Running", lag={"text-lines/0": 0}), spec={"replicas": 0}, executors=0),
+            "True Processing, False Settled, False AsExpected, True Restored",
+        ),
+        (
             facts(READY, phase("Running"), spec={"replicas": 3}),
             "True Processing, True Scaling, False AsExpected, True Restored",
         ),
@@ -152,6 +160,27 @@ def test_what_cannot_be_run_does_not_scale_and_says_why_not() -> None:
     assert found["ScalingActive"] == found["Ready"] == ("False", "TopologyInvalid")
     well = {c["type"]: c["reason"] for c in conditions(facts(READY, phase("Running")), (), NOW)}
     assert well["ScalingActive"] == "AutoscalingOff"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            {"replicas": 0},
+            "1,234 records wait, and spec.replicas is 0: kubectl scale streamapp word-count --replicas=1",
+        ),
+        (
+            {"autoscaling": {"minReplicas": 0, "maxReplicas": 2, "lag": {"recordsPerReplica": 100}}},
+            "1,234 records wait; autoscaling took the last executor away, and asks for one at its next look",
+        ),
+    ],
+)
+def test_records_that_wait_for_no_executor(spec: dict[str, Any], said: str) -> None:
+    seen = facts(READY, phase("Running", lag={"text-lines/0": 1230, "text-lines/1": 4}), spec=spec, executors=0)
+    assert seen.app is not None
+    seen = replace(seen, app=replace(seen.app, plan=replace(seen.app.plan, replicas=0)))
+    ready = next(c for c in conditions(seen, (), NOW) if c["type"] == "Ready")
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "ScaledToZero", said)
 
 
 def test_executors_have_a_while_to_come() -> None:

@@ -50,6 +50,7 @@ APPS = [
     app(),
     app(topology=STATELESS),
     app(topology=[*STATELESS, {"name": "long", "from": "lines", "filter": "length(value) > 9"}]),
+    app(replicas=0),
     app(suspend=True),
     app(autoscaling={"maxReplicas": 3}),
     app(autoscaling={"maxReplicas": 3, "mode": "Recommend"}),
@@ -67,7 +68,11 @@ def any_facts(chooser: random.Random) -> Facts:
 
     wanted = None if chooser.random() < 0.15 else chooser.choice(APPS)
     state = chooser.choice(STATES)
-    said = {"phase": chooser.choice(LIVE_PHASES), "error": perhaps("Kafka does not answer")}
+    said = {
+        "phase": chooser.choice(LIVE_PHASES),
+        "error": perhaps("Kafka does not answer"),
+        "lag": {"text-lines/0": chooser.randrange(2)},
+    }
     live = said if state == RUNNING and chooser.random() < 0.8 else None
     executors = chooser.randrange(3)
     suspended = wanted.manifest.spec.suspend if wanted is not None else bool(perhaps(True, False))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -602,6 +603,31 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
 def test_what_is_not_there_yet_is_refused_by_name(problems: Problems, node: str) -> None:
     found = problems(LINES + f"- {{name: x, {node}}}")
     assert sum("not available yet in this version" in problem for problem in found) == 1
+
+
+@pytest.mark.parametrize("key", [True, 3, None, 1.5, (1, 2), b"name"])
+@pytest.mark.parametrize(
+    ("path", "where"),
+    [
+        ((), ""),
+        (("metadata",), "`metadata`: "),
+        (("spec", "kafka"), "`kafka`: "),
+        (("spec", "topology", 0), "node 'a': "),
+        (("spec", "topology", 0, "stream"), "node 'a': `stream`: "),
+        (("spec", "topology", 1, "select"), "node 'b': `select`: "),
+    ],
+)
+def test_keys_of_plain_data_are_text(path: tuple[str | int, ...], where: str, key: object) -> None:
+    nodes = [{"name": "a", "stream": {"topic": "t", "value": "text"}}, {"name": "b", "select": {"c": "value"}}]
+    head = {"apiVersion": "streamapp.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": "a"}}
+    data: Any = {**head, "spec": {"kafka": {"bootstrapServers": "k:9092"}, "topology": nodes}}
+    place = data
+    for part in path:
+        place = place[part]
+    place[key] = "x"
+    with pytest.raises(ManifestError) as error:
+        parse_object(data)
+    assert str(error.value) == f"{where}the key {key!r} is no text; write a name in quotes"
 
 
 def test_plain_data_is_checked_like_text() -> None:
