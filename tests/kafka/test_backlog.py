@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from pyspark import SparkContext
 
 from lib.app import Bench
+from lib.broker import in_order
 from lib.faults import jvm
 from lib.verify import committed
 from lib.wait import until
@@ -36,8 +36,8 @@ TOPOLOGY = """
 
 
 def _fill(kafka: KafkaConfig, topic: str) -> None:
-    batches = {"linger.ms": 20, "batch.size": 1 << 20, "compression.type": "lz4", "enable.idempotence": True}
-    producer = Producer({**kafka.for_librdkafka(), **batches, "queue.buffering.max.messages": 500_000})
+    batches = {"linger.ms": 20, "batch.size": 1 << 20, "compression.type": "lz4"}
+    producer = in_order(kafka, **batches, **{"queue.buffering.max.messages": 500_000})
     for number in range(RECORDS):
         key = KEYS[number % len(KEYS)]
         try:

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 
-from lib.broker import unique_name
+from lib.broker import in_order, unique_name
 from lib.wait import until
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
@@ -327,12 +327,12 @@ class Load:
         self._error: KafkaError | None = None
         # Longer than a broker is away in any test: what was begun always arrives, once and in order.
         settings = {
-            "enable.idempotence": True,
             "delivery.timeout.ms": 300_000,
             "linger.ms": 5,
             "log_level": 2,
+            "partitioner": "murmur2_random",
         }
-        self._producer = Producer({**kafka.for_librdkafka(), **settings, "partitioner": "murmur2_random"})
+        self._producer = in_order(kafka, **settings)
 
     @property
     def running(self) -> bool:

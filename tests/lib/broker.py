@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -24,10 +25,10 @@ from streamapp.kafka.ports import free_ports
 Pair = tuple[str | None, str | None]
 
 
-def in_order(kafka: KafkaConfig) -> Producer:
+def in_order(kafka: KafkaConfig, **settings: Any) -> Producer:
     """A producer whose records lie in a partition once each, as they were produced. Without idempotence a batch that is
     sent again, as the first ones to a new topic may be, lies behind later ones."""
-    return Producer({**kafka.for_librdkafka(), "enable.idempotence": True})
+    return Producer({**kafka.for_librdkafka(), **settings, "enable.idempotence": True})
 
 
 class Cluster:
@@ -123,7 +124,7 @@ def new_topic(
 
 def write(kafka: KafkaConfig, topic: str, *pairs: Pair) -> None:
     """Write (key, value) records in order."""
-    producer = Producer({**kafka.for_librdkafka(), "enable.idempotence": True, "partitioner": "murmur2_random"})
+    producer = in_order(kafka, partitioner="murmur2_random")
     for key, value in pairs:
         producer.produce(topic, key=key, value=value)
         producer.poll(0)

@@ -185,10 +185,8 @@ def _ready(facts: Facts) -> Verdict:
 
 def _waiting_without_executors(facts: Facts) -> str:
     """How many records wait for executors that nobody asks for, and what to do; empty when none does."""
-    if facts.app is None or facts.app.plan.replicas > 0 or facts.executors > 0 or facts.live is None:
-        return ""
-    waiting = (lag_of(facts.live) or {}).get("total", 0)
-    if not waiting:
+    waiting = (lag_of(facts.live or Answer()) or {}).get("total", 0)
+    if facts.app is None or facts.wanted_executors > 0 or facts.executors > 0 or not waiting:
         return ""
     if facts.app.manifest.spec.autoscaling is not None:
         return f"{waiting:,} records wait; autoscaling took the last executor away, and asks for one at its next look"

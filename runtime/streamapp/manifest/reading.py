@@ -53,23 +53,27 @@ def parse_object(data: Mapping[str, Any]) -> Manifest:
     Raises:
         ManifestError: with every problem of the data.
     """
-    problems: list[Problem] = []
-    return _parse(Document(_with_keys_of_text(dict(data), (), dict(data), problems), problems=problems))
+    return _parse(_with_keys_of_text(data))
 
 
-def _with_keys_of_text(value: Any, path: Path, data: dict[str, Any], problems: list[Problem]) -> Any:
-    """A value of plain data without the keys that are no text, and with a problem for each: Python's maps have keys of
-    any type, and YAML's reader lets none through."""
-    if isinstance(value, list):
-        return [_with_keys_of_text(entry, (*path, i), data, problems) for i, entry in enumerate(value)]
-    if not isinstance(value, dict):
-        return value
-    for key in value:
-        if not isinstance(key, str):
-            said = f"the key {shorten(repr(key))} is no text"
-            problems.append(Problem(*shape.field_of(path, data), None, said, "write a name in quotes"))
-    kept = {key: entry for key, entry in value.items() if isinstance(key, str)}
-    return {key: _with_keys_of_text(entry, (*path, key), data, problems) for key, entry in kept.items()}
+def _with_keys_of_text(data: Mapping[str, Any]) -> Document:
+    """Plain data without the keys that are no text, and with a problem for each: Python's maps have keys of any type.
+
+    It does not call itself: a pod template may be nested deeper than Python's stack is."""
+    document = Document(dict(data))
+    open_ones: list[tuple[Path, Any]] = [((), document.data)]
+    for path, value in open_ones:
+        if isinstance(value, dict):
+            for key in [key for key in value if not isinstance(key, str)]:
+                del value[key]
+                said = f"the key {shorten(repr(key))} is no text"
+                where = shape.field_of(path, document.data)
+                document.problems.append(Problem(*where, None, said, "write a name in quotes"))
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(entry, dict | list):
+                value[key] = entry.copy()
+                open_ones.append(((*path, key), value[key]))
+    return document
 
 
 def _parse(document: Document, modules_at: ModulesAt | None = None) -> Manifest:

@@ -630,6 +630,20 @@ def test_keys_of_plain_data_are_text(path: tuple[str | int, ...], where: str, ke
     assert str(error.value) == f"{where}the key {key!r} is no text; write a name in quotes"
 
 
+def test_plain_data_may_be_nested_deep_and_stays_as_it_is() -> None:
+    template: Any = {1: "x"}
+    for _ in range(3000):
+        template = {"a": template}
+    nodes = [{"name": "a", "stream": {"topic": "t", "value": "text"}}, {"name": "b", "to": {"topic": "u"}}]
+    head = {"apiVersion": "streamapp.dev/v1alpha1", "kind": "StreamApp", "metadata": {"name": "a"}}
+    with pytest.raises(ManifestError) as error:
+        parse_object({**head, "spec": {"driver": {"podTemplate": template}, "topology": nodes}})
+    assert str(error.value).endswith(".a.a`: the key 1 is no text; write a name in quotes")
+    for _ in range(3000):
+        template = template["a"]
+    assert template == {1: "x"}
+
+
 def test_plain_data_is_checked_like_text() -> None:
     with pytest.raises(ManifestError) as error:
         parse_object(
