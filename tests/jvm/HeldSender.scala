@@ -96,7 +96,7 @@ object HeldSender {
   def putHeld(settings: java.util.Map[String, String], paths: java.util.List[String]): java.util.List[String] = {
     val conf = RuntimeConf(settings.asScala.toMap)
     def opened[Result](use: MetadataTopic => Result): Result =
-      try use(MetadataTopic.open(conf, "local/held")) finally MetadataTopic.close(conf.applicationId)
+      try use(MetadataTopic.open(conf, "local/held", None)) finally MetadataTopic.close(conf.applicationId)
     opened { topic =>
       val files = paths.asScala.toIndexedSeq.map(_ -> "x".getBytes(UTF_8))
       topic.put(new HookedSeq(files, () => hold(topic)))

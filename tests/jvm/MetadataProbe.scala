@@ -12,7 +12,7 @@ import org.apache.hadoop.fs.Path
 /** A driver's files, written and read as Spark does. Each opens and closes the metadata topic of one application. */
 final class MetadataProbe(settings: java.util.Map[String, String]) {
   private val conf = RuntimeConf(settings.asScala.toMap)
-  private val topic = MetadataTopic.open(conf, "local/probe")
+  private val topic = MetadataTopic.open(conf, "local/probe", None)
   private val files = {
     val hadoop = new Configuration(false)
     hadoop.set(RuntimeConf.Prefix + "applicationId", conf.applicationId)

@@ -11,7 +11,9 @@ import pytest
 
 from lib.broker import group_offsets, unique_name, write
 from lib.ownership import InMemory, record_ownership
+from lib.verify import committed
 from streamapp.compile import compile_manifest
+from streamapp.errors import InputError
 from streamapp.kafka.access import make_ready
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.claims import Claimed, NotOurs, TopicLost, claim
@@ -129,11 +131,11 @@ def test_a_topic_that_an_app_of_before_the_records_uses_is_refused(kafka: KafkaC
     assert claimed(kafka, first, InMemory(), (changelog,)).topics[changelog], "its own use counts more"
 
 
-def run(kafka: KafkaConfig, plan: Plan, folder: Path) -> None:
+def run(kafka: KafkaConfig, plan: Plan, folder: Path, owner: str = "", adopted: str | None = None) -> None:
     """To the end of the input, as on a cluster: `shop` is the namespace."""
     make_ready(kafka, plan, create_all=True)
-    owner = f"shop/{plan.application_id}/1"
-    run_app(plan, kafka, Options(folder / plan.application_id, until_caught_up=True, owner=owner))
+    owner = owner or f"shop/{plan.application_id}/1"
+    run_app(plan, kafka, Options(folder / plan.application_id, until_caught_up=True, owner=owner, adopted=adopted))
 
 
 @pytest.mark.timeout(120)
@@ -215,3 +217,30 @@ def test_what_anybody_may_write_is_read_within_bounds(kafka: KafkaConfig) -> Non
     outcome = Cleaner().clean(remains(kafka, plan))
     assert outcome.deleted == ()
     assert "it is not trusted" in outcome.why
+
+
+@pytest.mark.timeout(180)
+def test_an_app_that_was_made_anew_adopts_its_state(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """By the exact name of the owner on record, and from then on the applicationId is its own and not the old one's."""
+    admin, name = Admin(kafka), unique_name("adopt")
+    plan = plan_of(name, "counts", name)
+    old, new = f"shop/{name}/1", f"shop/{name}/2"
+    ensure_topics(admin, [spec for spec in topics_of(plan) if not spec.internal], create_all=True)
+    write(kafka, f"{name}-lines", ("", "a"), ("", "a"))
+    run(kafka, plan, tmp_path)
+    before = admin.topic_ids([topic.name for topic in plan.topics])
+    write(kafka, f"{name}-lines", ("", "a"))
+    with pytest.raises(InputError, match=rf"belongs to '{old}'.* not to '{new}': .*streamapp adopt NAME {old}"):
+        run(kafka, plan, tmp_path, owner=new)
+    with pytest.raises(InputError, match=rf"belongs to '{old}'.* \('shop/{name}/0', .*, does not own it\)"):
+        run(kafka, plan, tmp_path, owner=new, adopted=f"shop/{name}/0")
+    assert read_ownership(kafka, f"{name}-metadata", name).owner == old, "a refused start has changed nothing"
+    run(kafka, plan, tmp_path, owner=new, adopted=old)
+    found = read_ownership(kafka, f"{name}-metadata", name)
+    assert (found.owner, found.topics) == (new, before)
+    run(kafka, plan, tmp_path, owner=new, adopted=old)  # what it names stays there after it has done its work
+    with pytest.raises(InputError, match=rf"belongs to '{new}'.* not to '{old}'"):
+        run(kafka, plan, tmp_path)
+    assert committed(kafka, f"{name}-counts")[-1].value() == b'{"count":3}'
+    assert Cleaner().clean(remains(kafka, plan)).deleted == (), "the old one's deletion takes nothing along"
+    assert read_ownership(kafka, f"{name}-metadata", name).owner == new

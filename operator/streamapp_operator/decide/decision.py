@@ -27,6 +27,7 @@ from streamapp_operator.driver.progress import waiting_of
 from streamapp_operator.driver.restart_budget import Failures, count_failures
 from streamapp_operator.driver.stall import Pace, look_at_pace
 from streamapp_operator.manifest.addresses import problems_of_addresses
+from streamapp_operator.manifest.adoption import still_there
 from streamapp_operator.manifest.app import App
 from streamapp_operator.manifest.kafka_login import Login, UnusableSecret, login_of, open_secrets
 from streamapp_operator.manifest.modules import with_modules
@@ -271,6 +272,7 @@ def _rendered(
     if rollout.app is None:
         return _Wanted(rollout)
     raise_for(problems_of_addresses(rollout.app.plan.kafka, settings))
+    raise_for(still_there(rollout.app.owner, rollout.app.adopts, seen.predecessor))
     status = seen.earlier_status
     app, scaling, history = scaled(
         rollout.app,

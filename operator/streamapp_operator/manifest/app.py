@@ -19,7 +19,9 @@ from streamapp.errors import ManifestError, Problem
 from streamapp.kafka.login import is_secured
 from streamapp.manifest import Manifest, parse_object
 from streamapp.manifest.model import KafkaSpec, UpgradeSpec
+from streamapp.owner import resource_owner
 from streamapp.plan import Plan
+from streamapp_operator.manifest.adoption import adopted_owner, misnamed_owner
 from streamapp_operator.manifest.kafka_login import Login, assumed_login, problems_of
 from streamapp_operator.manifest.versions import live_spec, version_name, version_spec
 from streamapp_operator.names import base_name
@@ -47,6 +49,8 @@ class App:
     plan: Plan
     restart_at: str = ""
     """The restart that was last asked for."""
+    adopts: str = ""
+    """The owner whose state it is to go on with; empty for none."""
     halted: bool = False
     """Whether it is to stay down until somebody does something about it."""
     login: Login | None = None
@@ -73,8 +77,9 @@ class App:
 
     @property
     def attempt(self) -> str:
-        """The version, and the restart that was last asked for: failures are counted for each anew."""
-        return f"{self.version_name}@{self.restart_at}" if self.restart_at else self.version_name
+        """The version, the restart that was last asked for, and whose state it goes on with: failures are counted for
+        each anew."""
+        return "@".join(part for part in (self.version_name, self.restart_at, self.adopts) if part)
 
     @property
     def verdict_attempt(self) -> str:
@@ -109,8 +114,8 @@ class App:
 
     @property
     def owner(self) -> str:
-        """Whom the applicationId belongs to on Kafka: this very resource, not one that takes its name later."""
-        return f"{self.namespace}/{self.name}/{self.uid}"
+        """Whom the applicationId belongs to on Kafka."""
+        return resource_owner(self.namespace, self.name, self.uid)
 
 
 def read_app(body: Mapping[str, Any]) -> App:
@@ -119,14 +124,15 @@ def read_app(body: Mapping[str, Any]) -> App:
     Raises:
         ManifestError: with everything that is wrong with it.
     """
-    problems = list(_of_kafka(body.get("spec")))
+    metadata = body["metadata"]
+    problems = [*_of_kafka(body.get("spec")), *misnamed_owner(metadata)]
     try:
         manifest = parse_object({key: value for key, value in body.items() if key != "status"})
     except ManifestError as error:
         raise ManifestError([*error.problems, *problems], error.unchecked) from None
+    metadata = body["metadata"]
     if problems:
         raise ManifestError(problems)
-    metadata = body["metadata"]
     return App(
         namespace=metadata.get("namespace", "default"),
         name=manifest.name,
@@ -135,6 +141,7 @@ def read_app(body: Mapping[str, Any]) -> App:
         manifest=manifest,
         plan=compile_manifest(manifest),
         restart_at=str((metadata.get("annotations") or {}).get(RESTART_ANNOTATION, "")),
+        adopts=adopted_owner(metadata),
     )
 
 

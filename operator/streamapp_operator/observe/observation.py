@@ -77,6 +77,8 @@ class Observation:
     """Those that the app's `kafka` names; None for one that is not there."""
     code: Object | None = None
     """The ConfigMap that the app's `code` names; None when it names none, or there is none."""
+    predecessor: Object | None = None
+    """The resource that has the namespace and name of the owner whose state the app is to go on with, if one has."""
     token: str = field(default="", repr=False)
     """By which its live interface knows the operator."""
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from streamapp_operator.driver.client import Drivers
 from streamapp_operator.driver.pods import MAKERS, has_ended, newest
+from streamapp_operator.manifest.adoption import predecessor_of
 from streamapp_operator.manifest.kafka_login import named_secrets
 from streamapp_operator.manifest.modules import CODE_KIND, named_config_map
 from streamapp_operator.names import base_name, secret_name
@@ -72,6 +73,9 @@ def observe(
         silence="there is no driver",
         secrets={name: objects.get("Secret", namespace, name) for name in _secrets(body, children)},
         code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,
+        predecessor=objects.get("StreamApp", *place)
+        if (place := predecessor_of(body["metadata"])) is not None
+        else None,
         token=known.token if known else "",
     )
     return _asked(seen, lags, live, earlier)

@@ -15,6 +15,7 @@ from typing import Any
 
 from streamapp.errors import InputError, ManifestError
 from streamapp.internal_topics import METADATA
+from streamapp.owner import resource_owner
 from streamapp.plan import KafkaSettings, Plan
 from streamapp_operator.driver.pods import has_ended
 from streamapp_operator.manifest.app import read_app
@@ -95,7 +96,7 @@ def remains_of(seen: Observation) -> Remains | None:
     by_role = {topic.name: topic.role for plan in plans for topic in plan.topics}
     return Remains(
         application_id=plans[0].application_id,
-        owner=f"{metadata['namespace']}/{metadata['name']}/{metadata['uid']}",
+        owner=resource_owner(metadata["namespace"], metadata["name"], metadata["uid"]),
         kafka=plans[0].kafka,
         metadata_topic=next(name for name, role in by_role.items() if role == METADATA),
         other_topics=tuple(sorted(name for name, role in by_role.items() if role != METADATA)),

@@ -156,6 +156,7 @@ def _options(app: App, settings: Settings, heap: int, stop_seconds: int) -> list
     executor = executor_size(app, settings)
     options = {
         "owner": app.owner,
+        "adopt": app.adopts or None,
         "secrets": SECRETS_DIR,
         "kafka-config": None if app.kafka_login is None else CLIENT_FILE,
         "state-dir": WORK_DIR,

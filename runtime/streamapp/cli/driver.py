@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streamapp.cli.options import port_number, positive
+from streamapp.cli.options import add_adopt, port_number, positive
 from streamapp.errors import InputError, StreamAppError
 
 HELP = "run an app in a pod: what the operator's driver pods do"
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="the plan, as JSON")
     add = parser.add_argument_group("the app").add_argument
     add("--owner", required=True, metavar="NAMESPACE/NAME/UID", help="whom the applicationId belongs to")
+    add_adopt(add)
     add("--kafka-config", metavar="FILE", type=Path, help="client properties for TLS and SASL")
     add("--secrets", required=True, metavar="DIR", type=Path, help=f"has the files {TOKEN} and {RPC_SECRET}")
     add("--state-dir", required=True, metavar="DIR", type=Path, help="for local files, lost with the pod")
@@ -122,6 +123,7 @@ def _run(options: argparse.Namespace) -> int:
                 client_config=options.kafka_config,
                 place=place,
                 owner=options.owner,
+                adopted=options.adopt,
                 executor_template=options.executor_template,
                 # All addresses, so that `kubectl port-forward`, which comes from inside the pod, finds it too.
                 host="::" if ":" in options.address else "0.0.0.0",

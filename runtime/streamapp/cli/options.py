@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamapp.cli.state import CREDENTIALS, find_run
+from streamapp.owner import checked_owner
 
 if TYPE_CHECKING:
     from streamapp.kafka.config import KafkaConfig
@@ -47,6 +49,23 @@ def kafka_of(options: argparse.Namespace) -> KafkaConfig:
     run = find_run(options.state_dir)
     credentials = run.state_dir / CREDENTIALS
     return KafkaConfig.load(run.bootstrap_servers, credentials if credentials.exists() else None)
+
+
+def add_adopt(add: Callable[..., object]) -> None:
+    add(
+        "--adopt",
+        metavar="OWNER",
+        type=owner,
+        help="go on with the state of an owner of before, NAMESPACE/NAME/UID or local/NAME, and own it from then on",
+    )
+
+
+def owner(text: str) -> str:
+    """Whom an applicationId may belong to, in the words of its metadata topic."""
+    try:
+        return checked_owner(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def positive(text: str) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamapp.cli.ending import ending
-from streamapp.cli.options import add_kafka, add_state_dir, is_kafka_named, memory, port_number, positive
+from streamapp.cli.options import add_adopt, add_kafka, add_state_dir, is_kafka_named, memory, port_number, positive
 from streamapp.cli.progress import ProgressLine
 from streamapp.cli.state import CREDENTIALS, broker_command, default_state_dir, occupied, publish
 from streamapp.errors import InputError, ManifestError
@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="512m",
         help="memory of the embedded broker (default: %(default)s)",
     )
+    add_adopt(parser.add_argument)
     add_kafka(parser, "the manifest's, else an embedded broker")
     add_state_dir(parser, "where state and the embedded broker's data are kept (default: .streamapp/NAME)")
 
@@ -115,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
                     port=options.port,
                     client_config=client_config,
                     place=engine(),
+                    adopted=options.adopt,
                 ),
                 on_started=on_started,
                 on_progress=line.show,

@@ -23,6 +23,7 @@ from streamapp.http.server import StatusServer
 from streamapp.kafka.access import NotAllowed, require_access
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
+from streamapp.owner import local_owner
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark import metrics
 from streamapp.spark.code import ship_code
@@ -61,6 +62,8 @@ class Options:
     """Where Spark runs, with a fresh working folder; None: in threads of this process."""
     owner: str | None = None
     """Whom the applicationId belongs to on this Kafka; None: whoever runs an app of this name by hand."""
+    adopted: str | None = None
+    """An owner of before, whose state the app goes on with if the applicationId is still that one's."""
     executor_template: Path | None = None
     """The file that Spark makes executors' pods from; None: they are no pods."""
     host: str = "127.0.0.1"
@@ -97,7 +100,7 @@ def run_app(
             if plan.code:
                 ship_code(spark, plan.code, place.work_dir)
             metadata = Metadata(spark, plan, kafka)
-            metadata.open(_settings(plan, kafka, options), options.owner or f"local/{plan.name}")
+            metadata.open(_settings(plan, kafka, options), options.owner or local_owner(plan.name), options.adopted)
             failpoint.hit("driver.metadata-open")
             app = _App(spark, plan, kafka, options, metadata, place.executors, on_progress, limit)
             return app.run(on_started, on_caught_up)

@@ -43,19 +43,20 @@ class Metadata:
         self.claimed = Claimed()
         """What of Kafka is the app's."""
 
-    def open(self, settings: Mapping[str, str], owner: str) -> None:
+    def open(self, settings: Mapping[str, str], owner: str, adopted: str | None = None) -> None:
         """Fences an older driver, and makes sure that the plan can go on from what earlier runs have left.
 
         Args:
             settings: of the run.
             owner: whose the app is: `namespace/name/uid`, or `local/name`.
+            adopted: an owner of before. If the applicationId is still that one's, it becomes `owner`'s.
 
         Raises:
             StreamAppError: when the plan cannot go on, or something that it needs is not the app's.
         """
         plan = self._plan
         try:
-            self._bridge.begin(dict(settings), owner)
+            self._bridge.begin(dict(settings), owner, adopted)
         except Exception as error:
             if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
                 raise  # no answer at all

@@ -16,13 +16,13 @@ import org.apache.spark.sql.streamapp.keyed.{EpochTimes, TimedSources}
 object DriverBridge {
 
   /** A run begins: opens the application's metadata topic as `owner` ("namespace/name/uid", or "local/name"),
-   * and fences an older driver. */
-  def begin(settings: JMap[String, String], owner: String): Unit = {
+   * and fences an older driver. The state of `adopted`, null for nobody, becomes the new owner's. */
+  def begin(settings: JMap[String, String], owner: String, adopted: String): Unit = {
     EpochPacer.clear()
     EpochReports.clear()
     Restores.clear()
     TimedSources.clear()
-    MetadataTopic.open(RuntimeConf(settings.asScala.toMap), owner)
+    MetadataTopic.open(RuntimeConf(settings.asScala.toMap), owner, Option(adopted))
   }
 
   /**

@@ -40,7 +40,7 @@ final case class MetadataFile(bytes: Array[Byte], modified: Long)
  * transaction timeout. So a driver writes its name before it fences: the last name on the topic is the driver's, and
  * who was fenced looks there.
  */
-final class MetadataTopic private (conf: RuntimeConf, owner: String) {
+final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Option[String]) {
   import MetadataTopic._
 
   private val topic = conf.metadataTopic
@@ -67,7 +67,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     try {
       takeOver()
       requireOwner()
-      if (!files.containsKey(OwnerKey)) put(Seq(OwnerKey -> owner.getBytes(UTF_8)))
+      if (!ownerOnRecord.contains(owner)) put(Seq(OwnerKey -> owner.getBytes(UTF_8)))
     } catch { case error: Throwable => close(); throw error }
   }
 
@@ -79,11 +79,17 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String) {
     finally outside.close()
   }
 
-  private def requireOwner(): Unit = Option(files.get(OwnerKey)).map(file => new String(file.bytes, UTF_8)) match {
+  private def ownerOnRecord: Option[String] = Option(files.get(OwnerKey)).map(file => new String(file.bytes, UTF_8))
+
+  private def requireOwner(): Unit = ownerOnRecord match {
     case Some(`owner`) =>
-    case Some(other) => throw new ForeignOwnerException(
-      s"applicationId '${conf.applicationId}' belongs to '$other' on this Kafka (topic $topic), not to '$owner': " +
-        "choose another spec.applicationId")
+    case found @ Some(_) if found == adopted =>
+    case Some(other) =>
+      val wrong = adopted.map(named => s" ('$named', which it is to adopt from, does not own it)").getOrElse("")
+      throw new ForeignOwnerException(
+        s"applicationId '${conf.applicationId}' belongs to '$other' on this Kafka (topic $topic), not to '$owner'$wrong: " +
+          s"choose another spec.applicationId, or go on with its state: `streamapp run ... --adopt $other`, on a cluster " +
+          s"`streamapp adopt NAME $other`")
     // A driver writes the owner before all but these: what is there without it is no application's metadata.
     case None => files.keySet.asScala.find(key => key != DriverKey && key != ConfirmedKey).foreach { key =>
       throw new ForeignOwnerException(
@@ -260,10 +266,11 @@ object MetadataTopic {
 
   /**
    * Opens the metadata of an application in this driver and fences an older driver.
+   * @param adopted an owner of before, whose state `owner` goes on with if the applicationId is still that one's
    * @throws ForeignOwnerException when the applicationId belongs to another owner
    */
-  def open(conf: RuntimeConf, owner: String): MetadataTopic =
-    opened.computeIfAbsent(conf.applicationId, _ => new MetadataTopic(conf, owner))
+  def open(conf: RuntimeConf, owner: String, adopted: Option[String]): MetadataTopic =
+    opened.computeIfAbsent(conf.applicationId, _ => new MetadataTopic(conf, owner, adopted))
 
   def close(applicationId: String): Unit = Option(opened.remove(applicationId)).foreach(_.close())
 
