@@ -97,10 +97,14 @@ class App:
 
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`kubectl streamapp query` about it."""
+        return self.streamapp("query", *arguments)
+
+    def streamapp(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command of `kubectl streamapp` about it."""
         plugin = Path(sys.executable).with_name("kubectl-streamapp")
-        command = [str(plugin), "query", self.name, *arguments, "-n", self.namespace.name]
+        words = [str(plugin), command, self.name, *arguments, "-n", self.namespace.name]
         environment = self.namespace.cluster.environment
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
 
     def live(self, page: str, *body: str) -> str:
         """A page of the live interface, as somebody gets it who has the token; with a body it is put there."""

@@ -9,6 +9,7 @@ import re
 import pytest
 import yaml
 
+from cluster.app import App
 from cluster.install import NAME as OPERATOR
 from cluster.pods import pod, script
 from cluster.word_count import LINES, WordCount
@@ -70,6 +71,34 @@ def test_apply_count_and_delete(words: WordCount) -> None:
     words.await_degraded(words.lines)
     words.namespace.kubectl("delete", f"sapp/{words.name}", "--timeout=60s")
     words.await_gone()
+
+
+def test_an_app_that_is_made_anew_adopts_its_state(words: WordCount) -> None:
+    """It is refused without, also where the app of before is still there."""
+    words.begin()
+    words.say(*LINES)
+    words.await_ready()
+    words.await_counts(LINES)
+    namespace = words.namespace
+    owner = f"{namespace.name}/{words.name}/{namespace.get(f'sapp/{words.name}')['metadata']['uid']}"
+
+    twin = yaml.safe_load(yaml.safe_dump(words.manifest))
+    twin["metadata"] = {"name": f"{words.name}-twin", "annotations": {"streamapp.dev/adopt": owner}}
+    twin["spec"]["applicationId"] = words.name
+    other = App(namespace, f"{words.name}-twin")
+    other.apply(yaml.safe_dump(twin))
+    refusal = f"the StreamApp '{words.name}' in namespace '{namespace.name}' is still there"
+    other.await_condition("TopologyValid", "Invalid", refusal)
+    assert other.objects() == []
+    namespace.kubectl("delete", f"sapp/{other.name}", f"sapp/{words.name}", "--timeout=60s")
+    words.await_gone()
+
+    words.begin()
+    words.await_degraded(f"belongs to '{owner}'", 120)
+    words.say(*LINES)
+    assert words.streamapp("adopt", owner).returncode == 0
+    words.await_ready()
+    words.await_counts(2 * LINES)
 
 
 def require_closed(words: WordCount) -> None:
