@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamapp.errors import InputError, RunError
+from streamapp.state_folder import running_app
 
 if TYPE_CHECKING:
     from streamapp_operator.cluster.kube import Kube
@@ -29,7 +30,8 @@ class Target:
         """
         found = self.kube.get("StreamApp", self.namespace, name)
         if found is None:
-            raise InputError(f"there is no StreamApp '{name}' in namespace '{self.namespace}' (-n names another one)")
+            missing = f"there is no StreamApp '{name}' in namespace '{self.namespace}' (-n names another one)"
+            raise InputError(missing + _on_this_machine(name))
         return found
 
     def set_spec(self, name: str, field: str, value: Any) -> None:
@@ -111,6 +113,17 @@ def target_of(options: argparse.Namespace) -> Iterator[Target]:
         kube, namespace = connect(options.kubeconfig, options.context)
         yield Target(kube, options.namespace or namespace)
     except KubeError as error:
-        if 400 <= error.code < 500:
-            raise InputError(str(error)) from None
-        raise RunError(str(error)) from None
+        kind = InputError if 400 <= error.code < 500 else RunError
+        raise kind(str(error) + _on_this_machine(getattr(options, "name", ""))) from None
+
+
+def _on_this_machine(name: str) -> str:
+    """What to do instead where the app that is meant runs here, by `streamapp run`; empty where it does not."""
+    found = running_app(name)
+    if found is None:
+        return ""
+    return (
+        f". This command is about apps on a cluster, and an app {name} runs on this machine: {found.url}/status says "
+        f"how it is doing, PUT {found.url}/replicas scales it, `streamapp query` asks for its state, Ctrl-C stops it, "
+        f"and its log is {found.state_dir / 'work' / 'spark.log'}"
+    )

@@ -7,8 +7,8 @@ import argparse
 import time
 
 from streamapp.cli.options import add_state_dir, memory, port_number
-from streamapp.cli.state import default_state_dir, occupied, publish
 from streamapp.cli.stopping import stop_on_signals
+from streamapp.state_folder import default_state_dir, occupied, publish
 
 HELP = "run the embedded Kafka broker until Ctrl-C"
 DESCRIPTION = """Runs one real Kafka broker on this machine, until Ctrl-C: reachable from this machine only, or with

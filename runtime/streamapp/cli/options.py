@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamapp.cli.state import CREDENTIALS, find_run
 from streamapp.owner import checked_owner
+from streamapp.state_folder import CREDENTIALS, find_run
 
 if TYPE_CHECKING:
     from streamapp.kafka.config import KafkaConfig

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from streamapp.cli.options import add_state_dir
-from streamapp.cli.state import find_live
 from streamapp.errors import InputError, RunError
 from streamapp.question import LIMIT, MOST_ROWS, PREFIX, Question, limit_of, moment_of
+from streamapp.state_folder import find_live
 
 HELP = "ask a running app for its state"
 DESCRIPTION = f"""Prints rows of STORE, one JSON object per line: those of KEY (a value for each column of the key), or

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from streamapp.cli.ending import ending
 from streamapp.cli.options import add_adopt, add_kafka, add_state_dir, is_kafka_named, memory, port_number, positive
 from streamapp.cli.progress import ProgressLine
-from streamapp.cli.state import CREDENTIALS, broker_command, default_state_dir, occupied, publish
 from streamapp.errors import InputError, ManifestError
+from streamapp.state_folder import CREDENTIALS, broker_command, default_state_dir, occupied, publish
 
 if TYPE_CHECKING:
     from streamapp.kafka.config import KafkaConfig

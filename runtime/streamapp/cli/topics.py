@@ -38,13 +38,13 @@ def run(options: argparse.Namespace) -> int:
     from streamapp.cli.main import say_note
     from streamapp.cli.manifests import kafka_of_manifest
     from streamapp.cli.options import kafka_of
-    from streamapp.cli.state import running_here
     from streamapp.compile import compile_manifest
     from streamapp.errors import RunError
     from streamapp.kafka.admin import Admin
     from streamapp.kafka.config import KafkaConfig
     from streamapp.kafka.topics import TopicError, compare_with, ensure_topics, topics_of
     from streamapp.local import load_manifest
+    from streamapp.state_folder import running_here
 
     manifest = load_manifest(options.file)
     plan = compile_manifest(manifest)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from streamapp.cli.main import COMMANDS, main
-from streamapp.cli.state import find_live, find_run, occupied, publish, running_here
 from streamapp.cli.stopping import lines_until_stopped, stop_on_signals
 from streamapp.errors import InputError, RunError
+from streamapp.state_folder import find_live, find_run, occupied, publish, running_here
 
 
 @pytest.fixture(autouse=True)
@@ -268,3 +268,23 @@ def test_only_a_live_interface_is_asked(tmp_path: Path, capsys: pytest.CaptureFi
     url = f"file://{tmp_path}" if place == "file" else place
     assert main(["query", "--url", url]) == 1
     assert f"{url!r} is no address of a live interface" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", ["status NAME", "logs NAME", "scale NAME 2", "restart NAME", "suspend NAME", "adopt NAME local/NAME"]
+)
+def test_commands_for_a_cluster_say_what_there_is_for_an_app_that_runs_here(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    there = "this machine: http://127.0.0.1:1/status says how it is doing, PUT http://127.0.0.1:1/replicas scales it"
+    folder = Path(".streamapp/words")
+    with occupied(folder):
+        publish(folder, "h:1", "http://127.0.0.1:1")
+        for name, hinted in (("words", True), ("other", False), ("", False), ("..", False)):
+            assert main([name if word == "NAME" else word.replace("NAME", "words") for word in command.split()]) == 1
+            error = capsys.readouterr().err
+            assert error.startswith("error: no cluster")
+            assert (there in error) is hinted
+    assert main([word.replace("NAME", "words") for word in command.split()]) == 1
+    assert there not in capsys.readouterr().err, "it has ended"

@@ -133,6 +133,12 @@ def find_live(state_dir: Path | None) -> str:
     raise InputError(f"no app runs {where}; start `streamapp run`, or name one with --url http://HOST:PORT")
 
 
+def running_app(name: str) -> Running | None:
+    """The app of that name, if it runs here, in the folder that it has by default, and answers."""
+    found = next((run for run in running_here() if run.state_dir.name == name), None)
+    return found if found is not None and found.url is not None else None
+
+
 def _read(state_dir: Path) -> Running | None:
     if not _is_occupied(state_dir):
         return None
