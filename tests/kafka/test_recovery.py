@@ -72,7 +72,14 @@ def test_driver_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
             fault(app)
             proof.require_sound()
         app = bench.start(env=failpoints("store.before-restore=pause:5000"))
-        until(lambda: app.status().get("phase") == "Restoring", START_SECONDS, "the status says that it restores")
+        phases = []
+
+        def restores() -> bool:
+            phases.append(app.status().get("phase"))
+            return phases[-1] == "Restoring"
+
+        until(restores, START_SECONDS, "the status says that it restores")
+        assert "Running" not in phases, "and not that it runs before"
         app.await_work()
         until(lambda: app.status()["phase"] == "Running", 60, "and then that it runs")
         restored = app.status()["restore"]["totals"]

@@ -31,6 +31,7 @@ from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.housekeeping import Housekeeping
 from streamapp.spark.jvm import JvmLimit, jvm_is_gone, jvm_missed
 from streamapp.spark.metadata import Metadata
+from streamapp.spark.phase import phase_of
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
 from streamapp.spark.replicas import Replicas
@@ -272,11 +273,14 @@ class _App:
         if self._due:
             self._progress.phase, self._progress.error = "Restarting", self._failure
         else:
-            restores = self._progress.snapshot()["restore"].values()
-            restoring = any(restore["restoring"] for restore in restores)
-            self._progress.phase = "Restoring" if restoring else "Running"
+            self._progress.phase = phase_of(self._progress.snapshot()["restore"], self._awaited_stores())
             self._progress.error = self._housekeeping.trouble
         self._on_progress(self._status())
+
+    def _awaited_stores(self) -> dict[str, int]:
+        """Those that the first epoch of a query has yet to bring back, and the number of their partitions."""
+        awaited = (self._metadata.kept & self._running.keys()).difference(self._committed())
+        return {store.name: store.partitions for store in self._plan.stores if store.subtopology in awaited}
 
     def _committed(self) -> list[str]:
         """The sub-topologies that have committed an epoch in this run."""

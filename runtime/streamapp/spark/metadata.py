@@ -42,6 +42,8 @@ class Metadata:
         self._unproven: Mapping[str, Shape] = {}
         self.claimed = Claimed()
         """What of Kafka is the app's."""
+        self.kept: frozenset[str] = frozenset()
+        """The sub-topologies whose stores have something in them, from earlier runs."""
 
     def open(self, settings: Mapping[str, str], owner: str, adopted: str | None = None) -> None:
         """Fences an older driver, and makes sure that the plan can go on from what earlier runs have left.
@@ -65,6 +67,7 @@ class Metadata:
         require_succession(plan, known, words)
         require_fed(plan, known)
         admin = Admin(self._kafka)
+        self.kept = frozenset(name for name, old in known.items() if old.stateful and old.committed != NO_EPOCH)
         ran = any(old.committed != NO_EPOCH for old in known.values())
         book = _Book(self._bridge, plan.application_id)
         self.claimed = claim(self._kafka, admin, plan, book, written_before(plan, known), ran)
