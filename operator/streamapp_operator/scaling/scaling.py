@@ -13,6 +13,7 @@ from streamapp.cron import parse_cron
 from streamapp.durations import parse_duration
 from streamapp.manifest.model import AutoscalingSpec
 from streamapp_operator.driver.answer import Answer
+from streamapp_operator.driver.progress import restore_of
 from streamapp_operator.manifest.app import App
 from streamapp_operator.observe.observation import Position
 from streamapp_operator.render.sizes import executor_size
@@ -113,7 +114,8 @@ def _hold(live: Answer, on_trial: bool) -> str:
     """Why this is no moment to change the number of replicas; empty: it is one."""
     if on_trial:
         return "a new version proves itself"
-    return "state is being restored" if live.phase == "Restoring" else ""
+    # A short restore is no phase of its own.
+    return "state is being restored" if live.phase == "Restoring" or restore_of(live) else ""
 
 
 # --- what outlives an operator ------------------------------------------------------------------------------

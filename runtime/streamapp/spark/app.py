@@ -31,7 +31,7 @@ from streamapp.spark.failure import Failure, diagnose, trace_of
 from streamapp.spark.housekeeping import Housekeeping
 from streamapp.spark.jvm import JvmLimit, jvm_is_gone, jvm_missed
 from streamapp.spark.metadata import Metadata
-from streamapp.spark.phase import phase_of
+from streamapp.spark.phase import Phases
 from streamapp.spark.progress import Progress
 from streamapp.spark.queries import Queries
 from streamapp.spark.replicas import Replicas
@@ -165,6 +165,7 @@ class _App:
         self._queries = Queries(spark, plan, kafka)
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan)
+        self._phases = Phases()
         self._metadata = metadata
         self._housekeeping = Housekeeping(kafka, plan, metadata.claimed, self._objection, metadata.flush)
         self._replicas = None if executors is None else Replicas(spark, executors, options.executor_template)
@@ -273,7 +274,8 @@ class _App:
         if self._due:
             self._progress.phase, self._progress.error = "Restarting", self._failure
         else:
-            self._progress.phase = phase_of(self._progress.snapshot()["restore"], self._awaited_stores())
+            restore = self._progress.snapshot()["restore"]
+            self._progress.phase = self._phases.of(self._progress.phase, restore, self._awaited_stores())
             self._progress.error = self._housekeeping.trouble
         self._on_progress(self._status())
 

@@ -1,12 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The phase of an app whose queries run, by what its stores still have to get back. Pure."""
+"""The phase of an app whose queries run, by what its stores still have to get back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 STARTING, RESTORING, RUNNING = "Starting", "Restoring", "Running"
+BRIEF_SECONDS = 10.0
+"""A restore of an app that runs, as when partitions move to another executor, is a phase after so long. Most are over
+sooner, and no more than a longer epoch; whoever waits for Ready would see it go and come."""
+
+
+class Phases:
+    """Says the phase at each look.
+
+    Args:
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        """When a restore of the running app was first seen."""
+
+    def of(self, before: str, restore: Mapping[str, Mapping[str, Any]], awaited: Mapping[str, int]) -> str:
+        """
+        Args:
+            before: the phase of the last look.
+            restore, awaited: as `phase_of` has them.
+        """
+        found = phase_of(restore, awaited)
+        if found != RESTORING or before != RUNNING:
+            self._since = None
+            return found
+        if self._since is None:
+            self._since = self._clock()
+        return RUNNING if self._clock() - self._since < BRIEF_SECONDS else RESTORING
 
 
 def phase_of(restore: Mapping[str, Mapping[str, Any]], awaited: Mapping[str, int]) -> str:

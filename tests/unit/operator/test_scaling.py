@@ -136,7 +136,15 @@ def test_a_record_that_cannot_be_read_is_none(status: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("live", "on_trial", "words"),
-    [({"phase": "Restoring"}, False, "state is being restored"), (None, True, "a new version proves itself")],
+    [
+        ({"phase": "Restoring"}, False, "state is being restored"),
+        (
+            {"phase": "Running", "restore": {"s": {"restoring": 1, "total": 100, "done": 5}}},
+            False,
+            "state is being restored",
+        ),
+        (None, True, "a new version proves itself"),
+    ],
 )
 def test_nothing_changes_while_state_is_restored_or_a_version_proves_itself(
     live: dict[str, Any] | None, on_trial: bool, words: str
