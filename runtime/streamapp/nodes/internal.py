@@ -37,14 +37,12 @@ class RepartitionSource(Node):
 
 
 @dataclass(frozen=True)
-class RepartitionSink(OneInput):
-    """Writes its input to an internal topic, for another sub-topology to go on with."""
+class _WritesInput(OneInput):
+    """A sink that the compiler puts behind a node of the manifest."""
 
     topic: str
 
-    operation: ClassVar[str] = "hop out"
     sink: ClassVar[bool] = True
-    internal: ClassVar[bool] = True
 
     @property
     def topics_written(self) -> tuple[str, ...]:
@@ -59,24 +57,18 @@ class RepartitionSink(OneInput):
 
 
 @dataclass(frozen=True)
-class DeadLetter(OneInput):
+class RepartitionSink(_WritesInput):
+    """Writes its input to an internal topic, for another sub-topology to go on with."""
+
+    operation: ClassVar[str] = "hop out"
+    internal: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class DeadLetter(_WritesInput):
     """Writes the unreadable records of its input, a Stream, as they came, to a topic."""
 
-    topic: str
-
     operation: ClassVar[str] = "dead letters"
-    sink: ClassVar[bool] = True
-
-    @property
-    def topics_written(self) -> tuple[str, ...]:
-        return (self.topic,)
-
-    @property
-    def owner(self) -> str:
-        return self.input
-
-    def description(self, inputs: Sequence[Columns]) -> str:
-        return f"topic {self.topic}"
 
 
 @dataclass(frozen=True)
