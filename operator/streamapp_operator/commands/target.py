@@ -108,7 +108,8 @@ def target_of(options: argparse.Namespace) -> Iterator[Target]:
         from streamapp_operator.cluster.kube import KubeError
         from streamapp_operator.cluster.kube import connect_by_config as connect
     except ModuleNotFoundError as error:
-        raise InputError(f"{error.name} is missing; install streamapp with its extra `operator`") from None
+        missing = f"{error.name} is missing; install streamapp with its extra `operator`"
+        raise InputError(missing + _on_this_machine(getattr(options, "name", ""))) from None
     try:
         kube, namespace = connect(options.kubeconfig, options.context)
         yield Target(kube, options.namespace or namespace)
