@@ -13,11 +13,12 @@ import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BindReferenc
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{DataFrame, SparkSession}
-import org.apache.spark.sql.execution.{RDDScanExec, SparkPlan}
+import org.apache.spark.sql.execution.{ProjectExec, RDDScanExec, SparkPlan}
 import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
 import org.apache.spark.sql.execution.streaming.state.{CommittedStore, CommittedView, StateStore, StateStoreId, StateStoreProviderId, StorePlace}
-import org.apache.spark.sql.streamapp.keyed.{GroupKeys, KeyedAggregateExec}
+import org.apache.spark.sql.streamapp.keyed.{GroupKeys, KeyedAggregateExec, KeyedTaskExec}
 import org.apache.spark.sql.types.StringType
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.CollectionAccumulator
@@ -54,27 +55,26 @@ object StoreReader {
     else {
       val plan = Option(query.lastExecution).map(_.executedPlan).getOrElse(throw new StoreNotReadyException(
         s"store '$store' has had no epoch since the app started; it can be asked after the next one"))
-      val keyed = plan.collectFirst { case found: KeyedAggregateExec => found }.getOrElse(
-        throw new IllegalStateException(s"no aggregation of ours in the plan:\n$plan"))
-      val save = keyed.save
-      val keys = save.keyExpressions
+      val held = plan.collectFirst {
+        case keyed: KeyedAggregateExec => HeldRows.of(keyed)
+        case HeldRows.InTask(found) if found(store).isDefined => found(store).get
+      }.getOrElse(throw new IllegalStateException(s"no table of ours with store '$store' in the plan:\n$plan"))
+      val keys = held.keys.groups
       val named = if (windowed) keys.tail else keys
       val wanted = Option(key).map(texts => keyRow(named, texts.asScala.toSeq))
-      val info = save.getStateInfo
+      val info = held.info
       // The windows of a key are all over the partitions.
       val partitions = wanted.filterNot(_ => windowed).map(partitionOf(keys, _, info.numPartitions))
         .fold[Seq[Int]](0.until(info.numPartitions))(Seq(_))
       val missing = session.sparkContext.collectionAccumulator[Integer]("absent partitions")
       session.withActive {
         val located = partitions.map { partition =>
-          val id = StateStoreProviderId(info, partition, StateStoreId.DEFAULT_STORE_NAME)
+          val id = StateStoreProviderId(info, partition, held.sparkName)
           LocatedStore(StorePlace(applicationId, store, partition), id.storeId,
             session.streams.stateStoreCoordinator.getLocation(id))
         }
-        val rows = new CommittedRows(session.sparkContext, located, least, keyed.groupKeys, save.output.drop(keys.size), named,
-          wanted, missing)
-        val scan = RDDScanExec(save.output, rows, "committed state")
-        val results = withKeys(keyed.finish, keys).withNewChildren(Seq(scan))
+        val rows = new CommittedRows(session.sparkContext, located, least, held.keys, held.values, named, wanted, missing)
+        val results = held.finish(RDDScanExec(keys ++ held.values, rows, "committed state"))
         new StoreReader(
           session.internalCreateDataFrame(results.execute(), DataTypeUtils.fromAttributes(results.output)), missing)
       }
@@ -136,17 +136,6 @@ object StoreReader {
       case query: StreamingQueryWrapper if query.name == name => query.streamingQuery
     }.getOrElse(throw new StoreNotReadyException(s"sub-topology '$name' does not run at the moment"))
 
-  // An epoch leaves out the columns of the key that no later node uses.
-  private def withKeys(finish: BaseAggregateExec, keys: Seq[Attribute]): SparkPlan = {
-    val named = keys.zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() }
-    val results = named ++ finish.resultExpressions
-    finish match {
-      case hash: HashAggregateExec => hash.copy(resultExpressions = results)
-      case objects: ObjectHashAggregateExec => objects.copy(resultExpressions = results)
-      case sorted: SortAggregateExec => sorted.copy(resultExpressions = results)
-    }
-  }
-
   private def keyRow(columns: Seq[Attribute], texts: Seq[String]): UnsafeRow = {
     require(columns.size == texts.size, s"the key has ${columns.size} columns, and there are ${texts.size} values")
     val values = columns.zip(texts).map { case (column, text) =>
@@ -162,6 +151,44 @@ object StoreReader {
   private def partitionOf(columns: Seq[Attribute], key: UnsafeRow, count: Int): Int =
     BindReferences.bindReference(HashPartitioning(columns, count).partitionIdExpression, columns)
       .eval(key).asInstanceOf[Int]
+}
+
+/**
+ * How a store's rows lie in it, and what becomes of them.
+ *
+ * @param finish what an answer has, of all rows: the key's columns as `__key_0`, `__key_1`, …, then the results
+ */
+private final case class HeldRows(info: StatefulOperatorStateInfo, sparkName: String, keys: GroupKeys, values: Seq[Attribute],
+    finish: SparkPlan => SparkPlan)
+
+private object HeldRows {
+  def of(keyed: KeyedAggregateExec): HeldRows = {
+    val keys = keyed.save.keyExpressions
+    HeldRows(keyed.save.getStateInfo, StateStoreId.DEFAULT_STORE_NAME, keyed.groupKeys, keyed.save.output.drop(keys.size),
+      rows => withKeys(keyed.finish, keys).withNewChildren(Seq(rows)))
+  }
+
+  /** The stores of a keyed task, by name. */
+  object InTask {
+    def unapply(plan: SparkPlan): Option[String => Option[HeldRows]] = plan match {
+      case task: KeyedTaskExec => Some(name => task.graph.store(name).map { store =>
+        HeldRows(task.getStateInfo, task.graph.sparkName(store), GroupKeys(store.keys, None), store.values,
+          rows => ProjectExec(store.answersOver(rows.output), rows))
+      })
+      case _ => None
+    }
+  }
+
+  // An epoch leaves out the columns of the key that no later node uses.
+  private def withKeys(finish: BaseAggregateExec, keys: Seq[Attribute]): SparkPlan = {
+    val named = keys.zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() }
+    val results = named ++ finish.resultExpressions
+    finish match {
+      case hash: HashAggregateExec => hash.copy(resultExpressions = results)
+      case objects: ObjectHashAggregateExec => objects.copy(resultExpressions = results)
+      case sorted: SortAggregateExec => sorted.copy(resultExpressions = results)
+    }
+  }
 }
 
 /** The state may be asked for later. */

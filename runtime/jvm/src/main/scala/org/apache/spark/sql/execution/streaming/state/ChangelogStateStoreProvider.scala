@@ -40,17 +40,16 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     enableStateStoreCheckpointIds, partitionId, eventForwarder, uniqueId) {
 
   // Lazy: the parent's constructor asks for the file manager.
-  private lazy val topic = new TopicPartition(runtime.changelogTopic(sparkStoreName), partitionId)
-  private lazy val local = new StorePartition(s"store '${runtime.store}', changelog $topic",
-    if (sparkStoreName == StateStoreId.DEFAULT_STORE_NAME && !useColumnFamilies)
-      Some(StorePlace(runtime.applicationId, runtime.store, partitionId))
-    else None)
+  private lazy val store = runtime.storeOf(sparkStoreName)
+  private lazy val topic = new TopicPartition(runtime.changelogTopic(store), partitionId)
+  private lazy val local = new StorePartition(s"store '$store', changelog $topic",
+    Option.when(!useColumnFamilies)(StorePlace(runtime.applicationId, store, partitionId)))
   private def changelog: ChangelogFileManager = fileManager.asInstanceOf[ChangelogFileManager]
   changelog.attach(this)
 
   override protected def createFileManager(dfsRootDir: String, localTempDir: File, hadoopConf: Configuration,
       codecName: String, loggingId: String, storeConf: StateStoreConf): RocksDBFileManager =
-    new ChangelogFileManager(runtime, topic, local, dfsRootDir, localTempDir, hadoopConf, loggingId)
+    new ChangelogFileManager(runtime, store, topic, local, dfsRootDir, localTempDir, hadoopConf, loggingId)
 
   override def createColFamilyIfAbsent(name: String, isInternal: Boolean): Short = {
     val id = super.createColFamilyIfAbsent(name, isInternal)
@@ -111,7 +110,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     requireSound()
     val committed = super.commit(forceSnapshot)
     val db = native
-    StoreStats.put(runtime.subTopology, sparkStoreName, StoreSize(runtime.store, partitionId,
+    StoreStats.put(runtime.subTopology, sparkStoreName, StoreSize(store, partitionId,
       db.getLongProperty("rocksdb.estimate-num-keys"),
       db.getLongProperty("rocksdb.total-sst-files-size") + db.getLongProperty("rocksdb.cur-size-all-mem-tables")))
     committed
@@ -121,7 +120,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
   private def requireSound(): Unit = {
     val statistics = ChangelogRocksDB.Statistics.get(this).asInstanceOf[Statistics]
     if (statistics.getTickerCount(TickerType.BLOCK_CHECKSUM_MISMATCH_COUNT) > 0) {
-      throw new DamagedStoreException(s"store '${runtime.store}', partition $partitionId: its files in $localRootDir are damaged")
+      throw new DamagedStoreException(s"store '$store', partition $partitionId: its files in $localRootDir are damaged")
     }
   }
 
