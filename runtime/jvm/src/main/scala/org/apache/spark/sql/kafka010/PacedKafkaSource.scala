@@ -88,7 +88,8 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
     EpochReports.begins(subTopology)
     val most = pacer.limit
     val held = awaitsTables && !TableStarts.reached(subTopology)
-    val limited = if (held) start else kafka.latestOffset(start, ReadLimit.maxRows(most))
+    val there = kafka.latestOffset(start, ReadLimit.maxRows(most))
+    val limited = if (held) start else there
     val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
     idle.foreach(_.look(offsets(start), offsets(reached), offsets(kafka.reportLatestOffset()), boundedRun))
     val mayBeEmpty = mayCombine && most > 0 && (!boundedRun || idle.exists(_.closeAtEnd))
