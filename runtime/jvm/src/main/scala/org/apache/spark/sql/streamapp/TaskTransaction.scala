@@ -107,10 +107,9 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     producer = newProducer()
     try if (conf.exactlyOnce) producer.initTransactions()
     catch {
-      // The brokers allow less, and do not let us read how much: what the user has set is no guess.
       case error: KafkaException if timeoutMs > conf.transactionTimeoutMs && TransactionTimeout.isRefused(error) =>
         producer.close(Duration.ZERO)
-        connect(conf.transactionTimeoutMs)
+        connect(TransactionTimeout.less(conf, timeoutMs))
     }
   }
 
