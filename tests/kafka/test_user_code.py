@@ -179,8 +179,13 @@ def test_an_epoch_that_takes_longer_than_a_transaction_is_tried_again_with_more_
         assert open_transactions(bench), "there was nothing under way"
         kill(app)
         app = bench.start(**run)
-        epochs: set[int] = set()
-        until(lambda: epochs.update(app.epochs().values()) or app.exit_code is not None, 120, "it ends", every=0.1)
+        epochs = {-1}
+
+        def ended() -> bool:
+            epochs.update(app.epochs().values())
+            return app.exit_code is not None
+
+        until(ended, 120, "it ends", every=0.1)
         assert app.exit_code == 0, app.tail()
         echo = committed(own_kafka, bench.topics["echo"])
         assert sorted(json.loads(message.value() or b"")["n"] for message in echo) == list(numbers)

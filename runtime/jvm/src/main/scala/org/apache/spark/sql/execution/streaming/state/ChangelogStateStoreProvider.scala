@@ -5,10 +5,10 @@ import java.io.File
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.kafka.common.TopicPartition
-import org.rocksdb.{RocksDB => NativeRocksDB, Statistics, TickerType}
+import org.rocksdb.{RocksDB => NativeRocksDB, TickerType}
 
 import org.apache.spark.TaskContext
-import org.apache.spark.sql.streamapp.{ProcessorShare, RuntimeConf, StoreSize, StoreStats}
+import org.apache.spark.sql.streamapp.{ProcessorShare, RuntimeConf, SparkInternals, StoreSize, StoreStats}
 
 /**
  * Spark's RocksDB state store whose only durable form is a compacted Kafka topic.
@@ -118,23 +118,10 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
 
   // Where a scan meets a damaged block, Spark's iterators take it for the end: then rows are missing, and no error told.
   private def requireSound(): Unit = {
-    val statistics = ChangelogRocksDB.Statistics.get(this).asInstanceOf[Statistics]
-    if (statistics.getTickerCount(TickerType.BLOCK_CHECKSUM_MISMATCH_COUNT) > 0) {
+    if (SparkInternals.statistics(this).getTickerCount(TickerType.BLOCK_CHECKSUM_MISMATCH_COUNT) > 0) {
       throw new DamagedStoreException(s"store '$store', partition $partitionId: its files in $localRootDir are damaged")
     }
   }
 
-  private[state] def native: NativeRocksDB = ChangelogRocksDB.Native.get(this).asInstanceOf[NativeRocksDB]
-}
-
-object ChangelogRocksDB {
-  // Spark keeps these to itself: merged values and local bases need the native handle.
-  private val Native = field("db")
-  private val Statistics = field("nativeStats")
-
-  private def field(name: String) = {
-    val field = classOf[RocksDB].getDeclaredField(name)
-    field.setAccessible(true)
-    field
-  }
+  private[state] def native: NativeRocksDB = SparkInternals.native(this)
 }
