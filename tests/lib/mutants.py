@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runtimes with one deliberate mistake: the tests that prove exactly-once must fail with each, or they prove nothing.
 
-A mistake changes a line of a source. The file is compiled anew, and its classes stand before the product's, which has no
-switch for that.
+A mistake changes a line of a source. The file is compiled anew, and its classes stand before those of the product. The
+product has no switch for that.
 """
 
 from __future__ import annotations
