@@ -7,6 +7,7 @@ STREAMAPP_CLUSTER_WIDE   `true`: watch all of them
 STREAMAPP_OWN_NAMESPACE  `true`: its own too, where all are watched
 STREAMAPP_NAMESPACE      its own, where it does not run in a pod
 STREAMAPP_LEASE          name of the Lease
+STREAMAPP_ROLE_BINDING   name of the RoleBinding in each watched namespace by which it acts there; empty: there is none
 STREAMAPP_HEALTH_PORT    for probes and metrics; empty: none
 STREAMAPP_LOG_LEVEL      DEBUG, INFO, WARNING or ERROR
 """
@@ -31,8 +32,10 @@ from streamapp_operator.cluster.cache import Cache
 from streamapp_operator.cluster.informer import Informer
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import ANSWER_SECONDS, Lease
+from streamapp_operator.cluster.recorder import Recorder
 from streamapp_operator.controller import Controller
 from streamapp_operator.crd import GROUP, PLURAL, VERSION
+from streamapp_operator.deletion.rights import Rights
 from streamapp_operator.handlers import watch
 from streamapp_operator.health import serve
 from streamapp_operator.render.permits import PARTS
@@ -88,8 +91,18 @@ def main(environment: Mapping[str, str]) -> int:
     name = environment.get("STREAMAPP_LEASE") or LEASE
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     cache = Cache(kube)
-    controller = Controller(kube, settings, lease, home=home, cache=cache, left_alone=left_alone)
-    informer = Informer(kube, cache, namespaces, controller.see, partial(tell, lease_kube, home, name))
+    rights = Rights("" if everywhere else environment.get("STREAMAPP_ROLE_BINDING", ""))
+    controller = Controller(
+        kube,
+        settings,
+        lease,
+        home=home,
+        cache=cache,
+        left_alone=left_alone,
+        rights=rights,
+        namespaces=namespaces,
+    )
+    informer = Informer(kube, cache, namespaces, controller.see, partial(tell, lease_kube, Recorder(), home, name))
     controller.metrics.ask_unwatched(lambda: informer.unwatched)
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
@@ -138,13 +151,13 @@ def await_list(kube: Kube, informer: Informer, stop: threading.Event) -> bool:
     return False
 
 
-def tell(kube: Kube, home: str, lease: str, sentence: str) -> None:
+def tell(kube: Kube, recorder: Recorder, home: str, lease: str, sentence: str) -> None:
     """Warns of a namespace that is not watched: in the log, and by an event about the operator's Lease."""
     log.warning("%s", sentence)
     try:
         found = kube.get("Lease", home, lease)
         if found is not None:
-            kube.create(to_object(Event(WARNING, "NamespaceNotWatched", sentence), found, kube.clock.now()))
+            recorder.record(kube, to_object(Event(WARNING, "NamespaceNotWatched", sentence), found, kube.clock.now()))
     except KubeError as error:
         log.warning("no event could be written: %s", error)
 

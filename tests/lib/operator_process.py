@@ -17,6 +17,8 @@ from lib.proxy import Proxy
 
 NAME = "streamapp-operator"
 """Of its account, and of its Lease."""
+BINDING = f"{NAME}-apps"
+"""By which it acts in each namespace that it watches."""
 NOT_HERE = (
     *("CustomResourceDefinition", "Deployment", "Pod"),
     # They would be in force for the apps of other tests too, which share the API server.
@@ -55,6 +57,7 @@ class OperatorProcess:
             "STREAMAPP_NAMESPACE": namespace,
             "STREAMAPP_CLUSTER_WIDE": str(cluster_wide).lower(),
             "STREAMAPP_NAMESPACES": ",".join(watched),
+            "STREAMAPP_ROLE_BINDING": BINDING,
         }
         with log.open("wb") as out:
             self.process = subprocess.Popen(
