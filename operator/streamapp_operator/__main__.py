@@ -8,6 +8,7 @@ STREAMAPP_OWN_NAMESPACE  `true`: its own too, where all are watched
 STREAMAPP_NAMESPACE      its own, where it does not run in a pod
 STREAMAPP_LEASE          name of the Lease
 STREAMAPP_ROLE_BINDING   name of the RoleBinding in each watched namespace by which it acts there; empty: there is none
+STREAMAPP_RESYNC_SECONDS so often each kind of objects is listed anew; empty: every ten minutes
 STREAMAPP_HEALTH_PORT    for probes and metrics; empty: none
 STREAMAPP_LOG_LEVEL      DEBUG, INFO, WARNING or ERROR
 """
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from streamapp_operator.cluster.cache import Cache
-from streamapp_operator.cluster.informer import Informer
+from streamapp_operator.cluster.informer import RESYNC_SECONDS, Informer
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import ANSWER_SECONDS, Lease
 from streamapp_operator.cluster.recorder import Recorder
@@ -76,6 +77,7 @@ def main(environment: Mapping[str, str]) -> int:
     logging.getLogger("kopf").setLevel(logging.WARNING)
     try:
         settings = settings_of(environment.get("STREAMAPP_SETTINGS", ""))
+        resync = float(environment.get("STREAMAPP_RESYNC_SECONDS") or RESYNC_SECONDS)
         kube, lease_kube = Kube.connect(), Kube.connect(ANSWER_SECONDS)
     except (ValueError, KubeError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -115,10 +117,9 @@ def main(environment: Mapping[str, str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     if await_list(kube, informer, stop):
-        threads = [threading.Thread(target=informer.keep, args=(stop,), name="resync", daemon=True)]
-        threads += [
-            threading.Thread(target=watch, args=(informer, each, stop), name=f"watch-{each or 'all'}", daemon=True)
-            for each in informer.namespaces
+        threads = [
+            threading.Thread(target=informer.keep, args=(stop, resync), name="resync", daemon=True),
+            threading.Thread(target=watch, args=(informer, stop), name="watch", daemon=True),
         ]
         for thread in threads:
             thread.start()

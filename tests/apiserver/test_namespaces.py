@@ -72,12 +72,15 @@ def test_rights_that_are_taken_away_and_given_back(
     now, told = [0.0], list[str]()
     informer = Informer(kube, Cache(kube), [other, home], lambda key, item: None, told.append, lambda: now[0])
 
+    def knows(namespace: str) -> bool:
+        return all(informer.knows(source) for source in informer.sources if source[0] == namespace)
+
     def resync() -> bool:
         """Whether the other one is known."""
         now[0] += LONGEST_PAUSE_SECONDS
         informer.resync()
-        assert informer.knows(home)
-        return informer.knows(other)
+        assert knows(home)
+        return knows(other)
 
     until(resync, 10, "the rights are in force", every=0.1)
     told.clear()
@@ -89,13 +92,13 @@ def test_rights_that_are_taken_away_and_given_back(
     assert f"namespace {other} is not watched" in sentence
     operators.grant_in(home, [home, other])
     informer.resync()
-    assert not informer.knows(other), "it is left alone for a while"
+    assert not knows(other), "it is left alone for a while"
     until(resync, 10, "they are in force again", every=0.1)
     assert informer.unwatched == 0
-    informer.doubt(other)
-    assert not informer.knows(other)
-    informer.resync(only_unknown=True)
-    assert informer.knows(other)
+    informer.doubt((other, "Pod"))
+    assert not knows(other)
+    informer.resync([(other, "Pod")])
+    assert knows(other)
 
 
 def is_marked(api: ApiServer, what: str, namespace: str) -> bool:
