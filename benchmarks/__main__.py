@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from benchmarks import first_output, latency, memory, report, restore, sub_topologies, systems, word_count
+from benchmarks import first_output, latency, memory, report, restore, sub_topologies, systems, table_join, word_count
 from benchmarks.kafka_edge import Kafka
 from benchmarks.systems import KAFKA_STREAMS, OURS, STOCK_SPARK, Starter
 from streamapp.kafka.broker import EmbeddedBroker
@@ -60,6 +60,27 @@ class Bench:
         ]
         head = ("lines/s", *self._numbers, "median", *AGAINST, "CPU s / 1M lines", "records out")
         return f"{load.lines:,} lines of 5 words.\n\n" + report.table(head, rows)
+
+    def table_join(self) -> str:
+        load = table_join.Load(records=200_000) if self._quick else table_join.Load()
+        found = self._rounds(
+            "table-join",
+            table_join.SYSTEMS,
+            lambda name, start, run: table_join.measure(self._kafka, name, start, load, run, self._scratch),
+        )
+        rate = {name: [one.records_per_second for one in rounds] for name, rounds in found.items()}
+        rows = [
+            (
+                name,
+                *(f"{one:,.0f}" for one in rate[name]),
+                f"{median(rate[name]):,.0f}",
+                _ratio(rate, name, KAFKA_STREAMS),
+                f"{median(one.cpu_seconds for one in rounds) / load.records * 1e6:.1f}",
+            )
+            for name, rounds in found.items()
+        ]
+        head = ("records/s", *self._numbers, "median", AGAINST[0], "CPU s / 1M records")
+        return f"{load.records:,} records, a table of {table_join.KEYS:,} rows.\n\n" + report.table(head, rows)
 
     def latency(self) -> str:
         load = latency.Load(seconds=10, warm_up_seconds=10) if self._quick else latency.Load()
@@ -178,6 +199,7 @@ def _ratio(rate: dict[str, list[float]], name: str, other: str) -> str:
 
 BENCHMARKS: dict[str, Callable[[Bench], str]] = {
     "word-count": Bench.word_count,
+    "table-join": Bench.table_join,
     "latency": Bench.latency,
     "restore": Bench.restore,
     "memory": Bench.memory,

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from lib.verify import committed
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
 
@@ -29,6 +30,10 @@ class Kafka:
 
     def create(self, topic: str, partitions: int) -> None:
         self.admin.create([TopicSpec(topic, "benchmark", partitions)])
+
+    def committed(self, topic: str) -> list[Message]:
+        """All committed records of a topic."""
+        return committed(KafkaConfig.load(self.bootstrap, None), topic)
 
     def forget(self, prefix: str) -> None:
         """Deletes all topics of a run, so that the broker serves every run from the same little."""
@@ -48,7 +53,8 @@ def paced(per_second: int, seconds: float) -> Iterator[int]:
 class Gate:
     """Records that lie on the topic, in a transaction, and become readable all at once when it is opened."""
 
-    def __init__(self, kafka: Kafka, topic: str, values: Iterable[bytes]) -> None:
+    def __init__(self, kafka: Kafka, topic: str, records: Iterable[bytes | tuple[bytes, bytes]]) -> None:
+        """`records`: values, or keys with values."""
         self._producer = Producer(
             {
                 "bootstrap.servers": kafka.bootstrap,
@@ -64,10 +70,11 @@ class Gate:
         )
         self._producer.init_transactions(30)
         self._producer.begin_transaction()
-        for value in values:
+        for record in records:
+            key, value = record if isinstance(record, tuple) else (None, record)
             while True:
                 try:
-                    self._producer.produce(topic, value)
+                    self._producer.produce(topic, value, key)
                     break
                 except BufferError:
                     self._producer.poll(0.05)

@@ -198,7 +198,7 @@ def run_manifest(job: Job, text: str, **environment: str) -> Running:
     return _launch(command, job, **environment)
 
 
-def kafka_streams(job: Job, threads: int = 2) -> Running:
+def kafka_streams(job: Job, threads: int = 2, program: str = "WordCount") -> Running:
     """Kafka Streams under exactly_once_v2."""
     classes = HARNESS / "lib" / "classes"
     command = [
@@ -207,7 +207,7 @@ def kafka_streams(job: Job, threads: int = 2) -> Running:
         "-XX:+UseParallelGC",
         "-cp",
         f"{classes}{os.pathsep}{HARNESS}/lib/*",
-        "WordCount",
+        program,
         job.bootstrap,
         job.app,
         job.input,
@@ -239,9 +239,10 @@ SYSTEMS: dict[str, Starter] = {OURS: ours, KAFKA_STREAMS: kafka_streams, STOCK_S
 
 
 def build_kafka_streams() -> None:
-    """Fetches Kafka Streams with Maven and compiles its word count, once."""
+    """Fetches Kafka Streams with Maven and compiles its programs, once."""
     lib = HARNESS / "lib"
-    source, made = HARNESS / "WordCount.java", lib / "classes" / "WordCount.class"
+    sources = sorted(HARNESS.glob("*.java"))
+    made = lib / "classes" / "Harness.class"
     if not any(lib.glob("kafka-streams-*.jar")):
         print("fetching Kafka Streams with Maven ...", flush=True)
         subprocess.run(
@@ -257,6 +258,6 @@ def build_kafka_streams() -> None:
             ],
             check=True,
         )
-    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+    if not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         made.parent.mkdir(exist_ok=True)
-        subprocess.run(["javac", "-cp", f"{lib}/*", "-d", str(made.parent), str(source)], check=True)
+        subprocess.run(["javac", "-cp", f"{lib}/*", "-d", str(made.parent), *map(str, sources)], check=True)

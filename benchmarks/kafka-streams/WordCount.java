@@ -1,42 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import java.time.Duration;
 import java.util.Arrays;
-import java.util.Properties;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicLong;
 
-import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
-import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
-import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
-import org.apache.kafka.streams.processor.StateRestoreListener;
 import org.apache.kafka.streams.state.KeyValueStore;
 
-/**
- * The word count of Kafka Streams' own tutorial under exactly_once_v2: a RocksDB store with changelog and cache, all
- * settings at their defaults but the guarantee and the number of threads.
- *
- * Arguments: BOOTSTRAP APPLICATION_ID INPUT_TOPIC OUTPUT_TOPIC STATE_DIR THREADS. Says "restored SECONDS RECORDS" on
- * stdout when all restores that were under way have ended. Ends on SIGTERM.
- */
+/** The word count of Kafka Streams' own tutorial: a RocksDB store with changelog and cache. Arguments: {@link Harness}'s. */
 public final class WordCount {
     public static void main(String[] args) throws Exception {
-        Properties settings = new Properties();
-        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
-        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
-        settings.put(StreamsConfig.STATE_DIR_CONFIG, args[4]);
-        settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, args[5]);
-        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
-        settings.put("auto.offset.reset", "earliest");
-
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(args[2], Consumed.with(Serdes.ByteArray(), Serdes.String()))
             .flatMapValues(line -> Arrays.asList(line.split(" ")))
@@ -46,46 +23,7 @@ public final class WordCount {
             .toStream()
             .mapValues(count -> Long.toString(count))
             .to(args[3], Produced.with(Serdes.String(), Serdes.String()));
-
-        KafkaStreams streams = new KafkaStreams(builder.build(), settings);
-        streams.setGlobalStateRestoreListener(new Restores());
-        CountDownLatch ended = new CountDownLatch(1);
-        streams.setStateListener((now, before) -> {
-            System.out.println("state " + now);
-            if (now == KafkaStreams.State.ERROR) ended.countDown();
-        });
-        streams.setUncaughtExceptionHandler(error -> {
-            error.printStackTrace();
-            return org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler
-                .StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
-        });
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            streams.close(Duration.ofSeconds(30));
-            ended.countDown();
-        }));
-        streams.start();
-        ended.await();
-    }
-
-    /** From the first restore's start to the last one's end. */
-    private static final class Restores implements StateRestoreListener {
-        private final AtomicInteger running = new AtomicInteger();
-        private final AtomicLong records = new AtomicLong();
-        private volatile long started;
-
-        @Override public void onRestoreStart(TopicPartition partition, String store, long start, long end) {
-            if (started == 0) started = System.nanoTime();
-            running.incrementAndGet();
-        }
-
-        @Override public void onBatchRestored(TopicPartition partition, String store, long end, long count) {}
-
-        @Override public void onRestoreEnd(TopicPartition partition, String store, long total) {
-            long all = records.addAndGet(total);
-            if (running.decrementAndGet() == 0) {
-                System.out.println("restored " + (System.nanoTime() - started) / 1e9 + " " + all);
-            }
-        }
+        Harness.run(builder, args);
     }
 
     private WordCount() {}

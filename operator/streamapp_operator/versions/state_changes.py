@@ -31,6 +31,7 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
     was, will = {store.name: store for store in before.stores}, {store.name: store for store in after.stores}
     known = predecessors_in(before, of_stores(before))
     refused = {refusal.name: refusal for refusal in refusals(after, known, of_stores(after))}
+    told: set[str] = set()
     for name, store in was.items():
         if name not in will:
             words = f"store '{name}' is not used any more; its changelog {store.changelog_topic} stays"
@@ -38,15 +39,22 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
                 words += f". It cannot come back when '{feeders[0]}' has gone on without it"
             yield StateChange(name, UNUSED, words, store.node)
         else:
-            refusal = refused.pop(will[name].subtopology, None)
+            # What stores share a task is refused for all of them.
+            refusal = refused.get(will[name].subtopology)
+            told.add(will[name].subtopology)
             words = refusal.words if refusal else f"store '{name}' is kept"
             yield StateChange(name, REFUSED if refusal else KEPT, words, will[name].node)
     for name, store in will.items():
-        if name not in was:
+        if name in was:
+            continue
+        told.add(store.subtopology)
+        if refusal := refused.get(store.subtopology):
+            yield StateChange(name, REFUSED, refusal.words, store.node)
+        else:
             feeders = _going_on(after, store, before)
             then = f"with what '{feeders[0]}' gives from now on" if feeders else "and reads its input from startFrom on"
             yield StateChange(name, NEW, f"store '{name}' is new and begins empty, {then}", store.node)
-    for refusal in refused.values():
+    for refusal in (each for name, each in refused.items() if name not in told):
         yield StateChange(refusal.name, REFUSED, refusal.words, refusal.node)
 
 

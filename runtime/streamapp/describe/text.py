@@ -32,7 +32,8 @@ def explain_text(plan: Plan) -> str:
 
 def _heading(part: SubTopology, depth: int) -> str:
     if part.stateful:
-        state = f"state of {', '.join(part.stateful)}, by {words.key_of(part.stateful[0], part.topology)}"
+        keeping = [node.name for node in part.nodes if set(node.stores) & set(part.stores)]
+        state = f"state of {', '.join(keeping)}, by {words.key_of(part.stateful[0], part.topology)}"
     else:
         state = "no state"
     plural = "s" if depth > 1 else ""

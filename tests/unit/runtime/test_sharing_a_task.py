@@ -8,9 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from streamapp.compile.tasks import Tasks
+from streamapp.describe.words import of_stores
 from streamapp.nodes import RepartitionSink, RepartitionSource
 from streamapp.operations import Stream, Table
 from streamapp.plan import Plan, SubTopology
+from streamapp.succession import predecessors_in, refusals
 
 Compile = Callable[[str], Plan]
 
@@ -177,3 +179,47 @@ def test_tasks_become_one_unless_one_reads_the_other() -> None:
     assert tasks.may_unite(["c"], ["a"])
     tasks.feed("c", "d")
     assert not tasks.may_unite(["a", "d"], [])
+
+
+def refused(before: Plan, after: Plan) -> list[str]:
+    return [one.words for one in refusals(after, predecessors_in(before, of_stores(before)), of_stores(after))]
+
+
+def test_what_joins_a_task_that_has_run_is_refused(plan: Compile) -> None:
+    """One task has one position: what comes to it would have missed what was read before."""
+    out = OUT.replace("LAST", "users")
+    alone = plan(USERS + out)
+    with_a_stream = plan(USERS + out + ORDERS + ENRICHED + "- {name: more, to: {topic: more}}\n")
+    assert refused(alone, alone) == []
+    assert ["position in 1 input and would have one in 2" in words for words in refused(alone, with_a_stream)] == [True]
+    places = "- {name: places, table: {topic: places}}\n- {name: both, from: users, join: {with: places}}\n"
+    with_a_table = plan(USERS + out + places + "- {name: more, to: {topic: more}}\n")
+    assert [
+        "store 'places' (node 'places') is new, and would share its task with users" in words
+        for words in refused(alone, with_a_table)
+    ] == [True]
+    before = plan(
+        places.replace("from: users", "from: people")
+        + USERS.replace("name: users", "name: people")
+        + OUT.replace("LAST", "both")
+    )
+    after = plan(
+        USERS.replace("name: users", "name: people")
+        + places.replace("from: users", "from: people")
+        + OUT.replace("LAST", "both")
+    )
+    assert [part.name for part in (*before.subtopologies, *after.subtopologies)] == ["places", "people"]
+    assert ["shares its task with other nodes than before" in words for words in refused(before, after)] == [True]
+
+
+def test_another_form_of_one_of_several_stores_is_refused(plan: Compile) -> None:
+    places = (
+        "- {name: places, table: {topic: places}}\n- {name: both, from: users, join: {with: places}}\n"
+        + OUT.replace("LAST", "both")
+    )
+    one, two = plan(USERS + places), plan(USERS + places.replace("{topic: places}", "{topic: places, value: long}"))
+    (words,) = refused(one, two)
+    assert words.startswith(
+        "store 'places' (node 'places', changelog app-places-changelog) holds state that would mean"
+    )
+    assert refused(one, one) == []

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
-import java.util.ArrayDeque
+import java.util.{ArrayDeque, UUID}
+import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.spark.{Partition, TaskContext}
 import org.apache.spark.rdd.RDD
@@ -75,7 +76,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph
     new Iterator[InternalRow] {
       // Nobody asks for a row when the epoch is done already.
       private lazy val input = firstParent[InternalRow].iterator(split, context)
-      private lazy val task = new TaskAtWork(graph, stores.toMap, output)
+      private lazy val task = TasksAtWork.take(state, split.index, new TaskAtWork(graph, output)).begin(stores.toMap)
       private var ended = false
 
       override def hasNext: Boolean = {
@@ -84,6 +85,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph
           else {
             stores.foreach(_._2.commit())
             due.add(Long.MaxValue) // nothing waits for a time
+            TasksAtWork.giveBack(state, split.index, task)
             ended = true
           }
         }
@@ -104,19 +106,48 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph
   }
 }
 
-/** The processors of one task in one epoch. */
-private[keyed] final class TaskAtWork(graph: TaskGraph, stores: Map[String, StateStore], output: Seq[Attribute]) {
+/**
+ * The processors of the partitions that this process has, from epoch to epoch: to compile their expressions takes longer than a
+ * small epoch. One that has failed is not given back.
+ */
+private[keyed] object TasksAtWork {
+  private final case class Kept(run: UUID, task: TaskAtWork)
+  private val kept = new ConcurrentHashMap[(String, Int), Kept]()
+
+  /** That of this run of the query, or a new one. */
+  def take(state: StatefulOperatorStateInfo, partition: Int, make: => TaskAtWork): TaskAtWork =
+    Option(kept.remove((state.checkpointLocation, partition))).filter(_.run == state.queryRunId).map(_.task).getOrElse(make)
+
+  def giveBack(state: StatefulOperatorStateInfo, partition: Int, task: TaskAtWork): Unit = {
+    task.end()
+    kept.put((state.checkpointLocation, partition), Kept(state.queryRunId, task))
+  }
+}
+
+/** The processors of one task. */
+private[keyed] final class TaskAtWork(graph: TaskGraph, output: Seq[Attribute]) {
   /** Rows on their way out. */
   val left = new ArrayDeque[InternalRow]()
 
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
   private val result = new GenericInternalRow(output.length)
+  private var stores = Map.empty[String, StateStore]
   private val processors = new Array[Processor](graph.nodes.length)
   graph.nodes.zipWithIndex.foreach { case (node, place) =>
     processors(place) = node.open(this)
     node.inputs.zipWithIndex.foreach { case (input, number) => processors(input).readBy(processors(place).port(number)) }
   }
   private val entries = processors.collect { case entry: EntryProcessor => entry }
+
+  /** An epoch begins, with the stores at its version. */
+  def begin(stores: Map[String, StateStore]): TaskAtWork = {
+    this.stores = stores
+    processors.foreach(_.begin())
+    this
+  }
+
+  /** The epoch is over: its stores are to be used no more. */
+  def end(): Unit = stores = Map.empty
 
   def processor(place: Int): Processor = processors(place)
   def store(name: String): StateStore = stores(name)

@@ -17,9 +17,12 @@ private[keyed] trait Port {
   def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit
 }
 
-/** A [[TaskNode]] at work in one task of one epoch: for one thread. */
+/** A [[TaskNode]] at work in one task: for one thread. */
 private[keyed] abstract class Processor extends Port {
   private var readers: Array[Port] = Array.empty
+
+  /** An epoch begins. */
+  def begin(): Unit = ()
 
   /** Where the rows of one of its inputs go. */
   def port(number: Int): Port = this

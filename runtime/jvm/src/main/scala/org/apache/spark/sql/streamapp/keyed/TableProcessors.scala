@@ -6,15 +6,18 @@ import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow,
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Keeps the latest row of each key; of changes of a key, the last that comes counts, whatever its time (as a KTable's). */
-private[keyed] final class TableProcessor(node: Table, store: StateStore) extends Processor {
+private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends Processor {
+  private var store: StateStore = _
   private val keyOf = node.key.projection
   private val valueOf = node.value.projection
   private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.row.projection)
   private val both = new JoinedRow
 
+  override def begin(): Unit = store = task.store(node.store)
+
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
     val key = keyOf(row)
-    if (!key.anyNull) {
+    if (!isNone(key)) {
       val stored = store.get(key)
       // The store's row is good until the next one is read, perhaps by a reader of this change.
       val before = if (stored == null) null else ofOld(both(key, stored)).copy()
@@ -29,6 +32,13 @@ private[keyed] final class TableProcessor(node: Table, store: StateStore) extend
         forward(key, ofNew(both(key, value)), before, time)
       }
     }
+  }
+
+  // Nothing in any of its columns: such a record is of no row. One with some nulls is.
+  private def isNone(key: UnsafeRow): Boolean = {
+    var column = 0
+    while (column < key.numFields && key.isNullAt(column)) column += 1
+    column == key.numFields
   }
 
   override def get(key: UnsafeRow): InternalRow = {

@@ -72,7 +72,7 @@ private[keyed] final case class Steps(input: Int, rows: RowsOf, deletedAt: Int, 
 private[keyed] final case class Table(input: Int, store: String, key: RowsOf, value: RowsOf, row: RowsOf, deletedAt: Int)
   extends TaskNode {
   override def inputs: Seq[Int] = Seq(input)
-  override def open(task: TaskAtWork): Processor = new TableProcessor(this, task.store(store))
+  override def open(task: TaskAtWork): Processor = new TableProcessor(this, task)
 }
 
 /**
