@@ -33,6 +33,15 @@ PAIRS = """
     aggregate: {mean: avg(n), some: "array_sort(collect_set(pmod(n, 3)))"}
 """
 """A store that nothing is written from, with a key of two columns, one of them a number."""
+GAP_MS = 1_000
+SESSIONS = """
+  - name: sessions
+    from: ticks
+    groupBy: [key]
+    window: {session: 1s}
+    grace: 1 day
+    aggregate: {'n': count(*)}
+"""
 
 
 def ask(app: AppProcess, path: str, **fields: str) -> Any:
@@ -167,7 +176,7 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
-    with Bench(kafka, tmp_path, "panes", WINDOWS.replace("emit: final", "grace: 1 day")) as bench:
+    with Bench(kafka, tmp_path, "panes", WINDOWS.replace("emit: final", "grace: 1 day") + SESSIONS) as bench:
         load = bench.load(seed=1302, rate=0)
         app = bench.start()
         load.send(400)
@@ -193,6 +202,25 @@ def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
         }
         row = rows(app, "/stores/windows", limit="1")[0]
         assert _millis(row["window_end"]) - _millis(row["window_start"]) == WINDOW_MS
+
+        def sessions(**fields: str) -> dict[tuple[str, int, int], int]:
+            path = f"/stores/sessions/{fields.pop('key')}" if "key" in fields else "/stores/sessions"
+            return {
+                (row["key"], _millis(row["window_start"]), _millis(row["window_end"])): row["n"]
+                for row in rows_so_far(app, path, **fields)
+            }
+
+        wanted = load.history.sessions(GAP_MS)
+        assert len(windows) < len(wanted) < 400
+        until(lambda: sessions() == wanted, 60, "all sessions", every=0.5)
+        assert sessions(key="a") == {span: n for span, n in wanted.items() if span[0] == "a"}
+        assert sessions(key="a", windowFrom=_iso(first), windowTo=_iso(last)) == {
+            span: n for span, n in wanted.items() if span[0] == "a" and first <= span[1] < last
+        }
+        assert sessions(key="nobody") == {}
+        app.stop()
+        app = bench.start()
+        until(lambda: sessions() == wanted, START_SECONDS, "restored", every=0.5)
 
 
 def test_a_question_that_takes_too_long_is_given_up(kafka: KafkaConfig, tmp_path: Path, root: Path) -> None:

@@ -283,6 +283,17 @@ class History:
     def records(self) -> int:
         return sum(len(prefixes) for prefixes in self.prefixes.values())
 
+    def sessions(self, gap: int) -> dict[tuple[str, int, int], int]:
+        """Ticks of a key that are no more than `gap` ms apart: (key, first, last) → count."""
+        found: dict[tuple[str, int, int], int] = {}
+        for key, ticks in self._ticks.items():
+            for at, _ in ticks:
+                last = next(reversed(found), ("", 0, 0))
+                joins = last[0] == key and at - last[2] <= gap
+                first, count = (last[1], found.pop(last)) if joins else (at, 0)
+                found[key, first, at] = count + 1
+        return found
+
     def closed_windows(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Windows whose end the event time has reached."""
         return {key: row for key, row in self.windows.items() if key[1] + WINDOW_MS <= self.last_tick}
@@ -466,7 +477,14 @@ class Bench:
         self.prefix = unique_name(name.replace("_", "-").lower()[:40])
         self.admin = Admin(kafka)
         inputs = {"numbers": partitions, "ticks": 1, "tocks": 1}
-        outputs = {"totals": 2, "echo": partitions, "windows": 2, "pairs": 2, "dead": 2}
+        outputs = {
+            "totals": 2,
+            "echo": partitions,
+            "windows": 2,
+            "pairs": 2,
+            "dead": 2,
+            "sessions": 2,
+        }
         made = inputs | outputs if beside is None else outputs
         own = {name: f"{self.prefix}-{name}" for name in made if f"$T-{name}" in topology + spec}
         self.admin.create([TopicSpec(topic, "test", made[name]) for name, topic in own.items()])

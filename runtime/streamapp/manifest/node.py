@@ -48,7 +48,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
     ),
     "stream": ("connector", "options"),
     "to": ("connector", "options"),
-    "window": ("session", "sliding"),
+    "window": ("sliding",),
     "join": ("asOf",),
     "kafka": ("schemaRegistry",),
 }

@@ -225,7 +225,7 @@ class Aggregate(OneInput):
         return {
             "operation": "aggregate",
             **({"layout": _IN_ORDER} if self.window else {}),
-            "window": [self.window.size_ms, self.window.advance_ms] if self.window else None,
+            "window": self.window.shape if self.window else None,
             "key": [[name.lower(), expression(text, source)] for name, text in self.by],
             "values": {
                 name.lower(): [normalise(text), {used: declared(source.get(used)) for used in used_by(text)}]
@@ -253,10 +253,19 @@ class Groups(Generic[S]):
         tumbling: str | None = None,
         hopping: str | None = None,
         every: str | None = None,
+        session: str | None = None,
         grace: str | None = None,
     ) -> Self:
-        """Groups in windows of event time."""
-        return replace(self, windows=given(tumbling=tumbling, hopping=hopping, every=every), grace=grace)
+        """Groups in windows of event time.
+
+        >>> from streamapp.builder import StreamBuilder
+        >>> clicks = StreamBuilder("app").stream("clicks", topic="clicks").group_by("sessions", "key")
+        >>> counts = clicks.window(session="30 minutes", grace="1 minute").aggregate(clicks="count(*)")
+        >>> counts.builder.build().spec.topology[1].window.session
+        '30 minutes'
+        """
+        windows = given(tumbling=tumbling, hopping=hopping, every=every, session=session)
+        return replace(self, windows=windows, grace=grace)
 
     def aggregate(
         self,

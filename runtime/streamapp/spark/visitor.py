@@ -25,6 +25,7 @@ from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.joins import joined
+from streamapp.spark.sessions import sessions
 from streamapp.spark.streamtime import tags_of, with_stream_time
 from streamapp.spark.usercode import MINE, UserFunction
 
@@ -286,6 +287,8 @@ class Visitor:
         results = [expression(sql).alias(f"__result_{i}") for i, (_, sql) in enumerate(node.columns)]
         results.append(F.max(column(EVENT_TIME)).alias("__latest"))
         keys = {name: column(physical) for name, physical in by.items()}
+        if node.window is not None and node.window.kind == "session":
+            return sessions(node, node.window, rows, by)
         if node.window is not None:
             counted = self._in_windows(node, node.window, rows).groupBy("__window", *groups).agg(*results)
             keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}

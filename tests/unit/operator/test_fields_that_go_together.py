@@ -81,6 +81,7 @@ def test_parser_and_schema_refuse_it(node: dict[str, Any], said: str) -> None:
     [
         {**COUNT, "window": WINDOWED, "grace": "1s", "emit": "final", "store": "s"},
         {**COUNT, "window": {"hopping": "5s", "every": "1s"}, "emit": "updates"},
+        {**COUNT, "window": {"session": "5s"}, "grace": "1s", "emit": "final"},
         {"join": {"with": "other", "within": "5s"}, "from": "in", "store": "s"},
         {"join": {**PAIRS, "before": "5s", "after": "1s"}, "from": "in"},
         {"stream": {"topics": ["u"]}},

@@ -9,15 +9,14 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.{Partition, SparkContext, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BindReferences, Cast, EvalMode, JoinedRow, Literal, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, BindReferences, Cast, EvalMode, Literal, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{DataFrame, SparkSession}
-import org.apache.spark.sql.execution.{RDDScanExec, SparkPlan}
-import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
+import org.apache.spark.sql.execution.RDDScanExec
 import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
-import org.apache.spark.sql.execution.streaming.state.{CommittedStore, CommittedView, StateStore, StateStoreId, StateStoreProviderId, StorePlace}
-import org.apache.spark.sql.streamapp.keyed.{GroupKeys, KeyedAggregateExec}
+import org.apache.spark.sql.execution.streaming.state.{CommittedStore, CommittedView, StateStoreId, StateStoreProviderId, StorePlace}
+import org.apache.spark.sql.streamapp.keyed.{StoredResults, StoredScan}
 import org.apache.spark.sql.types.StringType
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.CollectionAccumulator
@@ -40,29 +39,22 @@ object StoreReader {
   /**
    * Every answer has in it all of the epochs that had ended when this was called.
    *
-   * @param windowed whether the first column of the state's key is a window
-   * @param key one text per further column of the key; null for all rows
+   * @param key one text per column of the key, without a window; null for all rows
    * @return null when the query has never had an epoch: its store is empty
    * @throws IllegalArgumentException when the key does not fit
    * @throws StoreNotReadyException when the query has had no epoch since the application started
    */
-  def open(session: SparkSession, applicationId: String, subTopology: String, store: String, windowed: Boolean,
-      key: JList[String]): StoreReader = {
+  def open(session: SparkSession, applicationId: String, subTopology: String, store: String, key: JList[String]): StoreReader = {
     val query = running(session, subTopology)
     val least = query.commitLog.getLatestBatchId().map(_ + 1).getOrElse(0L)
     if (least == 0) null
     else {
       val plan = Option(query.lastExecution).map(_.executedPlan).getOrElse(throw new StoreNotReadyException(
         s"store '$store' has had no epoch since the app started; it can be asked after the next one"))
-      val keyed = plan.collectFirst { case found: KeyedAggregateExec => found }.getOrElse(
-        throw new IllegalStateException(s"no aggregation of ours in the plan:\n$plan"))
-      val save = keyed.save
-      val keys = save.keyExpressions
-      val named = if (windowed) keys.tail else keys
-      val wanted = Option(key).map(texts => keyRow(named, texts.asScala.toSeq))
-      val info = save.getStateInfo
-      // The windows of a key are all over the partitions.
-      val partitions = wanted.filterNot(_ => windowed).map(partitionOf(keys, _, info.numPartitions))
+      val stored = StoredResults.in(plan, query.runId)
+      val wanted = Option(key).map(texts => keyRow(stored.named, texts.asScala.toSeq))
+      val info = stored.place
+      val partitions = wanted.filter(_ => stored.together).map(partitionOf(stored.named, _, info.numPartitions))
         .fold[Seq[Int]](0.until(info.numPartitions))(Seq(_))
       val missing = session.sparkContext.collectionAccumulator[Integer]("absent partitions")
       session.withActive {
@@ -71,10 +63,8 @@ object StoreReader {
           LocatedStore(StorePlace(applicationId, store, partition), id.storeId,
             session.streams.stateStoreCoordinator.getLocation(id))
         }
-        val rows = new CommittedRows(session.sparkContext, located, least, keyed.groupKeys, save.output.drop(keys.size), named,
-          wanted, missing)
-        val scan = RDDScanExec(save.output, rows, "committed state")
-        val results = withKeys(keyed.finish, keys).withNewChildren(Seq(scan))
+        val rows = new CommittedRows(session.sparkContext, located, least, stored.scan(wanted), missing)
+        val results = stored.finish(RDDScanExec(stored.scanned, rows, "committed state"))
         new StoreReader(
           session.internalCreateDataFrame(results.execute(), DataTypeUtils.fromAttributes(results.output)), missing)
       }
@@ -136,17 +126,6 @@ object StoreReader {
       case query: StreamingQueryWrapper if query.name == name => query.streamingQuery
     }.getOrElse(throw new StoreNotReadyException(s"sub-topology '$name' does not run at the moment"))
 
-  // An epoch leaves out the columns of the key that no later node uses.
-  private def withKeys(finish: BaseAggregateExec, keys: Seq[Attribute]): SparkPlan = {
-    val named = keys.zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() }
-    val results = named ++ finish.resultExpressions
-    finish match {
-      case hash: HashAggregateExec => hash.copy(resultExpressions = results)
-      case objects: ObjectHashAggregateExec => objects.copy(resultExpressions = results)
-      case sorted: SortAggregateExec => sorted.copy(resultExpressions = results)
-    }
-  }
-
   private def keyRow(columns: Seq[Attribute], texts: Seq[String]): UnsafeRow = {
     require(columns.size == texts.size, s"the key has ${columns.size} columns, and there are ${texts.size} values")
     val values = columns.zip(texts).map { case (column, text) =>
@@ -174,9 +153,9 @@ private final case class LocatedStore(place: StorePlace, id: StateStoreId, locat
 
 private final case class StoreSplit(index: Int, store: LocatedStore) extends Partition
 
-/** Groups and buffers, as the aggregation saves them. */
-private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStore], least: Long, keys: GroupKeys,
-    buffers: Seq[Attribute], named: Seq[Attribute], wanted: Option[UnsafeRow], missing: CollectionAccumulator[Integer])
+/** What stores have in them, as the operator that keeps them reads it. */
+private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStore], least: Long, scan: StoredScan,
+    missing: CollectionAccumulator[Integer])
   extends RDD[InternalRow](context, Nil) {
 
   override protected def getPartitions: Array[Partition] =
@@ -192,20 +171,9 @@ private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStor
         missing.add(place.partition)
         Iterator.empty
       case Some(held) =>
-        val store = new CommittedStore(held, id, keys.encoding, DataTypeUtils.fromAttributes(buffers))
+        val store = new CommittedStore(held, id, scan.encoding, scan.values)
         task.addTaskCompletionListener[Unit](_ => store.release())
-        val groupOf = keys.toGroup
-        val whole = UnsafeProjection.create((keys.groups ++ buffers).map(_.dataType).toArray)
-        val both = new JoinedRow
-        def rowOf(key: UnsafeRow, value: UnsafeRow): InternalRow = whole(both(groupOf(key), value))
-        wanted match {
-          case Some(row) if named.size == keys.groups.size =>
-            Option(store.get(row, StateStore.DEFAULT_COL_FAMILY_NAME)).iterator.map(rowOf(row, _))
-          case _ =>
-            val part = UnsafeProjection.create(named, keys.groups)
-            store.iterator(StateStore.DEFAULT_COL_FAMILY_NAME)
-              .filter(pair => wanted.forall(_ == part(groupOf(pair.key)))).map(pair => rowOf(pair.key, pair.value))
-        }
+        scan.rows(store)
     }
   }
 }

@@ -42,9 +42,8 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
   // Lazy: the parent's constructor asks for the file manager.
   private lazy val topic = new TopicPartition(runtime.changelogTopic(sparkStoreName), partitionId)
   private lazy val local = new StorePartition(s"store '${runtime.store}', changelog $topic",
-    if (sparkStoreName == StateStoreId.DEFAULT_STORE_NAME && !useColumnFamilies)
-      Some(StorePlace(runtime.applicationId, runtime.store, partitionId))
-    else None)
+    Option.when(sparkStoreName == StateStoreId.DEFAULT_STORE_NAME)(
+      StorePlace(runtime.applicationId, runtime.store, partitionId)))
   private def changelog: ChangelogFileManager = fileManager.asInstanceOf[ChangelogFileManager]
   changelog.attach(this)
 
@@ -84,7 +83,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
       local.reopen() // Spark closes the database
     }
     super.load(version, stateStoreCkptId, readOnly, loadEmpty)
-    local.opened(new NativeSnapshot(native))
+    local.opened(changelog.snapshot)
     if (!readOnly) local.write(version, attempt)
     this
   }

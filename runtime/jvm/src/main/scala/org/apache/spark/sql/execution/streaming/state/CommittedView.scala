@@ -10,15 +10,18 @@ import org.apache.spark.sql.types.StructType
 
 /** A database as it was at one moment. To be released before the database is closed, or the process dies. */
 trait Snapshot {
+  /** The id that the keys of a column family begin with; None in a database without families. */
+  def family(name: String): Option[Short]
   def get(key: Array[Byte]): Array[Byte]
   def rows(): RocksIterator
   def release(): Unit
 }
 
-final class NativeSnapshot(native: NativeRocksDB) extends Snapshot {
+final class NativeSnapshot(native: NativeRocksDB, families: Map[String, Short]) extends Snapshot {
   private val snapshot = native.getSnapshot
   private val options = new ReadOptions().setSnapshot(snapshot)
 
+  override def family(name: String): Option[Short] = families.get(name)
   override def get(key: Array[Byte]): Array[Byte] = native.get(options, key)
   override def rows(): RocksIterator = native.newIterator(options)
   override def release(): Unit = {
@@ -81,6 +84,8 @@ final class CommittedView(place: StorePlace, owner: StorePartition) {
     private[CommittedView] var users = 0
     private val born = withdrawals
 
+    def family(name: String): Option[Short] = snapshot.family(name)
+
     def get(key: Array[Byte]): Array[Byte] = { requireHere(); snapshot.get(key) }
 
     def rows(): RocksIterator = { requireHere(); snapshot.rows() }
@@ -113,15 +118,16 @@ object CommittedView {
 }
 
 /**
- * The view as Spark's own readers of state take it: for stores with one value per key and without column families.
- * To be released when it has been read.
+ * One column family of the view, as Spark's own readers of state take it: with one value per key. To be released when it has
+ * been read.
  */
 final class CommittedStore(held: CommittedView#Held, override val id: StateStoreId, layout: KeyStateEncoderSpec,
-    values: StructType) extends ReadStateStore {
+    values: StructType, family: String = StateStore.DEFAULT_COL_FAMILY_NAME) extends ReadStateStore {
 
+  private val familyId = held.family(family)
   // Encoders reuse their rows, so those of the store itself are its task's.
   private val data = new UnsafeRowDataEncoder(layout, values)
-  private val keyEncoder = RocksDBStateEncoder.getKeyEncoder(data, layout, useColumnFamilies = false)
+  private val keyEncoder = RocksDBStateEncoder.getKeyEncoder(data, layout, familyId.nonEmpty)
   private val valueEncoder = RocksDBStateEncoder.getValueEncoder(data, values, useMultipleValuesPerKey = false)
 
   private var scans: List[RocksIterator] = Nil
@@ -129,21 +135,27 @@ final class CommittedStore(held: CommittedView#Held, override val id: StateStore
   override def version: Long = held.version
 
   override def get(key: UnsafeRow, family: String): UnsafeRow =
-    valueEncoder.decodeValue(held.get(keyEncoder.encodeKey(key)))
+    valueEncoder.decodeValue(held.get(inFamily(keyEncoder.encodeKey(key))))
 
-  override def iterator(family: String): StateStoreIterator[UnsafeRowPair] = {
+  override def iterator(family: String): StateStoreIterator[UnsafeRowPair] = scan(inFamily(Array.emptyByteArray))
+
+  override def prefixScan(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] =
+    scan(inFamily(keyEncoder.encodePrefixKey(prefix)))
+
+  /** What has keys that begin so. */
+  private def scan(start: Array[Byte]): StateStoreIterator[UnsafeRowPair] = {
     val rows = held.rows()
     scans ::= rows
-    rows.seekToFirst()
+    rows.seek(start)
     val pair = new UnsafeRowPair()
     val pairs = new Iterator[UnsafeRowPair] {
       override def hasNext: Boolean = {
         held.requireHere()
-        rows.isValid
+        rows.isValid && (start.isEmpty || begins(rows.key, start))
       }
       override def next(): UnsafeRowPair = {
         if (!hasNext) throw new NoSuchElementException
-        pair.withRows(keyEncoder.decodeKey(rows.key), valueEncoder.decodeValue(rows.value))
+        pair.withRows(keyEncoder.decodeKey(rows.key.drop(familyBytes)), valueEncoder.decodeValue(rows.value))
         rows.next()
         pair
       }
@@ -151,17 +163,23 @@ final class CommittedStore(held: CommittedView#Held, override val id: StateStore
     new StateStoreIterator(pairs)
   }
 
+  private def begins(key: Array[Byte], start: Array[Byte]): Boolean =
+    key.length >= start.length && java.util.Arrays.equals(key, 0, start.length, start, 0, start.length)
+
+  private def familyBytes: Int = if (familyId.isEmpty) 0 else RocksDBStateStoreProvider.VIRTUAL_COL_FAMILY_PREFIX_BYTES
+  private def inFamily(key: Array[Byte]): Array[Byte] =
+    familyId.fold(key)(RocksDBStateStoreProvider.encodeStateRowWithPrefix(key, _))
+
   override def release(): Unit = {
     scans.foreach(_.close())
     held.close()
   }
 
   override def abort(): Unit = release()
-  override def allColumnFamilyNames: Set[String] = Set(StateStore.DEFAULT_COL_FAMILY_NAME)
+  override def allColumnFamilyNames: Set[String] = Set(family)
   override def valuesIterator(key: UnsafeRow, family: String): Iterator[UnsafeRow] = no("several values per key")
-  override def prefixScan(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] = no("prefixes")
   override def prefixScanWithMultiValues(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] =
-    no("prefixes")
+    no("several values per key")
   override def iteratorWithMultiValues(family: String): StateStoreIterator[UnsafeRowPair] = no("several values per key")
 
   private def no(what: String): Nothing = throw new UnsupportedOperationException(s"a committed view has no $what")
