@@ -283,16 +283,10 @@ class History:
     def records(self) -> int:
         return sum(len(prefixes) for prefixes in self.prefixes.values())
 
-    def sessions(self, gap: int) -> dict[tuple[str, int, int], int]:
-        """Ticks of a key that are no more than `gap` ms apart: (key, first, last) → count."""
-        found: dict[tuple[str, int, int], int] = {}
-        for key, ticks in self._ticks.items():
-            for at, _ in ticks:
-                last = next(reversed(found), ("", 0, 0))
-                joins = last[0] == key and at - last[2] <= gap
-                first, count = (last[1], found.pop(last)) if joins else (at, 0)
-                found[key, first, at] = count + 1
-        return found
+    @property
+    def ticks(self) -> list[tuple[str, int]]:
+        """Their keys and times, in their order."""
+        return sorted(((key, at) for key, ticks in self._ticks.items() for at, _ in ticks), key=lambda tick: tick[1])
 
     def closed_windows(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Windows whose end the event time has reached."""
@@ -483,7 +477,8 @@ class Bench:
             "windows": 2,
             "pairs": 2,
             "dead": 2,
-            "sessions": 2,
+            "session": 2,
+            "sliding": 2,
         }
         made = inputs | outputs if beside is None else outputs
         own = {name: f"{self.prefix}-{name}" for name in made if f"$T-{name}" in topology + spec}

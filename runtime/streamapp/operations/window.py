@@ -42,6 +42,13 @@ class WindowSpec(Model):
         PositiveDuration | None,
         Field(description="Windows that last as long as a record comes at most this long after the one before."),
     ] = None
+    sliding: Annotated[
+        PositiveDuration | None,
+        Field(
+            description="Windows of records at most this far apart: for each record one that ends with it, and one "
+            "that begins right behind it."
+        ),
+    ] = None
 
 
 Given = Annotated[WindowSpec | None, Field(description="With groupBy: windows in event time.")]
@@ -53,7 +60,7 @@ class Window:
     """Windows in event time."""
 
     kind: str
-    """`tumbling`, `hopping` or `session`."""
+    """`tumbling`, `hopping`, `session` or `sliding`."""
     size_ms: int
     """How long one is; of a session: the gap, how far apart two records may be that follow each other in it."""
     advance_ms: int
@@ -67,6 +74,8 @@ class Window:
             return cls("tumbling", size, size)
         if spec.session is not None:
             return cls("session", parse_duration(spec.session), 0)
+        if spec.sliding is not None:
+            return cls("sliding", parse_duration(spec.sliding), 0)
         size, every = parse_duration(spec.hopping or "1s"), parse_duration(spec.every or "1s")
         if spec.hopping is not None and every > size:
             making.problems.append(
@@ -91,9 +100,14 @@ class Window:
         return cls("hopping", size, every)
 
     @property
+    def of_records(self) -> bool:
+        """Whether records say where its windows are."""
+        return self.kind in ("session", "sliding")
+
+    @property
     def shape(self) -> Any:
         """What of it says which windows there are, as plain data."""
-        return [self.size_ms, self.advance_ms] if self.advance_ms else [self.kind, self.size_ms]
+        return [self.kind, self.size_ms] if self.of_records else [self.size_ms, self.advance_ms]
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -100,6 +100,8 @@ def test_window_sizes_matter_and_grace_does_not(plan: Compile) -> None:
     assert sessions != base
     assert windowed("window: {session: 5000ms}, grace: 1 hour, emit: final") == sessions
     assert windowed("window: {session: 6s}") != sessions
+    assert windowed("window: {sliding: 5s}") not in (base, sessions)
+    assert windowed("window: {tumbling: 5s}, retention: 1 day") == base
 
 
 JOIN = (

@@ -29,7 +29,9 @@ final case class SessionLayout(group: Seq[Attribute], buffer: StructType) {
     UnsafeProjection.create(columns.map(i => BoundReference(i, schema(i).dataType, schema(i).nullable)))
 }
 
-private object SessionLayout {
+object SessionLayout {
+  /** The column family of those that are closed and still kept. */
+  val Closed = "closed"
   val Number: StructType = new StructType().add("number", LongType, nullable = false)
   val Span: StructType = new StructType().add("start", LongType, nullable = false).add("end", LongType, nullable = false)
 }
@@ -44,7 +46,10 @@ private[keyed] final case class StoredSession(number: Long, start: Long, end: Lo
  */
 private[keyed] final class SessionState(store: StateStore, sessions: Sessions, layout: SessionLayout) {
   private val looks = "looks"
-  store.createColFamilyIfAbsent(looks, layout.looks, KeyedOperator.Unused, TimeOrder.encoding(layout.looks))
+  private val ends = "closed-ends"
+  store.createColFamilyIfAbsent(SessionLayout.Closed, layout.keys, layout.values, layout.encoding)
+  for (family <- Seq(looks, ends))
+    store.createColFamilyIfAbsent(family, layout.looks, KeyedOperator.Unused, TimeOrder.encoding(layout.looks))
 
   private val toKey = UnsafeProjection.create(layout.keys)
   private val toValue = UnsafeProjection.create(layout.values)
@@ -70,7 +75,7 @@ private[keyed] final class SessionState(store: StateStore, sessions: Sessions, l
     val id = next
     next += 1
     put(group, id, start, end, buffer)
-    look(group, id, end)
+    look(group, id, end, looks)
     id
   }
 
@@ -82,7 +87,7 @@ private[keyed] final class SessionState(store: StateStore, sessions: Sessions, l
 
   def remove(group: UnsafeRow, id: Long): Unit = store.remove(key(group, id), StateStore.DEFAULT_COL_FAMILY_NAME)
 
-  /** Takes out the sessions that are over; each is good until the next one, as is its group. */
+  /** Takes the sessions that are over out of those that are open; each is good until the next one, as is its group. */
   def over(before: Long, after: Long): Iterator[(UnsafeRow, StoredSession)] =
     if (after == before) Iterator.empty
     else {
@@ -95,15 +100,29 @@ private[keyed] final class SessionState(store: StateStore, sessions: Sessions, l
           val found = stored(where.getLong(numberAt), value)
           val group = groupOf(where)
           if (found.end <= last) {
+            if (sessions.retention > 0) {
+              store.put(where, value, SessionLayout.Closed)
+              look(group, found.number, found.end, ends)
+            }
             store.remove(where, StateStore.DEFAULT_COL_FAMILY_NAME)
             Some(group -> found)
           } else {
-            look(group, found.number, found.end)
+            look(group, found.number, found.end, looks)
             None
           }
         }
       }
     }
+
+  /** Takes out those that have been closed for as long as they are kept. */
+  def forget(before: Long, after: Long): Unit = if (after != before) {
+    val last = sessions.lastEnd(after) - sessions.retention
+    val first = Option.when(before != StreamTimes.Unknown)(bound(sessions.lastEnd(before) - sessions.retention))
+    store.rangeScan(first, Some(bound(last + 1)), ends).takeWhile(_.key.getLong(0) <= last).foreach { pair =>
+      store.remove(keyOfLook(pair.key), SessionLayout.Closed)
+      store.remove(pair.key, ends)
+    }
+  }
 
   /** When the first of those that are open may be over, with time at `closed`; Long.MaxValue when none is open. */
   def earliest(closed: Long): Long = {
@@ -116,10 +135,10 @@ private[keyed] final class SessionState(store: StateStore, sessions: Sessions, l
   private def from(closed: Long): Option[UnsafeRow] =
     Option.when(closed != StreamTimes.Unknown)(bound(sessions.lastEnd(closed)))
 
-  private def look(group: UnsafeRow, id: Long, end: Long): Unit = {
+  private def look(group: UnsafeRow, id: Long, end: Long, family: String): Unit = {
     timeAndNumber.update(0, end)
     timeAndNumber.update(1, id)
-    store.put(toLook(joined(timeAndNumber, group)), nothing, looks)
+    store.put(toLook(joined(timeAndNumber, group)), nothing, family)
   }
 
   private def key(group: UnsafeRow, id: Long): UnsafeRow = {

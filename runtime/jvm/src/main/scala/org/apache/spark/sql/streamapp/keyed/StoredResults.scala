@@ -9,14 +9,14 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
 import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
-import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, ReadStateStore, StateStore}
+import org.apache.spark.sql.execution.streaming.state.{CommittedStore, KeyStateEncoderSpec, StateStore, UnsafeRowPair}
 import org.apache.spark.sql.types.{StructType, TimestampType}
 
 /** How a task reads a store for a question. */
 trait StoredScan extends Serializable {
   def encoding: KeyStateEncoderSpec
   def values: StructType
-  def rows(store: ReadStateStore): Iterator[InternalRow]
+  def rows(store: CommittedStore): Iterator[InternalRow]
 }
 
 /** An operator's results out of its store, finished as the operator itself finishes them. */
@@ -43,7 +43,7 @@ object StoredResults {
    */
   def in(plan: SparkPlan, run: UUID): StoredResults = plan.collectFirst {
     case found: KeyedAggregateExec => new StoredAggregates(found)
-    case found: KeyedSessionsExec => new StoredSessions(found, found.stateInfo(run, version = 0))
+    case found: RecordWindowsExec => new StoredRecordWindows(found, found.stateInfo(run, version = 0))
   }.getOrElse(throw new IllegalStateException(s"no aggregation of ours in the plan:\n$plan"))
 }
 
@@ -77,7 +77,7 @@ private final case class AggregateScan(keys: GroupKeys, buffers: Seq[Attribute],
   override def encoding: KeyStateEncoderSpec = keys.encoding
   override def values: StructType = DataTypeUtils.fromAttributes(buffers)
 
-  override def rows(store: ReadStateStore): Iterator[InternalRow] = {
+  override def rows(store: CommittedStore): Iterator[InternalRow] = {
     val groupOf = keys.toGroup
     val whole = UnsafeProjection.create((keys.groups ++ buffers).map(_.dataType).toArray)
     val both = new JoinedRow
@@ -93,39 +93,72 @@ private final case class AggregateScan(keys: GroupKeys, buffers: Seq[Attribute],
   }
 }
 
-/** Sessions that are open. */
-private final class StoredSessions(keyed: KeyedSessionsExec, override val place: StatefulOperatorStateInfo) extends StoredResults {
-  private val head = KeyedSessions.Head.length
+/** Windows that records have made. */
+private final class StoredRecordWindows(keyed: RecordWindowsExec, override val place: StatefulOperatorStateInfo) extends StoredResults {
+  private val head = RecordWindows.Head.length
   private val span = Seq("start", "end").map(AttributeReference(_, TimestampType)())
 
   override def named: Seq[Attribute] = keyed.columns
   override def together: Boolean = true
   override def scanned: Seq[Attribute] = span ++ keyed.output.drop(head)
-  override def scan(wanted: Option[UnsafeRow]): StoredScan = SessionScan(keyed.layout, keyed.aggregates.buffers, wanted)
+  override def scan(wanted: Option[UnsafeRow]): StoredScan = keyed.rule match {
+    case _: Sessions => SessionScan(SessionLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
+    case slides: Slides => SlideScan(slides, PaneLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
+  }
 
   override def finish(rows: SparkPlan): SparkPlan = {
     val (keys, results) = keyed.output.drop(head).splitAt(keyed.groups)
-    val session = CreateNamedStruct(span.flatMap(time => Seq(Literal(time.name), time)))
-    val columns = (session +: keys).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results
+    val window = CreateNamedStruct(span.flatMap(time => Seq(Literal(time.name), time)))
+    val columns = (window +: keys).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results
     ProjectExec(columns, rows)
   }
 }
 
+/** Those of a column family whose keys begin with a group: all, or those of the one that is wanted. */
+private object StoredGroups {
+  def in(store: CommittedStore, family: String, wanted: Option[UnsafeRow]): Iterator[UnsafeRowPair] =
+    wanted.fold[Iterator[UnsafeRowPair]](store.iterator(family))(store.prefixScan(_, family))
+}
+
+/** Sessions that are open, and those that are kept. */
 private final case class SessionScan(layout: SessionLayout, bound: BoundAggregates, wanted: Option[UnsafeRow]) extends StoredScan {
   override def encoding: KeyStateEncoderSpec = layout.encoding
   override def values: StructType = layout.values
 
-  override def rows(store: ReadStateStore): Iterator[InternalRow] = {
+  override def rows(store: CommittedStore): Iterator[InternalRow] = {
     val (groupOf, bufferOf) = (layout.groupOf, layout.bufferOf)
     val buffers = new AggregateBuffers(bound)
     val (withGroup, whole) = (new JoinedRow, new JoinedRow)
-    val found = wanted.fold(store.iterator(StateStore.DEFAULT_COL_FAMILY_NAME)) { key =>
-      store.prefixScan(key, StateStore.DEFAULT_COL_FAMILY_NAME)
-    }
-    found.map { pair =>
+    Iterator(StateStore.DEFAULT_COL_FAMILY_NAME, SessionLayout.Closed).flatMap(StoredGroups.in(store, _, wanted)).map { pair =>
       val group = groupOf(pair.key)
       val span = InternalRow(pair.value.getLong(0), pair.value.getLong(1))
       whole(withGroup(span, group), buffers.result(group, buffers.fromState(bufferOf(pair.value))))
+    }
+  }
+}
+
+/** Sliding windows that are open, and those that are kept. The panes of a group lie together. */
+private final case class SlideScan(slides: Slides, layout: PaneLayout, bound: BoundAggregates, wanted: Option[UnsafeRow])
+  extends StoredScan {
+  override def encoding: KeyStateEncoderSpec = layout.encoding
+  override def values: StructType = layout.values
+
+  override def rows(store: CommittedStore): Iterator[InternalRow] = {
+    val groupOf = layout.groupOf
+    val buffers = new AggregateBuffers(bound)
+    val merge = new PaneMerge(buffers)
+    val (withGroup, whole) = (new JoinedRow, new JoinedRow)
+    val shown = PaneLayout.shown(store, slides)
+    val found = StoredGroups.in(store, StateStore.DEFAULT_COL_FAMILY_NAME, wanted).map { pair =>
+      groupOf(pair.key).copy() -> layout.pane(pair)
+    }.buffered
+    Iterator.continually(()).takeWhile(_ => found.hasNext).flatMap { _ =>
+      val group = found.head._1
+      val panes = Iterator.continually(()).takeWhile(_ => found.hasNext && found.head._1 == group).map(_ => found.next()._2)
+      val ofGroup = new SlidesOfGroup(slides, panes.toIndexedSeq.sorted)
+      ofGroup.all.filter(shown).map { slide =>
+        whole(withGroup(InternalRow(slide.start, slide.end), group), buffers.result(group, merge.of(group, ofGroup.within(slide))))
+      }
     }
   }
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
-import org.json4s.DefaultFormats
-import org.json4s.jackson.Serialization
-
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
@@ -17,70 +14,54 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{BooleanType, DataType, LongType, TimestampType}
 
 /**
- * The sessions of an aggregation; times are in microseconds.
- *
- * @param gap how far apart two records may be that follow each other in a session
- * @param grace how much longer than the gap a session stays open
- * @param isFinal whether a session gives one result when it closes, and none before
- */
-final case class Sessions(gap: Long, grace: Long, isFinal: Boolean) {
-  /** How long after its last record a session is over. */
-  def lasting: Long = gap + grace + 1
-
-  /** Whether a session with this last record is over when time has come that far. */
-  def isOver(end: Long, time: Long): Boolean = end + lasting <= time
-
-  /** The last record of the last session that is over then. */
-  def lastEnd(closed: Long): Long = closed - lasting
-}
-
-/**
- * Sessions of groups, over an aggregation of Spark's by event time, stream time and group. That one is never run: it brings
+ * Windows that records make, of groups: over an aggregation of Spark's by event time, stream time and group. That one is never run: it brings
  * the aggregates through Spark's optimizer.
  *
  * @param groups how many columns a group has
- * @param output [[KeyedSessions.Head]], then the columns of the group, then the aggregates
+ * @param output [[RecordWindows.Head]], then the columns of the group, then the aggregates
  */
-final case class KeyedSessions(sessions: Sessions, groups: Int, output: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
+final case class RecordWindows(rule: WindowRule, groups: Int, output: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
   // The state has all of them, whichever a later node uses.
   @transient override lazy val references: AttributeSet = child.outputSet
   override def producedAttributes: AttributeSet = AttributeSet(output)
-  override protected def withNewChildInternal(newChild: LogicalPlan): KeyedSessions = copy(child = newChild)
+  override protected def withNewChildInternal(newChild: LogicalPlan): RecordWindows = copy(child = newChild)
 }
 
-object KeyedSessions {
-  /** Begin and end of a session; whether the row is a record that is late; whether it says that the session is gone. */
-  val Head: Seq[(String, DataType)] =
-    Seq("__start" -> TimestampType, "__end" -> TimestampType, "__late" -> BooleanType, "__gone" -> BooleanType)
+object RecordWindows {
+  /**
+   * Begin and end of a window, and its latest record; whether the row is a record that is late; whether it says that the window
+   * is gone.
+   */
+  val Head: Seq[(String, DataType)] = Seq("__start" -> TimestampType, "__end" -> TimestampType, "__latest" -> TimestampType,
+    "__late" -> BooleanType, "__gone" -> BooleanType)
   /** The columns of the aggregation that are before those of the group: event time and stream time. */
   private[keyed] val Times = 2
 
   /**
-   * The frame of what becomes of sessions.
+   * The frame of what becomes of windows.
    *
    * @param grouped an aggregation by event time, stream time in microseconds, and the columns of the group
    * @param groups how many columns the group has
-   * @param sessions [[Sessions]] as JSON
+   * @param rule [[WindowRule]] as JSON
    */
-  def of(grouped: DataFrame, groups: Int, sessions: String): DataFrame = {
+  def of(grouped: DataFrame, groups: Int, rule: String): DataFrame = {
     val frame = grouped.asInstanceOf[Dataset[Row]]
     val plan = frame.queryExecution.analyzed
     val head = Head.map { case (name, dataType) => AttributeReference(name, dataType)() }
     val rest = plan.output.drop(Times).map(column => AttributeReference(column.name, column.dataType)())
-    val rule = Serialization.read[Sessions](sessions)(DefaultFormats, manifest[Sessions])
-    Dataset.ofRows(frame.sparkSession, KeyedSessions(rule, groups, head ++ rest, plan))
+    Dataset.ofRows(frame.sparkSession, RecordWindows(WindowRule.read(rule), groups, head ++ rest, plan))
   }
 }
 
 /**
- * Plans [[KeyedSessions]] with a shuffle by group and a sort: a task reads one group after the other, each in the order of stream
+ * Plans [[RecordWindows]] with a shuffle by group and a sort: a task reads one group after the other, each in the order of stream
  * time. Within a source partition that is the order of offsets.
  */
-object KeyedSessionsStrategy extends SparkStrategy {
-  import KeyedSessions.Times
+object RecordWindowsStrategy extends SparkStrategy {
+  import RecordWindows.Times
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case KeyedSessions(sessions, count, output, Aggregation(PhysicalAggregation(groups, calls, results, rows))) =>
+    case RecordWindows(rule, count, output, Aggregation(PhysicalAggregation(groups, calls, results, rows))) =>
       val byId = groups.collect { case Alias(computed, _) => computed }.zip(groups.collect { case alias: Alias => alias.exprId })
         .map(_.swap).toMap
       val Seq(time, streamTime, keys @ _*) = results.take(Times + count).map(valueOf(_).transform {
@@ -100,7 +81,7 @@ object KeyedSessionsStrategy extends SparkStrategy {
       }.asInstanceOf[NamedExpression])
       val shuffled = ShuffleExchangeExec(HashPartitioning(group, SQLConf.get.numShufflePartitions), read, REPARTITION_BY_NUM)
       val sorted = SortExec((group ++ order.map(_.toAttribute)).map(SortOrder(_, Ascending)), global = false, shuffled)
-      Seq(KeyedSessionsExec(sessions, count, RowAggregates(group, read.output, calls, finished), output, sorted))
+      Seq(RecordWindowsExec(rule, count, RowAggregates(group, read.output, calls, finished), output, sorted))
     case _ => Nil
   }
 

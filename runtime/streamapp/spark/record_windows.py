@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions of groups as a DataFrame."""
+"""Windows that records make, sessions and sliding ones, as a DataFrame."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from streamapp import operations as o
 from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column
 from streamapp.spark.guard import expression
 
+_RULES = {"session": ("Sessions", "gap"), "sliding": ("Slides", "size")}
+"""What the operator calls each kind, and its size (WindowRule.scala)."""
 
-def sessions(node: o.Aggregate, window: o.Window, rows: DataFrame, by: Mapping[str, str]) -> Flow:
-    """The flow of what becomes of a node's sessions.
+
+def record_windows(node: o.Aggregate, window: o.Window, rows: DataFrame, by: Mapping[str, str]) -> Flow:
+    """The flow of what becomes of a node's windows.
 
     Args:
         rows: those that take part, with STREAM_TIME.
@@ -26,8 +29,15 @@ def sessions(node: o.Aggregate, window: o.Window, rows: DataFrame, by: Mapping[s
     results = {name: f"__result_{i}" for i, (name, _) in enumerate(node.columns)}
     computed = [expression(sql).alias(results[name]) for name, sql in node.columns]
     grouped = rows.groupBy(*map(column, (EVENT_TIME, STREAM_TIME, *by.values()))).agg(*computed)
-    rule = {"gap": window.size_ms * 1000, "grace": node.grace_ms * 1000, "isFinal": node.emit == "final"}
-    ours: Any = rows.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.KeyedSessions  # type: ignore[union-attr]
+    kind, size = _RULES[window.kind]
+    rule = {
+        "kind": kind,
+        size: window.size_ms * 1000,
+        "grace": node.grace_ms * 1000,
+        "retention": node.retention_ms * 1000,
+        "isFinal": node.emit == "final",
+    }
+    ours: Any = rows.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.RecordWindows  # type: ignore[union-attr]
     found = ClassicDataFrame(ours.of(grouped._jdf, len(by), json.dumps(rule)), rows.sparkSession)
     seen = found.observe(f"late:{node.name}", F.count_if(column("__late")).alias("late")).filter(~column("__late"))
     keys = {name: column(physical) for name, physical in by.items()}
@@ -36,7 +46,7 @@ def sessions(node: o.Aggregate, window: o.Window, rows: DataFrame, by: Mapping[s
     values = {name: column(physical) for name, physical in results.items()}
     frame = seen.select(
         column("__gone").alias(DELETED),
-        column("__end").alias(EVENT_TIME),
+        column("__latest").alias(EVENT_TIME),
         *(keys[name].alias(physical) for name, physical in key),
         *(value.alias(name) for name, value in (keys | values).items()),
     )
