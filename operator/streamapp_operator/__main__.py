@@ -7,6 +7,8 @@ STREAMAPP_CLUSTER_WIDE   `true`: watch all of them
 STREAMAPP_OWN_NAMESPACE  `true`: its own too, where all are watched
 STREAMAPP_NAMESPACE      its own, where it does not run in a pod
 STREAMAPP_LEASE          name of the Lease
+STREAMAPP_ROLE_BINDING   name of the RoleBinding in each watched namespace by which it acts there; empty: there is none
+STREAMAPP_RESYNC_SECONDS so often each kind of objects is listed anew; empty: every ten minutes
 STREAMAPP_HEALTH_PORT    for probes and metrics; empty: none
 STREAMAPP_LOG_LEVEL      DEBUG, INFO, WARNING or ERROR
 """
@@ -28,11 +30,13 @@ from pathlib import Path
 from typing import Any
 
 from streamapp_operator.cluster.cache import Cache
-from streamapp_operator.cluster.informer import Informer
+from streamapp_operator.cluster.informer import RESYNC_SECONDS, Informer
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import ANSWER_SECONDS, Lease
+from streamapp_operator.cluster.recorder import Recorder
 from streamapp_operator.controller import Controller
 from streamapp_operator.crd import GROUP, PLURAL, VERSION
+from streamapp_operator.deletion.rights import Rights
 from streamapp_operator.handlers import watch
 from streamapp_operator.health import serve
 from streamapp_operator.render.permits import PARTS
@@ -73,6 +77,7 @@ def main(environment: Mapping[str, str]) -> int:
     logging.getLogger("kopf").setLevel(logging.WARNING)
     try:
         settings = settings_of(environment.get("STREAMAPP_SETTINGS", ""))
+        resync = float(environment.get("STREAMAPP_RESYNC_SECONDS") or RESYNC_SECONDS)
         kube, lease_kube = Kube.connect(), Kube.connect(ANSWER_SECONDS)
     except (ValueError, KubeError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -88,8 +93,18 @@ def main(environment: Mapping[str, str]) -> int:
     name = environment.get("STREAMAPP_LEASE") or LEASE
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     cache = Cache(kube)
-    controller = Controller(kube, settings, lease, home=home, cache=cache, left_alone=left_alone)
-    informer = Informer(kube, cache, namespaces, controller.see, partial(tell, lease_kube, home, name))
+    rights = Rights("" if everywhere else environment.get("STREAMAPP_ROLE_BINDING", ""))
+    controller = Controller(
+        kube,
+        settings,
+        lease,
+        home=home,
+        cache=cache,
+        left_alone=left_alone,
+        rights=rights,
+        namespaces=namespaces,
+    )
+    informer = Informer(kube, cache, namespaces, controller.see, partial(tell, lease_kube, Recorder(), home, name))
     controller.metrics.ask_unwatched(lambda: informer.unwatched)
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
@@ -102,10 +117,9 @@ def main(environment: Mapping[str, str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     if await_list(kube, informer, stop):
-        threads = [threading.Thread(target=informer.keep, args=(stop,), name="resync", daemon=True)]
-        threads += [
-            threading.Thread(target=watch, args=(informer, each, stop), name=f"watch-{each or 'all'}", daemon=True)
-            for each in informer.namespaces
+        threads = [
+            threading.Thread(target=informer.keep, args=(stop, resync), name="resync", daemon=True),
+            threading.Thread(target=watch, args=(informer, stop), name="watch", daemon=True),
         ]
         for thread in threads:
             thread.start()
@@ -138,13 +152,13 @@ def await_list(kube: Kube, informer: Informer, stop: threading.Event) -> bool:
     return False
 
 
-def tell(kube: Kube, home: str, lease: str, sentence: str) -> None:
+def tell(kube: Kube, recorder: Recorder, home: str, lease: str, sentence: str) -> None:
     """Warns of a namespace that is not watched: in the log, and by an event about the operator's Lease."""
     log.warning("%s", sentence)
     try:
         found = kube.get("Lease", home, lease)
         if found is not None:
-            kube.create(to_object(Event(WARNING, "NamespaceNotWatched", sentence), found, kube.clock.now()))
+            recorder.record(kube, to_object(Event(WARNING, "NamespaceNotWatched", sentence), found, kube.clock.now()))
     except KubeError as error:
         log.warning("no event could be written: %s", error)
 

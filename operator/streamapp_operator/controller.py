@@ -6,18 +6,19 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
+from streamapp_operator.cluster.cache import Cache
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import Lease, NotHolder
 from streamapp_operator.crd.reading import status_in
 from streamapp_operator.deletion.kafka import Cleaner
+from streamapp_operator.deletion.rights import LOOK_SECONDS, Rights
 from streamapp_operator.deletion.uninstall import leave
 from streamapp_operator.metrics import Metrics
 from streamapp_operator.observe.lag import Lags
 from streamapp_operator.observe.observation import APP_KIND
-from streamapp_operator.observe.observer import Objects
 from streamapp_operator.reconcile import Memory, reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import Object
@@ -43,6 +44,8 @@ class Controller:
         home: the namespace of the operator itself; None: it runs in none.
         cache: objects as they were a moment ago; None: each look asks the API server for all of them.
         left_alone: a namespace whose apps get a warning and are not run; None: there is none.
+        rights: to be kept in these namespaces.
+        namespaces: that are watched; none: all.
     """
 
     def __init__(
@@ -53,8 +56,10 @@ class Controller:
         workers: int = 8,
         clock: Callable[[], float] = monotonic,
         home: str | None = None,
-        cache: Objects | None = None,
+        cache: Cache | None = None,
         left_alone: str | None = None,
+        rights: Rights | None = None,
+        namespaces: Sequence[str] = (),
     ) -> None:
         self.queue = Workqueue()
         self.metrics = Metrics(lambda: self.queue.depth, lambda: lease is None or lease.is_held)
@@ -71,11 +76,15 @@ class Controller:
         self._left_alone = left_alone
         self._warned: set[Key] = set()
         """Apps that are left alone, and know it."""
-        self._memory = Memory(Lags(settings=settings), Cleaner(settings=settings))
+        self._rights, self._namespaces = rights or Rights(), tuple(namespaces)
+        self._ending = threading.Event()
+        self._memory = Memory(Lags(settings=settings), Cleaner(settings=settings), self._rights)
         if lease is not None:
             kube.may_write = lease.require
         kube.on_answer = self.metrics.request
         self._threads = [threading.Thread(target=self._work, name=f"worker-{i}", daemon=True) for i in range(workers)]
+        if self._rights.binding:
+            self._threads.append(threading.Thread(target=self._keep_rights, name="rights", daemon=True))
         if lease is not None:
             self._threads.append(threading.Thread(target=lease.keep, args=(_no_answer,), name="lease", daemon=True))
 
@@ -122,12 +131,14 @@ class Controller:
     def stop(self, seconds: float = 10.0) -> None:
         """Lets what is under way end, for so many seconds in all, then gives the Lease back."""
         self.queue.close()
+        self._ending.set()
         deadline = self._clock() + seconds
         for thread in self._threads:
             if thread.name != "lease":
                 thread.join(max(0.0, deadline - self._clock()))
         if self._home is not None:
             leave(self._kube, self._home)
+        self._rights.leave(self._kube, self._namespaces)
         if self._lease is not None:
             try:
                 self._lease.stop()
@@ -141,6 +152,20 @@ class Controller:
                 continue
             self._one(key)
 
+    def _keep_rights(self) -> None:
+        """Sets right what a crash, an uninstall or an older operator has left of them."""
+        while not self._ending.wait(LOOK_SECONDS):
+            for namespace in self._namespaces:
+                if self._lease is not None and not self._lease.is_held:
+                    break
+                try:
+                    self._rights.keep(self._kube, namespace, self._known_apps(namespace))
+                except (KubeError, NotHolder) as error:
+                    log.warning("namespace %s: the operator's rights cannot be kept: %s", namespace, error)
+
+    def _known_apps(self, namespace: str) -> Iterable[Object]:
+        return self._cache.each(APP_KIND, namespace) if self._cache is not None else ()
+
     def _warn(self, key: Key) -> None:
         """Tells an app that it is not run."""
         namespace, name = key
@@ -152,7 +177,7 @@ class Controller:
             )
             log.warning("%s/%s: %s", namespace, name, sentence)
             event = Event(WARNING, "NamespaceNotWatched", sentence)
-            self._kube.create(to_object(event, found, self._kube.clock.now()))
+            self._memory.recorder.record(self._kube, to_object(event, found, self._kube.clock.now()))
             self._warned.add(key)
 
     def _look(self, key: Key) -> float | None:

@@ -11,86 +11,118 @@ from typing import Any
 
 import kopf
 
-from streamapp_operator.cluster.informer import SELECTORS, Informer
+from streamapp_operator.cluster.informer import SELECTORS, Informer, Source
 from streamapp_operator.cluster.kube import resource_of
 from streamapp_operator.render.meta import labels_of
 
-WATCH_SECONDS = 300
-"""A watch is ended after so long, and goes on where it was."""
+WATCH_SECONDS = 60
+"""A watch is ended after so long, and goes on where it was; so one that has fallen silent is noticed."""
+SILENT_SECONDS = 70.0
+"""Without a word for so long, a watch is given up, and goes on where it was. The API server says something every
+minute."""
 PAGE = 100
 """Objects that are read at a time when a watch begins."""
+_TRIES_SECONDS = (1.0, 2.0)
+"""kopf tries a request again after these. Then its watch ends, and the informer knows how long to wait."""
 _AGAIN_SECONDS = 2.0
+_LISTED_SECONDS = 5.0
+"""So long after the last object of a list of kopf's it watches."""
 _LOOK_SECONDS = 0.5
 """So often a watch that is not open looks whether it may be, and an open one whether it is to end."""
 log = logging.getLogger("streamapp.operator")
 
 
-def watch(informer: Informer, namespace: str | None, stop: threading.Event) -> None:
-    """Watches one namespace as long as the informer knows it, until `stop` is set. Each has a watch of its own, as kopf
-    ends all of its streams when one of them fails.
+def watch(informer: Informer, stop: threading.Event) -> None:
+    """Watches all that the informer keeps, until `stop` is set. Each kind of each namespace has a kopf and a thread of
+    its own: kopf ends all of its streams when one of them fails, and all else that there is in its event loop.
 
     Args:
         informer: gets what happens.
-        namespace: to watch; None: all of them.
         stop: is set at the end, whatever the reason.
     """
+    # kopf warns that signals are for the main thread, once for each.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    threads = [
+        threading.Thread(target=_watch_one, args=(informer, source, stop), name="/".join(map(str, source)), daemon=True)
+        for source in informer.sources
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _watch_one(informer: Informer, source: Source, stop: threading.Event) -> None:
+    """As long as the informer knows it; what it does not know any more is watched once it does again."""
+    namespace, kind = source
+    try:
+        while not stop.is_set():
+            if not informer.knows(source):
+                stop.wait(_LOOK_SECONDS)
+                continue
+            try:
+                asyncio.run(_run(informer, source, stop))
+            # kopf gives up at an error in a watch that it does not know.
+            except (Exception, asyncio.CancelledError) as error:
+                where = "all namespaces" if namespace is None else f"namespace {namespace}"
+                log.warning("the watch of %s in %s has ended, and begins anew: %s", kind, where, error)
+                informer.doubt(source)
+                stop.wait(_AGAIN_SECONDS)
+    finally:
+        stop.set()
+
+
+async def _run(informer: Informer, source: Source, stop: threading.Event) -> None:
+    over = asyncio.Event()
+
+    async def pass_on() -> None:
+        while not stop.is_set():
+            await asyncio.sleep(_LOOK_SECONDS)
+        over.set()
+
+    passing = asyncio.create_task(pass_on())
+    try:
+        await kopf.operator(
+            registry=_registry(informer, source),
+            settings=_settings(),
+            standalone=True,
+            clusterwide=source[0] is None,
+            namespaces=[] if source[0] is None else [source[0]],
+            stop_flag=over,
+        )
+    finally:
+        passing.cancel()
+
+
+def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     # Nothing may be written by the framework: what is written is decided in one place.
     settings.posting.enabled = False
     # Would need to see all namespaces and all definitions of the cluster.
     settings.scanning.disabled = True
+    settings.networking.error_backoffs = _TRIES_SECONDS
     settings.watching.server_timeout = WATCH_SECONDS
+    settings.watching.inactivity_timeout = SILENT_SECONDS
     settings.watching.chunk_size = PAGE
-    try:
-        while not stop.is_set():
-            if not informer.knows(namespace):
-                stop.wait(_LOOK_SECONDS)
-                continue
-            # kopf waits for it in a thread, for which its end waits: so it is one of its own, which `cleanup` sets.
-            over = threading.Event()
-            threading.Thread(target=_pass_on, args=(stop, over), name="stop", daemon=True).start()
-            try:
-                kopf.run(
-                    registry=_registry(informer, over),
-                    settings=settings,
-                    standalone=True,
-                    clusterwide=namespace is None,
-                    namespaces=[] if namespace is None else [namespace],
-                    stop_flag=over,
-                )
-                return
-            # kopf gives up at an error in a watch that it does not know.
-            except (Exception, asyncio.CancelledError) as error:
-                where = "all namespaces" if namespace is None else f"namespace {namespace}"
-                log.warning("the watch of %s has ended, and begins anew: %s", where, error)
-                informer.doubt(namespace)
-                stop.wait(_AGAIN_SECONDS)
-            finally:
-                over.set()
-    finally:
-        stop.set()
+    return settings
 
 
-def _pass_on(stop: threading.Event, over: threading.Event) -> None:
-    while not over.wait(_LOOK_SECONDS):
-        if stop.is_set():
-            over.set()
-
-
-def _registry(informer: Informer, over: threading.Event) -> kopf.OperatorRegistry:
-    registry = kopf.OperatorRegistry()
+def _registry(informer: Informer, source: Source) -> kopf.OperatorRegistry:
+    registry, kind = kopf.OperatorRegistry(), source[1]
+    doubt: asyncio.TimerHandle | None = None
 
     async def happened(event: Mapping[str, Any], **_: Any) -> None:
-        informer.happened(event["type"] or "ADDED", dict(event["object"]))  # None: of the list that it begins with
+        nonlocal doubt
+        # kopf lists when it begins, and again when it has missed something; and of a list it does not say what is gone.
+        if event["type"] is None:
+            if doubt is not None:
+                doubt.cancel()
+            doubt = asyncio.get_running_loop().call_later(_LISTED_SECONDS, informer.doubt, source)
+        informer.happened(event["type"] or "ADDED", dict(event["object"]))
 
     @kopf.on.login(registry=registry)
     def login(**known: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_via_client(**known)
 
-    @kopf.on.cleanup(registry=registry)
-    async def cleanup(**_: Any) -> None:
-        over.set()
-
-    for kind, selector in SELECTORS.items():
-        kopf.on.event(*resource_of(kind), labels=labels_of(selector), id=kind.lower(), registry=registry)(happened)
+    kopf.on.event(*resource_of(kind), labels=labels_of(SELECTORS[kind]), id=kind.lower(), registry=registry)(happened)
     return registry

@@ -24,11 +24,13 @@ from typing import Any, TypeVar
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.cluster.cache import PartlyFresh
 from streamapp_operator.cluster.kube import Kube, KubeError
-from streamapp_operator.cluster.refusals import is_refusal
+from streamapp_operator.cluster.recorder import Recorder
+from streamapp_operator.cluster.refusals import is_of_the_moment, is_refusal
 from streamapp_operator.decide.decision import Action, Apply, Decision, Delete, Hold, Scale, TakeAway, decide, kind_of
 from streamapp_operator.decide.settled import Accepted, accepted
-from streamapp_operator.deletion.finalizer import hold, let_go
+from streamapp_operator.deletion.finalizer import let_go
 from streamapp_operator.deletion.kafka import Cleaner
+from streamapp_operator.deletion.rights import Rights
 from streamapp_operator.driver import client as live
 from streamapp_operator.driver.last_answer import Words
 from streamapp_operator.driver.stall import Pace
@@ -42,7 +44,7 @@ from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_own
 from streamapp_operator.scaling.autoscaler import History
 from streamapp_operator.settings import Settings
 from streamapp_operator.status.events import events_between, to_object
-from streamapp_operator.status.status import Status, only_numbers_moved, status_of
+from streamapp_operator.status.status import Status, numbers_moved, only_numbers_moved, status_of
 from streamapp_operator.versions.health_gate import Trial
 from streamapp_operator.workqueue import Key
 
@@ -51,8 +53,12 @@ UNDER_WAY_SECONDS = 2.0
 RESYNC_SECONDS = 20.0
 OFTEN_SECONDS = 5.0
 """So often an app is looked at that autoscales, whose version has to prove itself, or whose Secret is missing."""
-NUMBERS_SECONDS = 30.0
-"""Numbers that move all the time are written no more often than this."""
+NUMBERS_SECONDS = 9.0
+"""Numbers that move all the time are written no more often than this, for each app,"""
+NUMBERS_PER_SECOND = 33.0
+"""and for all apps together."""
+_CLOCK_SECONDS = 2.0
+"""So exactly the API server tells the time, and when something was written."""
 GENERATION_ANNOTATION = "streamapp.dev/generation"
 """On each object: the generation of the resource that it was last changed for."""
 
@@ -73,6 +79,8 @@ class Memory:
 
     lags: Lags = field(default_factory=Lags)
     cleaner: Cleaner = field(default_factory=Cleaner)
+    rights: Rights = field(default_factory=Rights)
+    recorder: Recorder = field(default_factory=Recorder)
     drivers: live.Drivers = field(default_factory=live.Drivers)
     histories: MutableMapping[Key, tuple[str, History | None]] = field(default_factory=dict)
     """By namespace and name: the uid of the resource that it is about, and what was measured."""
@@ -90,6 +98,11 @@ class Memory:
     """By namespace and name: what the API server made of objects, by their kind and name, if it was not as wanted."""
 
     troubles: Troubles = field(default_factory=Troubles)
+
+    @property
+    def numbers_seconds(self) -> float:
+        """So often the numbers of one app may be written that move all the time."""
+        return max(NUMBERS_SECONDS, len(self.histories) / NUMBERS_PER_SECOND)
 
     def history(self, body: Object) -> History | None:
         metadata = body["metadata"]
@@ -192,7 +205,7 @@ def _round(
     if is_deleted(seen.body):
         if not fresh >= EVERY_KIND:
             raise _NotCertain(EVERY_KIND)
-        return let_go(kube, seen, memory.cleaner, clock())
+        return let_go(kube, seen, memory.cleaner, clock(), memory.rights.hold, memory.recorder)
     _, name = key = seen.body["metadata"]["namespace"], seen.body["metadata"]["name"]
     past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key), memory.paces.get(key)
     notes = memory.accepted.setdefault(key, {})
@@ -216,14 +229,15 @@ def _round(
 
     if decision.target != previous.get("target", {}):
         say(_status(decision, name, previous, clock()))
-    refusal = _act(kube, seen, decision, notes)
+    refusal = _act(kube, seen, decision, notes, memory.rights)
     facts = replace(decision.facts, refusal=refusal)
     status = _status(replace(decision, facts=facts), name, said, clock())
     if status != said and not (
-        only_numbers_moved(said, status) and _seconds_since_said(seen.body, clock()) < NUMBERS_SECONDS
+        only_numbers_moved(said, status)
+        and _seconds_since_said(seen.body, clock()) < memory.numbers_seconds - _CLOCK_SECONDS
     ):
         say(status)
-    _tell(kube, seen.body, previous, said, clock())
+    _tell(kube, memory.recorder, seen.body, previous, said, clock())
     if refusal:
         raise KubeError(422, refusal)
     if decision.actions:
@@ -232,7 +246,8 @@ def _round(
         return UNDER_WAY_SECONDS
     proves = decision.trial is not None and facts.phase == "Running"
     often = facts.scaling is not None or proves or facts.unusable_secret
-    return OFTEN_SECONDS if often else RESYNC_SECONDS
+    moves = min(memory.numbers_seconds, RESYNC_SECONDS) if numbers_moved(previous, status) else RESYNC_SECONDS
+    return OFTEN_SECONDS if often else moves
 
 
 def _leaves_all_but_numbers(decision: Decision, previous: Status, name: str, now: datetime) -> bool:
@@ -243,11 +258,11 @@ def _status(decision: Decision, name: str, previous: Status, now: datetime) -> S
     return status_of(decision.facts, name, decision.target, previous, now)
 
 
-def _act(kube: Kube, seen: Observation, decision: Decision, notes: Notes) -> str:
+def _act(kube: Kube, seen: Observation, decision: Decision, notes: Notes, rights: Rights) -> str:
     """Does what was decided, and notes what became of it. Returns why something was refused; empty when nothing was."""
     if refusal := _refusal(lambda: _try(kube, seen.body, decision.doubtful)):
-        return _do_each(kube, seen, filter(_suits_every_version, decision.actions), notes) or refusal
-    return _do_each(kube, seen, decision.actions, notes)
+        return _do_each(kube, seen, filter(_suits_every_version, decision.actions), notes, rights) or refusal
+    return _do_each(kube, seen, decision.actions, notes, rights)
 
 
 def _try(kube: Kube, body: Object, doubtful: Iterable[Object]) -> None:
@@ -257,8 +272,23 @@ def _try(kube: Kube, body: Object, doubtful: Iterable[Object]) -> None:
         KubeError: it would not take one.
     """
     for wanted in doubtful:
-        _require_free(kube, body, wanted)
-        kube.try_apply(wanted)
+        if wanted["kind"] == "Pod":
+            _try_executor(kube, wanted)
+        else:
+            _require_free(kube, body, wanted)
+            kube.try_apply(wanted)
+
+
+def _try_executor(kube: Kube, pod: Object) -> None:
+    """
+    Raises:
+        KubeError: the API server would not take it.
+    """
+    try:
+        kube.try_create(pod)
+    except KubeError as error:
+        if not is_of_the_moment(error):
+            raise KubeError(error.code, f"the template of executors is refused: {error}") from None
 
 
 def _suits_every_version(action: Action) -> bool:
@@ -268,7 +298,7 @@ def _suits_every_version(action: Action) -> bool:
     return isinstance(action, Hold) or (isinstance(action, Delete) and kind_of(action) == "Pod")
 
 
-def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action], notes: Notes) -> str:
+def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action], notes: Notes, rights: Rights) -> str:
     """One after the other. After the first that is refused, only what does not depend on it. Returns why it was
     refused; empty when none was."""
     refusal = ""
@@ -276,7 +306,7 @@ def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action], notes: No
         if refusal and not _suits_every_version(action):
             continue
         log.info("%s/%s: %s", seen.body["metadata"]["namespace"], seen.body["metadata"]["name"], action.why)
-        refused = _refusal(partial(_do, kube, seen, action, notes))
+        refused = _refusal(partial(_do, kube, seen, action, notes, rights))
         refusal = refusal or refused
     return refusal
 
@@ -296,10 +326,10 @@ def _refusal(act: Callable[[], None]) -> str:
     return ""
 
 
-def _do(kube: Kube, seen: Observation, action: Action, notes: Notes) -> None:
+def _do(kube: Kube, seen: Observation, action: Action, notes: Notes, rights: Rights) -> None:
     body = seen.body
     if isinstance(action, Hold):
-        hold(kube, body, action.on)
+        rights.hold(kube, body, action.on)
     elif isinstance(action, Scale):
         kube.may_write()
         if problem := live.scale(action.driver, seen.token, action.replicas):
@@ -348,12 +378,12 @@ def _say(kube: Kube, body: Object, version: str, status: Status) -> str:
     return str(written["metadata"]["resourceVersion"])
 
 
-def _tell(kube: Kube, body: Object, previous: Status, status: Status, now: datetime) -> None:
+def _tell(kube: Kube, recorder: Recorder, body: Object, previous: Status, status: Status, now: datetime) -> None:
     if status is previous:
         return
     for event in events_between(previous, status):
         try:
-            kube.create(to_object(event, {"apiVersion": API_VERSION, "kind": KIND, **body}, now))
+            recorder.record(kube, to_object(event, {"apiVersion": API_VERSION, "kind": KIND, **body}, now))
         except KubeError as error:
             log.warning("no event could be written: %s", error)
 
@@ -364,5 +394,5 @@ def _seconds_since_said(body: Object, now: datetime) -> float:
     ours = [f for f in fields if (f.get("manager"), f.get("subresource")) == (MANAGER, "status")]
     times = [f["time"] for f in ours if "time" in f]
     if not times:
-        return NUMBERS_SECONDS
+        return RESYNC_SECONDS
     return (now - datetime.fromisoformat(max(times))).total_seconds()

@@ -19,6 +19,7 @@ from pydantic.alias_generators import to_camel
 
 from streamapp.manifest import API_VERSION, KIND, Manifest, parse_object
 from streamapp.operations.branch import BranchStep
+from streamapp.operations.duality import DualitySteps
 from streamapp.operations.filter import FilterStep
 from streamapp.operations.flat_map import FlatMapStep
 from streamapp.operations.group_by import GroupByStep
@@ -29,11 +30,12 @@ from streamapp.operations.python import PythonStep
 from streamapp.operations.select import SelectStep
 from streamapp.operations.steps import given
 from streamapp.operations.stream import StreamStart
+from streamapp.operations.table import TableStart
 from streamapp.operations.to import SinkStep
 from streamapp.operations.with_columns import WithStep
 
 
-class StreamBuilder(StreamStart["Flow"], MergeStart["Flow"]):
+class StreamBuilder(StreamStart["Flow"], TableStart["Flow"], MergeStart["Flow"]):
     """Collects nodes. Settings of `spec` are given by name: `StreamBuilder("app", max_parallelism=16)`.
 
     A setting that is a map is written as in the manifest: `on_bad_record={"deadLetter": "bad-records"}`.
@@ -74,6 +76,7 @@ class Flow(
     BranchStep,
     GroupByStep,
     JoinStep,
+    DualitySteps,
     PythonStep,
     SinkStep,
 ):

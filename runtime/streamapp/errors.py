@@ -65,7 +65,7 @@ class StreamAppError(Exception):
 
     exit_code: int = 1
     cause: str = "InputError"
-    """What it comes of, as one stable word: InputError, DataError, CodeError or Infrastructure."""
+    """What it comes of, as one stable word: InputError, DataError, CodeError, StateLost or Infrastructure."""
 
 
 class InputError(StreamAppError):
@@ -124,6 +124,12 @@ class LossError(RunError):
     """Records are gone before they were read."""
 
     cause = "DataError"
+
+
+class StateLost(RunError):
+    """What Kafka has of the app is not what is on record: state or positions are lost."""
+
+    cause = "StateLost"
 
 
 def shorten(value: str) -> str:

@@ -5,7 +5,7 @@ earlier version: the operator has its plan, a start has what it has left on the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamapp.internal_topics import is_repartition_topic
 from streamapp.nodes import DeadLetter, Node
@@ -36,8 +36,8 @@ class Predecessor:
     """That it has read. Empty where none are known."""
     inputs: int = 0
     """Sources that it has a position in; 0 where that is not known."""
-    shape: Shape | None = None
-    """Its store's; None where that is not known."""
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    """Of its stores, by name, as far as they are known."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Refusal:
     """Why a part of a plan cannot go on from where it stands."""
 
     name: str
-    """The sub-topology, which is called as its store is, if it has one."""
+    """The sub-topology, which is called as its first store is, if it has one."""
     node: str | None
     """The store's."""
     words: str
@@ -57,10 +57,10 @@ def predecessors_in(plan: Plan, words: Mapping[str, str]) -> dict[str, Predecess
     shapes = shapes_of(plan, words)
     return {
         part.name: Predecessor(
-            part.stateful is not None,
+            bool(part.stateful),
             _topics(part),
             len(_sources(part)),
-            shapes.get(part.name),
+            shapes.get(part.name, {}),
         )
         for part in plan.subtopologies
     }
@@ -74,24 +74,44 @@ def refusals(plan: Plan, known: Mapping[str, Predecessor], words: Mapping[str, s
         known: by the name of the sub-topology.
         words: what a store's node does now, by the store's name.
     """
-    stores = {store.subtopology: store for store in plan.stores}
     for part in plan.subtopologies:
-        before, store = known.get(part.name), stores.get(part.name)
-        if before is None:
-            problem = _repeats(part, plan, known) if store is None else ""
-        elif store is not None:
-            problem = _misread(store, before, words[store.name]) or _misplaced(part, plan, before)
-        else:
-            problem = _misplaced(part, plan, before)
+        stores = [store for store in plan.stores if store.subtopology == part.name]
+        before = known.get(part.name)
+        problem: str | None
+        problem, node = next(
+            ((said, store.node) for store in stores if (said := _of_store(store, before, known, words))), ("", None)
+        )
+        if not problem and before is not None:
+            problem, node = _misplaced(part, plan, before), stores[0].node if stores else None
+        elif not problem and not stores:
+            problem = _repeats(part, plan, known)
         if problem:
-            yield Refusal(part.name, store.node if store else None, problem)
+            yield Refusal(part.name, node, problem)
 
 
-def _misread(store: Store, before: Predecessor, words: str) -> str:
-    """Why what the store holds would be misread; empty when it would not."""
-    shape = before.shape
-    if shape is None:
+def _of_store(
+    store: Store, before: Predecessor | None, known: Mapping[str, Predecessor], words: Mapping[str, str]
+) -> str:
+    """Why the store cannot be gone on with; empty when it can."""
+    elsewhere = next((name for name, old in known.items() if store.name in old.shapes), store.subtopology)
+    if elsewhere != store.subtopology:
+        return (
+            f"store '{store.name}' (node '{store.node}') shares its task with other nodes than before: it was of "
+            f"sub-topology '{elsewhere}' and would be of '{store.subtopology}', which has another position; {WAYS_OUT}"
+        )
+    if before is None or not before.shapes:
         return ""
+    if store.name not in before.shapes:
+        return (
+            f"store '{store.name}' (node '{store.node}') is new, and would share its task with "
+            f"{', '.join(before.shapes)}, whose records have been processed: it would miss them; choose another "
+            "applicationId, which processes everything again"
+        )
+    return _misread(store, before.shapes[store.name], words[store.name])
+
+
+def _misread(store: Store, shape: Shape, words: str) -> str:
+    """Why what the store holds would be misread; empty when it would not."""
     if shape.partitions != store.partitions:
         return (
             f"store '{store.name}' has {shape.partitions} partitions and would have {store.partitions}: "
@@ -145,15 +165,16 @@ def _repeats(part: SubTopology, plan: Plan, known: Mapping[str, Predecessor]) ->
 
 def called(part: SubTopology) -> str:
     """What people know a part by."""
-    return f"store '{part.name}'" if part.stateful is not None else f"sub-topology '{part.name}'"
+    return f"store '{part.name}'" if part.stateful else f"sub-topology '{part.name}'"
 
 
-def shapes_of(plan: Plan, words: Mapping[str, str]) -> dict[str, Shape]:
-    """The shapes of the plan's stores, by sub-topology; with what their nodes do, by the store's name."""
-    return {
-        store.subtopology: Shape(store.fingerprint, store.partitions, words.get(store.name, ""))
-        for store in plan.stores
-    }
+def shapes_of(plan: Plan, words: Mapping[str, str]) -> dict[str, dict[str, Shape]]:
+    """The shapes of the plan's stores by name, by sub-topology; with what their nodes do, by the store's name."""
+    found: dict[str, dict[str, Shape]] = {}
+    for store in plan.stores:
+        shape = Shape(store.fingerprint, store.partitions, words.get(store.name, ""))
+        found.setdefault(store.subtopology, {})[store.name] = shape
+    return found
 
 
 def _way(topics: frozenset[str]) -> str:

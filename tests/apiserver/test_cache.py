@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from kubernetes import config
 
-from lib.apiserver import ApiServer
+from lib.apiserver import ApiServer, apply_all
 from lib.operator import RUNNING, Apps
 from lib.wait import until
 from streamapp_operator.cluster.cache import Cache
-from streamapp_operator.cluster.informer import SELECTORS, Informer
-from streamapp_operator.cluster.kube import Kube
+from streamapp_operator.cluster.informer import SELECTORS, Informer, Source
+from streamapp_operator.cluster.kube import Kube, resource_of
 from streamapp_operator.handlers import watch
 from streamapp_operator.observe.observation import APP_KIND
 from streamapp_operator.observe.observer import Objects
@@ -67,7 +67,7 @@ class Watch:
         informer.resync()
         self._stop = threading.Event()
         self._threads = [
-            threading.Thread(target=watch, args=(informer, apps.namespace, self._stop)),
+            threading.Thread(target=watch, args=(informer, self._stop)),
             threading.Thread(target=informer.keep, args=(self._stop, resync)),
         ]
 
@@ -159,6 +159,58 @@ def test_it_is_right_again_whatever_happens_to_events(apps: Apps, api: ApiServer
         apps.change(replicas=3)
         apps.settle()
         await_equal(cache, apps, 20)
+
+
+@pytest.fixture
+def without_cron_jobs(api: ApiServer, namespace: str, tmp_path: Path) -> Path:
+    """The kubeconfig of somebody who may see all that the operator looks at in the namespace, but for one kind."""
+    kinds = [resource_of(kind)[0::2] for kind in KINDS if kind != "CronJob"]
+    rules = [
+        {"apiGroups": [group], "resources": [plural], "verbs": ["get", "list", "watch"]} for group, plural in kinds
+    ]
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "most", "namespace": namespace}}
+    role = {**head, "kind": "Role", "rules": rules}
+    binding = {
+        **head,
+        "kind": "RoleBinding",
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "most"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+    }
+    apply_all(api, [role, binding])
+    account = ("get", "serviceaccount", "default", "--ignore-not-found", "--output=name", f"--namespace={namespace}")
+    until(lambda: api.kubectl(*account), 30, "the namespace has its account", every=0.1)
+    (folder := tmp_path / "most").mkdir()
+    return api.kubeconfig_of(folder, api.token_of(namespace, "default"))
+
+
+def test_a_watch_that_fails_ends_no_other_one(
+    apps: Apps,
+    api: ApiServer,
+    without_cron_jobs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(without_cron_jobs))
+
+    class Trusting(Informer):
+        """Takes a kind for known that it could not list."""
+
+        def knows(self, source: Source) -> bool:
+            return source[1] == "CronJob" or super().knows(source)
+
+    with Watch(api, apps, Trusting, resync=300) as watching:
+        until(lambda: "the watch of CronJob in" in caplog.text, 30, "one watch has ended", every=0.1)
+        apps.create()
+        apps.settle()
+        apps.await_driver()
+        await_equal(watching.cache, apps, 10)
+        budget = apps.get("PodDisruptionBudget", "word-count-executors")["metadata"]["uid"]
+        apps.kube.delete("PodDisruptionBudget", apps.namespace, "word-count-executors", budget)
+        gone: Callable[[], bool] = lambda: not watching.cache.list("PodDisruptionBudget", apps.namespace, OURS)  # noqa: E731
+        until(gone, 10, "it is forgotten", every=0.05)
+    assert {
+        line for line in caplog.text.splitlines() if "has ended, and begins anew" in line and "CronJob" not in line
+    } == set()
 
 
 class Slow(Kube):

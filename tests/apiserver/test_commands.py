@@ -44,7 +44,7 @@ def plan(run: Run, tmp_path: Path) -> Callable[..., str]:
 
     def said(code: int = 0, **spec: object) -> str:
         body = yaml.safe_load(WORD_COUNT)
-        body["spec"] |= spec
+        body["spec"] = {name: value for name, value in (body["spec"] | spec).items() if value is not None}
         (tmp_path / "app.yaml").write_text(yaml.safe_dump(body))
         ended, out, complaints = run("plan", str(tmp_path / "app.yaml"))
         assert ended == code, complaints
@@ -136,6 +136,18 @@ def test_plan(apps: Apps, plan: Callable[..., str]) -> None:
     assert "NeedsStateMigration  node 'counts' changes: aggregate.count: count(*) becomes sum(1.5)\n" in other
     assert "it would not be done, and what runs would go on: node 'counts' changes: store 'word-counts'" in other
     assert apps.get("StreamApp", "word-count")["metadata"]["generation"] == 1
+
+
+def test_plan_takes_a_manifest_of_a_laptop(apps: Apps, plan: Callable[..., str], tmp_path: Path) -> None:
+    """It does not say where Kafka is: the app's stays, and what is to be done before it can be applied is told."""
+    told = f"{tmp_path / 'app.yaml'} names no `kafka`: a cluster takes it only with one"
+    new = plan(kafka=None).splitlines()
+    assert new[0] == f"{apps.namespace}/word-count is new"
+    assert new[1].startswith(told)
+    apps.create()
+    changed = plan(kafka=None, epochInterval="1s").splitlines()
+    assert changed[0] == "RestartQuery  epochInterval: 100ms becomes 1s"
+    assert changed[-1].startswith(told)
 
 
 def test_plan_of_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver that the cluster cannot make or start is told of with the cluster's own words."""
+"""A driver that the cluster cannot make or start, or that it ends, is told of with the cluster's own words."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import pytest
 
 from lib.apiserver import ApiServer
-from lib.operator import Apps
+from lib.operator import Apps, Object
 from lib.wait import until
 from streamapp_operator.names import driver_name, driver_pod_name
+from streamapp_operator.times import stamp
 
 pytestmark = pytest.mark.cluster
 
@@ -46,18 +49,61 @@ def test_a_quota_that_refuses_the_driver_and_a_volume_that_is_missing(api: ApiSe
     apps.settle()
     assert apps.condition("Degraded")["status"] == "False"
     assert "Recovered" in apps.events()
-    place = {key: driver["metadata"][key] for key in ("name", "namespace", "uid")}
+    tell(
+        apps,
+        driver,
+        "Warning",
+        "FailedMount",
+        'MountVolume.SetUp failed for volume "kafka": secret "kafka-user" not found',
+    )
+    assert driver["metadata"]["name"] == driver_pod_name("word-count")
+    apps.pass_time(60, every=20)
+    require_told(apps, "FailedMount", 'secret "kafka-user" not found')
+
+
+def tell(apps: Apps, pod: Object, kind: str, reason: str, message: str) -> None:
+    """What a kubelet does."""
+    place = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
+    now = stamp(apps.kube.clock.now())
     apps.kube.create(
         {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"generateName": "kubelet-", "namespace": apps.namespace},
             "involvedObject": {"apiVersion": "v1", "kind": "Pod", **place},
-            "type": "Warning",
-            "reason": "FailedMount",
-            "message": 'MountVolume.SetUp failed for volume "kafka": secret "kafka-user" not found',
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "lastTimestamp": now,
         }
     )
-    assert driver["metadata"]["name"] == driver_pod_name("word-count")
-    apps.pass_time(60, every=20)
-    require_told(apps, "FailedMount", 'secret "kafka-user" not found')
+
+
+def test_a_driver_that_failed_its_startup_probe(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
+    driver = apps.await_driver()
+    began = apps.kube.clock.now()
+    tell(apps, driver, "Warning", "Unhealthy", "Startup probe failed: connection refused")
+    tell(apps, driver, "Normal", "Killing", "Container driver failed startup probe, will be restarted")
+    ended = {
+        "exitCode": 143,
+        "reason": "Error",
+        "startedAt": stamp(began - timedelta(seconds=300)),
+        "finishedAt": stamp(began + timedelta(seconds=30)),
+    }
+    container = {
+        "name": "driver",
+        "ready": False,
+        "started": False,
+        "restartCount": 1,
+        "image": "x",
+        "imageID": "x",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+        "lastState": {"terminated": ended},
+    }
+    apps.set_pod_status(driver, phase="Running", containerStatuses=[container])
+    apps.settle()
+    words = "the driver was ended: its startup probe failed: connection refused"
+    assert (apps.condition("Degraded")["reason"], apps.condition("Degraded")["message"]) == ("DriverFailed", words)
+    assert apps.status()["lastError"]["message"] == words

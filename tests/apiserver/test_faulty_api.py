@@ -29,8 +29,9 @@ pytestmark = pytest.mark.cluster
 TIMEOUT = 0.5
 """Seconds after which the operator gives a request up, where it is to do so again and again."""
 MOST_ROUNDS = 300
-CONVERGES_SECONDS = 60.0
-"""Two resync periods: after each the operator believes no event, and looks for itself."""
+RESYNC_SECONDS = 30.0
+"""After so long the operator believes no event, and looks for itself; it would be ten minutes."""
+CONVERGES_SECONDS = 2 * RESYNC_SECONDS
 
 SECOND = WORD_COUNT.replace("name: word-count", "name: second")
 
@@ -198,7 +199,7 @@ def test_watches_that_lose_repeat_delay_and_forget(
         for name in WATCHES:
             proxy = stack.enter_context(Proxy(api.url))
             apps = Apps(kube, new_namespace())
-            operators.start(apps.namespace, proxy)
+            operators.start(apps.namespace, proxy, RESYNC_SECONDS)
             apps.create(replicas=2)
             behind[name] = apps, proxy
         for name, (apps, _) in behind.items():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ from kubernetes import client, config
 
 from lib.apiserver import ApiServer
 from lib.operator import Apps
-from lib.operator_process import NAME, Operators
+from lib.operator_process import BINDING, Operators
 from lib.wait import until
 from streamapp_operator.cluster.cache import Cache
 from streamapp_operator.cluster.informer import LONGEST_PAUSE_SECONDS, Informer
 from streamapp_operator.cluster.kube import Kube
+from streamapp_operator.observe.remains import is_held
 
 pytestmark = pytest.mark.cluster
 
@@ -70,16 +72,19 @@ def test_rights_that_are_taken_away_and_given_back(
     now, told = [0.0], list[str]()
     informer = Informer(kube, Cache(kube), [other, home], lambda key, item: None, told.append, lambda: now[0])
 
+    def knows(namespace: str) -> bool:
+        return all(informer.knows(source) for source in informer.sources if source[0] == namespace)
+
     def resync() -> bool:
         """Whether the other one is known."""
         now[0] += LONGEST_PAUSE_SECONDS
         informer.resync()
-        assert informer.knows(home)
-        return informer.knows(other)
+        assert knows(home)
+        return knows(other)
 
     until(resync, 10, "the rights are in force", every=0.1)
     told.clear()
-    api.kubectl("delete", "rolebinding", NAME, f"--namespace={other}")
+    api.kubectl("delete", "rolebinding", BINDING, f"--namespace={other}")
     until(lambda: not resync(), 10, "they are no more", every=0.1)
     assert not resync()
     (sentence,) = told
@@ -87,10 +92,64 @@ def test_rights_that_are_taken_away_and_given_back(
     assert f"namespace {other} is not watched" in sentence
     operators.grant_in(home, [home, other])
     informer.resync()
-    assert not informer.knows(other), "it is left alone for a while"
+    assert not knows(other), "it is left alone for a while"
     until(resync, 10, "they are in force again", every=0.1)
     assert informer.unwatched == 0
-    informer.doubt(other)
-    assert not informer.knows(other)
-    informer.resync(only_unknown=True)
-    assert informer.knows(other)
+    informer.doubt((other, "Pod"))
+    assert not knows(other)
+    informer.resync([(other, "Pod")])
+    assert knows(other)
+
+
+def is_marked(api: ApiServer, what: str, namespace: str) -> bool:
+    """Whether it is being deleted, or gone."""
+    shown = "--output=jsonpath={.metadata.uid} {.metadata.deletionTimestamp}"
+    return len(api.kubectl("get", what, "--ignore-not-found", shown, f"--namespace={namespace}").split()) != 1
+
+
+def create_held(apps: Apps) -> None:
+    """An app that waits for the operator when it is deleted; for nothing else, as there is nothing to do on Kafka."""
+    apps.create(topology=[{"name": "x", "filter": "a > 1"}], deletionPolicy="Delete")
+    until(lambda: is_held(apps.get("StreamApp", "word-count")), 30, "the app waits for the operator", every=0.2)
+
+
+def test_a_watched_namespace_that_is_deleted_goes_and_others_are_looked_after(
+    api: ApiServer, kube: Kube, new_namespace: Callable[[], str], operators: Operators
+) -> None:
+    """Whatever of it is deleted first: the operator sees nothing of it before all is."""
+    home, other = Apps(kube, new_namespace()), Apps(kube, new_namespace())
+    both = [home.namespace, other.namespace]
+    operator = operators.start_for(home.namespace, both, both)
+    create_held(other)
+    operator.process.send_signal(signal.SIGSTOP)
+    api.kubectl("delete", "namespace", other.namespace, "--wait=false")
+    for what in (f"rolebinding/{BINDING}", "sapp/word-count"):
+        until(lambda what=what: is_marked(api, what, other.namespace), 30, f"{what} is deleted", every=0.2)  # type: ignore[misc]
+    operator.process.send_signal(signal.SIGCONT)
+
+    def is_there() -> bool:
+        return bool(api.kubectl("get", "namespace", other.namespace, "--ignore-not-found", "--output=name"))
+
+    until(lambda: not is_there(), 60, "the namespace is gone", every=0.5)
+    home.create(replicas=2)
+    await_seen(home)
+    operator.stop()
+
+
+def test_rights_that_are_deleted_while_their_namespace_stays_wait_for_nobody(
+    api: ApiServer, kube: Kube, new_namespace: Callable[[], str], operators: Operators
+) -> None:
+    """As by an uninstall, which also ends the operator; and they wait no more when no app does."""
+    home = Apps(kube, new_namespace())
+    operator = operators.start_for(home.namespace, [home.namespace], [home.namespace])
+    create_held(home)
+    assert is_held(home.get("RoleBinding", BINDING))
+    home.change(deletionPolicy="Retain")
+    until(lambda: not is_held(home.get("RoleBinding", BINDING)), 30, "nothing waits any more", every=0.2)
+    home.change(deletionPolicy="Delete")
+    until(lambda: is_held(home.get("StreamApp", "word-count")), 30, "the app waits again", every=0.2)
+    api.kubectl("delete", "rolebinding", BINDING, f"--namespace={home.namespace}", "--wait=false")
+    assert is_held(home.get("RoleBinding", BINDING))
+    operator.stop()
+    assert kube.get("RoleBinding", home.namespace, BINDING) is None
+    home.edit("StreamApp", "word-count", lambda body: body["metadata"].update(finalizers=[]))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,29 @@ def test_a_driver_that_does_not_answer_for_a_moment_is_what_it_was(apps: Apps, t
         apps.settle()
         assert apps.condition("Ready")["reason"] == "Processing"
     assert sorted(apps.events()) == sorted([*told, "DriverSilent", "Recovered"])
+
+
+def test_lag_is_at_most_ten_seconds_old_while_it_changes(apps: Apps, tmp_path: Path) -> None:
+    apps.create()
+    apps.settle()
+    with apps.driver_says(RUNNING, tmp_path) as said:
+        apps.add_executor()
+        apps.settle()
+        apps.now = apps.operators.clock.now()
+
+        def lag_after(seconds: float, records: int) -> int:
+            said["lag"] = {"text-lines/0": records}
+            apps.now = (apps.now or apps.operators.clock.now()) + timedelta(seconds=seconds)
+            again = apps.reconcile()
+            assert again is not None
+            assert again <= 10
+            return int(apps.status()["lag"]["total"])
+
+        assert lag_after(2, 100) == 7
+        assert lag_after(8, 200) == 200
+        for number in range(1000):  # apps under load, of which each is written less often
+            apps.memory.histories["others", f"app-{number}"] = ("", None)
+        assert apps.memory.numbers_seconds > 30
 
 
 def test_the_last_source_topic_goes_and_the_status_says_so(apps: Apps, tmp_path: Path) -> None:

@@ -115,15 +115,55 @@ def test_a_pod_that_cannot_be_read_is_refused_and_all_else_is_healed(apps: Apps,
     assert apps.essence() == wanted
 
 
-def test_what_does_not_depend_on_the_refused_object_is_made(apps: Apps, api: ApiServer) -> None:
-    """The account comes first of all, and may not be made here."""
+BAD_EXECUTORS: dict[str, tuple[dict[str, Any], str]] = {
+    "a typo": ({"tolerations": [{"kee": "x"}]}, 'unknown field "spec.tolerations[2].kee"'),
+    "no such policy": ({"tolerations": [{"operator": "Perhaps"}]}, "spec.tolerations[2].operator"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_EXECUTORS)
+def test_executors_that_the_api_server_would_not_take_are_refused_before_anything_is_changed(
+    apps: Apps, fault: str
+) -> None:
+    spec, words = BAD_EXECUTORS[fault]
+    bad = {"podTemplate": {"spec": spec}}
+    apps.create(executor=bad)
+    refuse(apps, words)
+    kinds = {kind for kind, _ in apps.children()}
+    assert kinds == {kind for kind, _ in CHILDREN} - {"StatefulSet", "ConfigMap", "ControllerRevision"}
+    apps.change(executor=None)
+    apps.settle()
+    wanted = apps.essence()
+    apps.change(executor=bad)
+    refuse(apps, words)
+    assert apps.essence() == wanted
+    good = {"podTemplate": {"spec": {"tolerations": [{"operator": "Exists"}]}}}
+    apps.change(executor=good)
+    apps.settle()
+    assert apps.essence() != wanted
+
+
+def test_a_quota_that_is_used_up_now_refuses_no_template(apps: Apps, api: ApiServer) -> None:
+    limit(apps, api, "pods")
+    apps.create()
+    apps.settle()
+    assert set(apps.children()) >= CHILDREN
+
+
+def limit(apps: Apps, api: ApiServer, what: str) -> None:
+    """No object of that kind may be made from now on."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": apps.namespace}}
-    apply_all(api, [quota | {"spec": {"hard": {"count/serviceaccounts": "0"}}}])
+    apply_all(api, [quota | {"spec": {"hard": {what: "0"}}}])
 
     def counts() -> bool:
         return "used:" in api.kubectl("get", "resourcequota", "none", f"--namespace={apps.namespace}", "--output=yaml")
 
     until(counts, 30, "the quota is in force", every=0.1)
+
+
+def test_what_does_not_depend_on_the_refused_object_is_made(apps: Apps, api: ApiServer) -> None:
+    """The account comes first of all, and may not be made here."""
+    limit(apps, api, "count/serviceaccounts")
     apps.create()
     refuse(apps, "exceeded quota")
     kinds = {kind for kind, _ in apps.children()}

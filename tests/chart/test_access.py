@@ -180,7 +180,8 @@ def test_the_operator_does_its_work_with_these_rights_and_uses_every_one(
 
         until(is_the_only_one, 60, f"{there} is there, and nothing else", every=0.5)
     # An app whose topics go with it waits for the operator.
-    for policy, held in (("Delete", "streamapp.dev/internal-topics"), ("Retain", "")):
+    finalizer = "streamapp.dev/internal-topics"
+    for policy, held in (("Delete", finalizer), ("Retain", ""), ("Delete", finalizer), ("Retain", "")):
         patch = json.dumps({"spec": {"deletionPolicy": policy}})
         kubectl("patch", "streamapp", "word-count", "--type=merge", "--patch", patch)
         until(lambda held=held: status(".metadata.finalizers[*]") == held, 60, policy, every=0.5)  # type: ignore[misc]

@@ -10,14 +10,14 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.errors import Unavailable
 from cluster.site import DOMAIN, NODE, Site
+from lib.certificates import openssl, sign
 
-DAYS = "3650"
+DAYS = 3650
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def ensure_certificates(site: Site) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True, mode=0o700)
     _make_authority(unfinished)
-    _openssl(unfinished, "genrsa", "-out", "service-accounts.key", "2048")
-    _openssl(unfinished, "rsa", "-in", "service-accounts.key", "-pubout", "-out", "service-accounts.pub")
+    openssl(unfinished, "genrsa", "-out", "service-accounts.key", "2048")
+    openssl(unfinished, "rsa", "-in", "service-accounts.key", "-pubout", "-out", "service-accounts.pub")
     for identity in identities(site):
         _make_certificate(unfinished, identity)
         _write_kubeconfig(unfinished, identity, site)
@@ -71,7 +71,7 @@ def ensure_certificates(site: Site) -> None:
 
 def _make_authority(folder: Path) -> None:
     _make_key(folder, "ca")
-    _openssl(
+    openssl(
         folder,
         "req",
         "-x509",
@@ -79,7 +79,7 @@ def _make_authority(folder: Path) -> None:
         "-key",
         "ca.key",
         "-days",
-        DAYS,
+        str(DAYS),
         "-subj",
         "/CN=streamapp-test-cluster",
         "-addext",
@@ -96,31 +96,13 @@ def _make_certificate(folder: Path, identity: Identity) -> None:
     extensions = ["keyUsage=critical,digitalSignature", "extendedKeyUsage=serverAuth,clientAuth"]
     if identity.hosts:
         extensions.append("subjectAltName=" + ",".join(identity.hosts))
-    (folder / f"{name}.ext").write_text("\n".join(extensions) + "\n")
     _make_key(folder, name)
-    _openssl(folder, "req", "-new", "-key", f"{name}.key", "-subj", identity.subject, "-out", f"{name}.csr")
-    _openssl(
-        folder,
-        "x509",
-        "-req",
-        "-in",
-        f"{name}.csr",
-        "-CA",
-        "ca.crt",
-        "-CAkey",
-        "ca.key",
-        "-CAcreateserial",
-        "-days",
-        DAYS,
-        "-extfile",
-        f"{name}.ext",
-        "-out",
-        f"{name}.crt",
-    )
+    openssl(folder, "req", "-new", "-key", f"{name}.key", "-subj", identity.subject, "-out", f"{name}.csr")
+    sign(folder, name, extensions, "ca", DAYS, ".crt")
 
 
 def _make_key(folder: Path, name: str) -> None:
-    _openssl(folder, "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", f"{name}.key")
+    openssl(folder, "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", f"{name}.key")
 
 
 def _write_kubeconfig(folder: Path, identity: Identity, site: Site) -> None:
@@ -149,7 +131,3 @@ def _write_kubeconfig(folder: Path, identity: Identity, site: Site) -> None:
     file = folder / f"{identity.name}.kubeconfig"
     file.touch(mode=0o600)
     file.write_text(json.dumps(config, indent=1) + "\n")
-
-
-def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)

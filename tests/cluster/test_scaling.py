@@ -33,8 +33,8 @@ STORES, PARALLELISM = 2, 4
 def test_kubectl_scale_changes_a_running_query(
     operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, rounds: int
 ) -> None:
-    """R11: 1→4→1 under load, with an executor's pod lost in the middle. A driver that has done all this, and has ended,
-    has used each right that it has."""
+    """R11: 1→4→1→0→1 under load, with an executor's pod lost in the middle. A driver that has done all this, and has
+    ended, has used each right that it has."""
     chooser = random.Random(1101)
     spec = (
         f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}\n"
@@ -64,6 +64,12 @@ def test_kubectl_scale_changes_a_running_query(
         put = json.loads(app.live("replicas", '{"replicas": 2}'))
         assert put["wanted"] == 2
         until(lambda: replicas(app)["wanted"] == 1, 60, "the operator puts back what the manifest says", every=0.5)
+        operated.kubectl("scale", f"sapp/{app.name}", "--replicas=0")
+        app.await_condition("Ready", "ScaledToZero", "records wait", 120)
+        app.await_executors(0)
+        operated.kubectl("scale", f"sapp/{app.name}", "--replicas=1")
+        app.await_ready()
+        proof.await_more(app)
         assert app.driver()["metadata"]["uid"] == driver
         assert app.status()["restarts"] == 0
         proof.finish(app)

@@ -11,7 +11,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.classic.ClassicConversions.castToImpl
-import org.apache.spark.sql.streamapp.{HeldSender, RuntimeConf, TaskTransaction}
+import org.apache.spark.sql.streamapp.{HeldSender, RuntimeConf, TaskTransaction, TransactionProbe}
 import org.apache.spark.sql.types.{LongType, StructType}
 import org.apache.spark.util.SerializableConfiguration
 
@@ -28,6 +28,9 @@ import org.apache.spark.util.SerializableConfiguration
  *   transaction-commit (the transaction only)
  *   hold (the producer's sender stands still until the task waits for it, see HeldSender)
  *   expect:TOPIC:PERCENT (of their size that records are compressed to)
+ *   overdue (waits until Kafka has ended the task's transaction)
+ *
+ * With the setting `probe.again` the task repeats work of an earlier try.
  */
 object StoreProbe {
   private val keySchema = new StructType().add("key", LongType)
@@ -99,6 +102,7 @@ object StoreProbe {
     spark.streams.stateStoreCoordinator // started with the first query otherwise; stores report to it
     val storeConf = new StateStoreConf(spark.sessionState.conf)
     val hadoop = new SerializableConfiguration(spark.sessionState.newHadoopConf())
+    TransactionProbe.announce(spark.sparkContext, again = conf.contains("probe.again"))
     val rows = spark.sparkContext.runJob(spark.sparkContext.parallelize(Seq(0), 1), (_: TaskContext, _: Iterator[Int]) => {
       val runtime = RuntimeConf(conf)
       val opened = names.map(name => name -> provider(name, conf, hadoop, storeConf).getStore(version)).toMap
@@ -137,6 +141,7 @@ object StoreProbe {
           case Array("transaction-commit") => committed = true; transaction.commit()
           case Array("store-commit") => opened.values.foreach(_.commit()); committed = true
           case Array("commit") => opened.values.foreach(_.commit()); committed = true; transaction.commit()
+          case Array("overdue") => TransactionProbe.awaitEnd(runtime, transaction.id)
           case Array("fail") => throw new IllegalStateException("the script says fail")
           case Array("dump") =>
           case other => throw new IllegalArgumentException(other.mkString(":"))

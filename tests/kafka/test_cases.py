@@ -44,11 +44,12 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=250)
 
 
-def test_the_example() -> None:
-    """It sends, expects, asks a store, crashes and restarts."""
-    done = run(EXAMPLES / "tests" / "word-count.yaml")
+def test_the_examples() -> None:
+    """They send, expect, ask stores, crash and restart."""
+    files = sorted((EXAMPLES / "tests").glob("*.yaml"))
+    done = run(*files)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "2 passed, 0 failed"
+    assert done.stdout.splitlines()[-1] == "3 passed, 0 failed"
 
 
 def test_what_fails_is_shown(tmp_path: Path) -> None:

@@ -11,10 +11,18 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from lib.faults import flip_bits
+from lib.faults import flip_bits, quick_broker
 from lib.probe import probe_session
 from lib.verify import committed
 from streamapp.kafka.admin import Admin, TopicSpec
@@ -541,3 +549,35 @@ def test_an_epoch_is_done_only_with_its_own_records(spark: SparkSession, stores:
         assert s.rebuilt(2) == ["default/default/1=11"]
     finally:
         reading(None)
+
+
+def test_brokers_that_refuse_the_long_time_and_do_not_say_what_they_allow(spark: SparkSession, tmp_path: Path) -> None:
+    """They are asked for less until they agree: an epoch that is tried again has at least half of what they allow."""
+    settings = {
+        "transaction_max_timeout_ms": "4000",
+        "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow_everyone_if_no_acl_found": "true",
+    }
+    with quick_broker(tmp_path / "broker", **settings) as broker:
+        kafka = KafkaConfig(broker.bootstrap_servers)
+        hide_settings(kafka)
+        s = Stores(spark, kafka, ("default",))
+        s.settings |= {PREFIX + "transactionTimeoutMs": "1000", "probe.again": "true"}
+        with pytest.raises(Py4JJavaError, match=r"raise the brokers' transaction\.max\.timeout\.ms, or make that work"):
+            s.task(0, "put:default:1:1 overdue commit")
+        probe = spark._jvm.org.apache.spark.sql.streamapp.TransactionProbe  # type: ignore[union-attr]
+        assert 2000 <= probe.timeoutMs(s.settings, "part/0") <= 4000
+        s.task(0, "put:default:1:2 commit")
+        assert s.rebuilt(1) == ["default/default/1=2"]
+
+
+def hide_settings(kafka: KafkaConfig) -> None:
+    """Nobody may read those of the brokers; all else is allowed, as where there are no rules."""
+    cluster = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, "User:*", "*")
+    rules = [
+        AclBinding(*cluster, AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY),
+        AclBinding(*cluster, AclOperation.ALL, AclPermissionType.ALLOW),
+    ]
+    admin = AdminClient({**kafka.for_librdkafka()})
+    for answer in admin.create_acls(rules).values():
+        answer.result(30)

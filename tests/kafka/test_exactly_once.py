@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from lib.app import ECHO, TOTALS, Bench, Load
 from lib.faults import await_halt, await_hit, failpoints, jvm, stopped
+from lib.mutants import MARKER_OUTSIDE, NO_FENCE, PROGRAM
 from lib.verify import Proof, committed
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
@@ -124,34 +125,36 @@ def test_told_to_stop_it_does_not_wait_for_ever(kafka: KafkaConfig, tmp_path: Pa
 
 
 @pytest.mark.timeout(600)
-def test_without_the_fence_the_zombie_is_noticed(kafka: KafkaConfig, tmp_path: Path) -> None:
-    mutation = {"STREAMAPP_MUTATION": "no-fence"}
+def test_without_the_fence_the_zombie_is_noticed(kafka: KafkaConfig, tmp_path: Path, root: Path) -> None:
+    mutation = NO_FENCE.compiled(root, tmp_path / "mutant")
     with Bench(kafka, tmp_path, "no-fence", TOTALS) as bench, Proof(bench, load := bench.load(seed=901)) as proof:
         load.send(500)
-        zombie = bench.start("zombie", env=failpoints("transaction.before-commit@1=pause:3000") | mutation)
+        held = failpoints("transaction.before-commit@1=pause:3000")
+        zombie = bench.start("zombie", env={**held, **mutation}, program=PROGRAM)
         zombie.await_work()
         load.send(500)
         await_hit(zombie, "transaction.before-commit")
         with stopped(zombie):
-            winner = bench.start("winner", env=mutation)
+            winner = bench.start("winner", env=mutation, program=PROGRAM)
             winner.await_work()
-        assert "MUTATION no-fence" in winner.said
+        assert NO_FENCE.mark in winner.said
         proof.await_violation("I2")
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("topology", [TOTALS, pytest.param(ECHO, marks=pytest.mark.chaos)], ids=["state", "no-state"])
-def test_a_marker_outside_the_transaction_is_noticed(kafka: KafkaConfig, tmp_path: Path, topology: str) -> None:
-    mutation = {"STREAMAPP_MUTATION": "marker-outside"}
+def test_a_marker_outside_the_transaction_is_noticed(
+    kafka: KafkaConfig, tmp_path: Path, root: Path, topology: str
+) -> None:
+    mutation = MARKER_OUTSIDE.compiled(root, tmp_path / "mutant")
+    step = "transaction.before-commit"
     with Bench(kafka, tmp_path, "marker", topology) as bench, Proof(bench, load := bench.load(seed=902)) as proof:
         load.send(500)
-        await_halt(
-            bench.start(env=failpoints("transaction.before-commit=halt") | mutation), "transaction.before-commit"
-        )
-        app = bench.start(env=mutation)
+        await_halt(bench.start(env={**failpoints(f"{step}=halt"), **mutation}, program=PROGRAM), step)
+        app = bench.start(env=mutation, program=PROGRAM)
         load.start()  # what is lost shows when the same keys come again
         proof.await_violation("I1 I3")
-        assert "MUTATION marker-outside" in app.said
+        assert MARKER_OUTSIDE.mark in app.said
 
 
 @pytest.mark.timeout(600)

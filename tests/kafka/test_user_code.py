@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
 import psutil
 import pytest
 
 from lib.app import FUNCTION, FUNCTIONS_CODE, AppProcess, Bench
-from lib.faults import await_halt, failpoints, family, kill, require_work
+from lib.broker import in_order as records_in_order
+from lib.faults import await_halt, failpoints, family, kill, open_transactions, quick_broker, require_work
 from lib.inprocess import App, Record
-from lib.verify import Proof
+from lib.verify import Proof, committed
 from lib.wait import until
 from streamapp.errors import CodeError
+from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -128,34 +131,65 @@ SLOW = """import time
 def slowly(row):
     time.sleep(0.002)
     with open({calls!r}, "a") as file:
-        file.write(".")
-    return {{"n": row["n"]}}
+        file.write(str(row["n"]) + "\\n")
+    return {{"n": row["n"], "long": "x" * 1000}}
+"""
+"""What it returns is so long that it leaves the process batch by batch."""
+SLOW_ECHO = """
+  - {name: in, stream: {topic: $T-numbers, value: {format: json, schema: "n INT"}}}
+  - {name: slow, python: {function: "slow:slowly", schema: "n INT, long STRING"}}
+  - {name: out, to: {topic: $T-echo}}
 """
 
 
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """It allows transactions of less than Kafka's clients ask for when nobody tells them a time."""
+    with quick_broker(tmp_path_factory.mktemp("broker"), transaction_max_timeout_ms="25000") as running:
+        yield running
+
+
+@pytest.mark.timeout(300)
 def test_an_epoch_that_takes_longer_than_a_transaction_is_tried_again_with_more_time_and_the_next_are_smaller(
     own_kafka: KafkaConfig, tmp_path: Path
 ) -> None:
+    """Also when the process is killed in the long try, with its transaction open."""
     calls = tmp_path / "calls"
-    slow = indent(SLOW.format(calls=str(calls)), " " * 8)
-    a = App(
-        own_kafka,
-        tmp_path,
-        """
-  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "n INT"}}}
-  - {name: slow, python: {function: "slow:slowly", schema: "n INT"}}
-  - {name: out, to: {topic: $T-out}}
-""",
-        "  transactionTimeout: 2s\n  code:\n    files:\n      slow.py: |\n" + slow,
-    )
-    a.create("in", partitions=1)
+    code = indent(SLOW.format(calls=str(calls)), " " * 8)
+    spec = "transactionTimeout: 2s\n  code:\n    files:\n      slow.py: |\n" + code
+    (tmp_path / "spark-defaults.conf").write_text("spark.sql.execution.arrow.maxRecordsPerBatch 100\n")
+    run: dict[str, Any] = {"env": {"SPARK_CONF_DIR": str(tmp_path)}, "arguments": ["--until-caught-up"]}
     numbers = range(6_000)
-    a.send("in", *((None, json.dumps({"n": n})) for n in numbers))
-    a.run({"spark.sql.execution.arrow.maxRecordsPerBatch": "100"})
-    assert sorted(record.value["n"] for record in a.received("out")) == list(numbers)
-    assert len(calls.read_text()) > len(numbers), "a transaction was ended while it was at work"
-    (status,) = a.statuses[-1]["subTopologies"].values()
-    assert status["epochs"] > 2, "what came after the first epoch was cut smaller"
+    with Bench(own_kafka, tmp_path, "slow", SLOW_ECHO, partitions=1, spec=spec) as bench:
+        producer = records_in_order(own_kafka)
+        for n in numbers:
+            producer.produce(bench.topics["numbers"], json.dumps({"n": n}))
+        assert producer.flush(30) == 0
+        app = bench.start(**run)
+
+        def called() -> list[str]:
+            app.require_alive()
+            return calls.read_text().splitlines() if calls.exists() else []
+
+        until(lambda: called().count("0") == 2, 120, "a transaction is ended at work, and the next try begins")
+        until(lambda: open_transactions(bench), 30, "it has a transaction")
+        # Which takes a second longer than Kafka has borne in the first try.
+        least = len(called()) + 1500
+        until(lambda: len(called()) > least, 60, "a long try is under way")
+        assert open_transactions(bench), "there was nothing under way"
+        kill(app)
+        app = bench.start(**run)
+        epochs = {-1}
+
+        def ended() -> bool:
+            epochs.update(app.epochs().values())
+            return app.exit_code is not None
+
+        until(ended, 120, "it ends", every=0.1)
+        assert app.exit_code == 0, app.tail()
+        echo = committed(own_kafka, bench.topics["echo"])
+        assert sorted(json.loads(message.value() or b"")["n"] for message in echo) == list(numbers)
+        assert max(epochs) > 1, "what came after the first epoch was cut smaller"
 
 
 def test_what_a_function_returns_can_be_grouped(app: Make) -> None:

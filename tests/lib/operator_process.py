@@ -17,6 +17,8 @@ from lib.proxy import Proxy
 
 NAME = "streamapp-operator"
 """Of its account, and of its Lease."""
+BINDING = f"{NAME}-apps"
+"""By which it acts in each namespace that it watches."""
 NOT_HERE = (
     *("CustomResourceDefinition", "Deployment", "Pod"),
     # They would be in force for the apps of other tests too, which share the API server.
@@ -44,10 +46,17 @@ class OperatorProcess:
         log: a file for what it says.
         cluster_wide: whether it looks after the apps of all namespaces.
         watched: where its apps are, if not where its Lease is.
+        resync: seconds after which it lists all there is anew; None: as it does by itself.
     """
 
     def __init__(
-        self, kubeconfig: Path, namespace: str, log: Path, cluster_wide: bool = False, watched: Sequence[str] = ()
+        self,
+        kubeconfig: Path,
+        namespace: str,
+        log: Path,
+        cluster_wide: bool = False,
+        watched: Sequence[str] = (),
+        resync: float | None = None,
     ) -> None:
         self.log = log
         environment = {
@@ -55,6 +64,8 @@ class OperatorProcess:
             "STREAMAPP_NAMESPACE": namespace,
             "STREAMAPP_CLUSTER_WIDE": str(cluster_wide).lower(),
             "STREAMAPP_NAMESPACES": ",".join(watched),
+            "STREAMAPP_ROLE_BINDING": BINDING,
+            "STREAMAPP_RESYNC_SECONDS": "" if resync is None else str(resync),
         }
         with log.open("wb") as out:
             self.process = subprocess.Popen(
@@ -83,11 +94,11 @@ class Operators:
         self._tokens: dict[str, str] = {}
         self._started: list[OperatorProcess] = []
 
-    def start(self, namespace: str, proxy: Proxy | None = None) -> OperatorProcess:
+    def start(self, namespace: str, proxy: Proxy | None = None, resync: float | None = None) -> OperatorProcess:
         """One for the apps of a namespace, which reaches the API server through the proxy if there is one."""
         if namespace not in self._tokens:
             self._tokens[namespace] = grant(self._api, self._render, namespace, "--set", OWN)
-        return self._start(proxy or self._api, namespace, self._tokens[namespace], cluster_wide=False)
+        return self._start(proxy or self._api, namespace, self._tokens[namespace], cluster_wide=False, resync=resync)
 
     def start_cluster_wide(self, namespace: str) -> OperatorProcess:
         """One in that namespace, for the apps of all."""
@@ -112,11 +123,12 @@ class Operators:
         token: str,
         cluster_wide: bool,
         watched: Sequence[str] = (),
+        resync: float | None = None,
     ) -> OperatorProcess:
         folder = self._folder / f"operator-{len(self._started)}"
         folder.mkdir()
         kubeconfig = server.kubeconfig_of(folder, token)
-        self._started.append(OperatorProcess(kubeconfig, namespace, folder / "log", cluster_wide, watched))
+        self._started.append(OperatorProcess(kubeconfig, namespace, folder / "log", cluster_wide, watched, resync))
         return self._started[-1]
 
     def end(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,14 +36,14 @@ def probe_class_path(target: Path) -> str:
 
 
 @contextmanager
-def probe_session(sources: Path, folder: Path) -> Iterator[SparkSession]:
-    """A Spark session in this process with the probe on its class path."""
+def probe_session(sources: Path, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A Spark session in this process with the probe on its class path, and with further settings."""
     (classes := folder / "classes").mkdir()
     compile_probe(sources, classes)
     end_jvm()  # another test's JVM has not got it
     place = Place(master="local[2]", work_dir=folder / "work", memory="1g")
     place.work_dir.mkdir()
-    session = open_session("probe", place, 1, {}, class_path=probe_class_path(classes))
+    session = open_session("probe", place, 1, dict(settings or {}), class_path=probe_class_path(classes))
     try:
         yield session
     finally:

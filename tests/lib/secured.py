@@ -7,7 +7,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import shlex
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from lib.certificates import openssl, sign
 from lib.wait import until
 from streamapp.kafka.broker import EmbeddedBroker, Node, new_cluster_id
 from streamapp.kafka.config import KafkaConfig
@@ -199,11 +199,6 @@ def _filter(binding: AclBinding) -> AclBindingFilter:
 # --- certificates -------------------------------------------------------------------------------------------
 
 
-def openssl(folder: Path, *words: str) -> str:
-    done = subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=60, text=True)
-    return done.stdout
-
-
 def make_authority(folder: Path, name: str) -> None:
     """NAME.pem and NAME.key."""
     openssl(
@@ -226,38 +221,9 @@ def make_authority(folder: Path, name: str) -> None:
 
 def make_certificate(folder: Path, name: str, host: str, days: int = 2, authority: str = "ca") -> None:
     """NAME.pem and NAME.key, signed by the authority; with -1 days, it has expired."""
-    (folder / f"{name}.ext").write_text(f"subjectAltName={_alternative(host)}\n")
-    openssl(
-        folder,
-        "req",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-subj",
-        f"/CN={host}",
-        "-keyout",
-        f"{name}.key",
-        "-out",
-        f"{name}.csr",
-    )
-    openssl(
-        folder,
-        "x509",
-        "-req",
-        "-in",
-        f"{name}.csr",
-        "-CA",
-        f"{authority}.pem",
-        "-CAkey",
-        f"{authority}.key",
-        "-CAcreateserial",
-        "-days",
-        str(days),
-        "-extfile",
-        f"{name}.ext",
-        "-out",
-        f"{name}.pem",
-    )
+    request = ("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={host}")
+    openssl(folder, *request, "-keyout", f"{name}.key", "-out", f"{name}.csr")
+    sign(folder, name, [f"subjectAltName={_alternative(host)}"], authority, days, ".pem")
     both = (folder / f"{name}.key").read_text() + (folder / f"{name}.pem").read_text()
     (folder / f"{name}-both.pem").write_text(both)
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from lib.secured import make_authority, make_certificate, openssl
+from lib.certificates import openssl
+from lib.secured import make_authority, make_certificate
 
 CLIENT = "stream-app"
 

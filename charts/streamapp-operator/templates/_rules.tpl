@@ -39,12 +39,14 @@
   resources: [secrets]
   verbs: [get, create, patch]
 # list, watch: how drivers and executors are doing. delete: a driver that must start anew, and pods on a lost node.
-# get, create, deletecollection: only so that drivers can be given them, who make their executors with them.
+# create: whether an executor's pod would be taken, before its template becomes another one; none is made. get, create,
+# deletecollection: so that drivers can be given them, who make their executors with them.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete, deletecollection]
-# create: what has happened to an app, for `kubectl describe`. list: why a driver's pod cannot be made or started.
+# create, patch: what has happened to an app, for `kubectl describe`; what has happened before is counted up. list: why a
+# driver's pod cannot be made or started.
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, list]
+  verbs: [create, patch, list]
 {{- end }}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from streamapp_operator.cluster.kube import Kube
@@ -69,6 +69,12 @@ class Cache:
             names = self._names.get((kind, namespace, wanted[INSTANCE_LABEL]), ())
             found = [self._kept[kind, namespace, name] for name in sorted(names)]
         return [item for item in map(_read, found) if wanted.items() <= item["metadata"]["labels"].items()]
+
+    def each(self, kind: str, namespace: str) -> Iterator[Object]:
+        """All objects that are kept of a kind in a namespace, one by one."""
+        with self._lock:
+            found = [kept for place, kept in self._kept.items() if place[:2] == (kind, namespace)]
+        yield from map(_read, found)
 
     # --- what the informer does -----------------------------------------------------------------------------
 

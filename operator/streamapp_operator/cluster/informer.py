@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the cache as the cluster is: by the events that a watch brings, and by lists.
+"""Keeps the cache as the cluster is: by the events that watches bring, and by lists.
 
-A list is the truth: what it has not is gone. So whatever happens to events on their way (they are lost, come twice, or
-late), the cache is right again after RESYNC_SECONDS.
+Each kind of each namespace stands for itself: it is listed, then watched, and where its watch ends, it is listed and
+watched anew. A watch goes on where it was by itself, so lists are rare. A list is the truth: what it has not is gone.
+So whatever happens to events on their way (they are lost, come twice, or late), the cache is right again after
+RESYNC_SECONDS.
 
-Each namespace stands for itself. One that is missing, or where the operator has no rights (both are answered with 403),
-is asked again with growing pauses, and the others do not wait for it.
+A namespace that is missing, or where the operator has no rights (both are answered with 403), is asked again with
+growing pauses, and the others do not wait for it.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from streamapp_operator.observe.observation import APP_KIND, LISTED
 from streamapp_operator.render.meta import MANAGED, Object
 from streamapp_operator.workqueue import Key
 
-RESYNC_SECONDS = 30.0
+RESYNC_SECONDS = 600.0
+"""So often each kind is listed anew, one after the other."""
 TRY_SECONDS = 1.0
-"""So often, or less, a namespace is listed that is not in the cache yet, or whose watch has ended."""
+"""So often, or less, what is not in the cache yet is listed, or whose watch has ended."""
 LONGEST_PAUSE_SECONDS = 60.0
 """Between two tries at a namespace that the operator may not look into."""
 FORBIDDEN = 403
@@ -38,6 +41,8 @@ OnChange = Callable[[Key, Object | None], None]
 """Told which app a change is about, and the object that has changed; None when it is gone."""
 OnForbidden = Callable[[str], None]
 """Gets a sentence about a namespace that the operator may not look into."""
+Source = tuple[str | None, str]
+"""Namespace (None: all) and kind."""
 
 
 class Informer:
@@ -64,29 +69,29 @@ class Informer:
         self._kube, self._cache, self._on_change, self._on_forbidden = kube, cache, on_change, on_forbidden
         self._clock = clock
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
-        self._listed: set[str | None] = set()
-        self._forbidden: set[str | None] = set()
-        self._backoff: Backoff[str | None] = Backoff(TRY_SECONDS, LONGEST_PAUSE_SECONDS, clock)
+        self._listed: set[Source] = set()
+        self._forbidden: set[Source] = set()
+        self._backoff: Backoff[Source] = Backoff(TRY_SECONDS, LONGEST_PAUSE_SECONDS, clock)
         for kind in SELECTORS:
             cache.keep_kind(kind)
 
     @property
-    def namespaces(self) -> tuple[str | None, ...]:
-        """Where the objects are; None: in all namespaces."""
-        return self._namespaces
+    def sources(self) -> tuple[Source, ...]:
+        """What is listed and watched, each by itself."""
+        return tuple((namespace, kind) for namespace in self._namespaces for kind in SELECTORS)
 
     @property
     def unwatched(self) -> int:
         """How many of the namespaces are missing, or forbidden to us."""
-        return len(self._forbidden)
+        return len({namespace for namespace, _ in self._forbidden})
 
-    def knows(self, namespace: str | None) -> bool:
+    def knows(self, source: Source) -> bool:
         """Whether what is there has been listed, and nobody doubts it."""
-        return namespace in self._listed
+        return source in self._listed
 
-    def doubt(self, namespace: str | None) -> None:
-        """Nothing is heard from there any more: it is listed anew before it is watched again."""
-        self._listed.discard(namespace)
+    def doubt(self, source: Source) -> None:
+        """Nothing is heard from there any more, or not all: it is listed anew."""
+        self._listed.discard(source)
 
     def happened(self, event: str, item: Object) -> None:
         """An event of a watch: what has happened, and the object as it is, or last was."""
@@ -95,75 +100,79 @@ class Informer:
         else:
             self._put(item)
 
-    def resync(self, only_unknown: bool = False) -> None:
-        """Makes the cache what lists say, for each namespace by itself.
+    def resync(self, sources: Sequence[Source] | None = None) -> None:
+        """Makes the cache what lists say, of each source by itself.
 
         Args:
-            only_unknown: leaves those alone that are known.
+            sources: that are listed; None: all of them.
 
         Raises:
             KubeError: when the API server does not answer for one of them; the others are listed.
         """
         failed: KubeError | None = None
-        for namespace in self._namespaces:
-            if (only_unknown and self.knows(namespace)) or self._backoff.reason(namespace) is not None:
+        for source in self.sources if sources is None else sources:
+            if self._backoff.reason(source) is not None or (source[0], APP_KIND) in self._forbidden - {source}:
                 continue
             try:
-                self._list_all(namespace)
+                self._list(*source)
             except KubeError as error:
                 if error.code == FORBIDDEN:
-                    self._refused(namespace, str(error))
+                    self._refused(source, str(error))
                 else:
                     failed = error
         if failed is not None:
             raise failed
 
     def keep(self, stop: threading.Event, seconds: float = RESYNC_SECONDS) -> None:
-        """Resyncs so often until `stop` is set, and sooner what is not known."""
-        said, due = "", self._clock() + seconds
+        """Lists each source so often until `stop` is set, one after the other, and at once what is not known."""
+        said, start = "", self._clock()
+        due = {source: start + seconds * (i + 1) / len(self.sources) for i, source in enumerate(self.sources)}
         while not stop.wait(min(seconds, TRY_SECONDS)):
-            everything = self._clock() >= due
+            now = self._clock()
+            old = [source for source, at in due.items() if at <= now or not self.knows(source)]
+            due |= {source: now + seconds for source in old if due[source] <= now}
             try:
-                self.resync(only_unknown=not everything)
+                self.resync(old)
                 said = ""
             except KubeError as error:
                 if str(error) != said:
                     said = str(error)
                     log.warning("cannot list: %s", said)
-            due = self._clock() + seconds if everything else due
 
-    def _list_all(self, namespace: str | None) -> None:
-        for kind, selector in SELECTORS.items():
-            self._list(kind, namespace, selector)
-        self._backoff.answered(namespace)
-        self._listed.add(namespace)
-        if namespace in self._forbidden:
-            self._forbidden.discard(namespace)
-            log.warning("namespace %s is watched again", namespace)
-
-    def _refused(self, namespace: str | None, why: str) -> None:
+    def _refused(self, source: Source, why: str) -> None:
         """What is in the cache of it stays: rights may come back, and nothing is done by the cache alone."""
-        self._listed.discard(namespace)
-        self._backoff.failed(namespace, why)
-        if namespace not in self._forbidden:
-            self._forbidden.add(namespace)
+        namespace = source[0]
+        is_news = all(place != namespace for place, _ in self._forbidden)
+        self._listed.discard(source)
+        self._backoff.failed(source, why)
+        self._forbidden.add(source)
+        if is_news:
             where = "the cluster" if namespace is None else f"namespace {namespace}"
             self._on_forbidden(
                 f"{where} is not watched: it is missing, or the operator has no rights there; make it and install "
                 f"the chart's rights, or take it out of watch.namespaces ({why})"
             )
 
-    def _list(self, kind: str, namespace: str | None, selector: str) -> None:
+    def _list(self, namespace: str | None, kind: str) -> None:
         # What changes while it is listed is known by an event that may be newer than the list.
         before = self._cache.versions(kind, namespace)
         there = set()
-        for item in self._kube.pages(kind, namespace, selector):
+        for item in self._kube.pages(kind, namespace, SELECTORS[kind]):
             there.add(place := place_of(item))
             if self._cache.version(place) == before.get(place):
                 self._put(item)
         for place, version in before.items():
             if place not in there and self._cache.version(place) == version:
                 self._tell(place[1], self._cache.remove(place), None)
+        self._answered((namespace, kind))
+
+    def _answered(self, source: Source) -> None:
+        self._backoff.answered(source)
+        self._listed.add(source)
+        if source in self._forbidden:
+            self._forbidden.discard(source)
+            if all(namespace != source[0] for namespace, _ in self._forbidden):
+                log.warning("namespace %s is watched again", source[0])
 
     def _put(self, item: Object) -> None:
         self._tell(item["metadata"]["namespace"], self._cache.put(item), item)

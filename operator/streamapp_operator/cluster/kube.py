@@ -214,10 +214,12 @@ class Kube:
         metadata = wanted["metadata"]
         return self._call("PUT", path_of(wanted["kind"], metadata["namespace"], metadata["name"]), body=wanted)
 
-    def merge(self, kind: str, namespace: str, name: str, change: Object, subresource: str = "") -> Object:
+    def merge(
+        self, kind: str, namespace: str, name: str, change: Object, subresource: str = "", manager: str = PEOPLE
+    ) -> Object:
         """Sets these fields and no others, as people do by hand; None takes a field away."""
         path = path_of(kind, namespace, name, subresource)
-        return self._call("PATCH", path, {"fieldManager": PEOPLE}, change, "application/merge-patch+json")
+        return self._call("PATCH", path, {"fieldManager": manager}, change, "application/merge-patch+json")
 
     def set_finalizers(self, found: Object, finalizers: Sequence[str]) -> None:
         """Who must agree before an object may go. Fails with code 409 when it has changed since it was read; that it is
@@ -256,6 +258,15 @@ class Kube:
         metadata = wanted["metadata"]
         path = path_of(wanted["kind"], metadata["namespace"], metadata["name"])
         self._apply(path, wanted, {"dryRun": "All"})
+
+    def try_create(self, wanted: Object) -> None:
+        """Asks whether `create` would be taken, with no field that the kind has not; nothing is made.
+
+        Raises:
+            KubeError: when it would not.
+        """
+        path = path_of(wanted["kind"], wanted["metadata"]["namespace"])
+        self._call("POST", path, {"dryRun": "All", "fieldValidation": "Strict"}, wanted)
 
     def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> None:
         """Deletes this very object and what it owns; that it is gone, or another one has its name by now, is no error.

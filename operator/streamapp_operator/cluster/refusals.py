@@ -14,6 +14,8 @@ _IN_SERVER_ERRORS = (
     "trying to send message larger than max",
 )
 """What the API server says with code 500 although the object that it was sent is at fault."""
+FORBIDDEN = 403
+_OF_THE_MOMENT = ("exceeded quota", "error looking up service account", "it is being terminated")
 
 
 def is_refusal(error: KubeError) -> bool:
@@ -29,3 +31,14 @@ def is_refusal(error: KubeError) -> bool:
     if error.code == 500:
         return any(words in str(error) for words in _IN_SERVER_ERRORS)
     return error.code in _CODES
+
+
+def is_of_the_moment(error: KubeError) -> bool:
+    """Whether a pod that was only tried is refused for what else there is, or is not there yet, and not for itself.
+
+    >>> is_of_the_moment(KubeError(403, 'pods "x" is forbidden: exceeded quota: small, requested: pods=1'))
+    True
+    >>> is_of_the_moment(KubeError(403, 'pods "x" is forbidden: violates PodSecurity "restricted:latest"'))
+    False
+    """
+    return error.code == FORBIDDEN and any(words in str(error) for words in _OF_THE_MOMENT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,13 @@ _BY_OTHERS = ("replicas", "suspend")
 """Fields that other commands and autoscalers set."""
 
 _ANY_KAFKA = {"bootstrapServers": "localhost:9092"}
-"""For two manifests of which neither says where Kafka is."""
+"""For manifests that do not say where Kafka is, and an app that is not there."""
 
 HELP = "what applying a changed manifest would do to an app"
 DESCRIPTION = """Prints each field that changes, with what the change takes (Live, RollExecutors, RestartQuery,
 NeedsStateMigration or Forbidden), what becomes of each store, and what is started anew. With one FILE it asks the
-cluster what the app would be if FILE were applied; with two, the first is how it was, and neither
-needs `kafka`. Nothing is changed. Exit code 1
+cluster what the app would be if FILE were applied; with two, the first is how it was. A file
+that names no `kafka`, as on a laptop, means the one that is there. Nothing is changed. Exit code 1
 when the change would not be made."""
 EXAMPLE = """  streamapp plan word-count.yaml
   streamapp plan old.yaml new.yaml"""
@@ -41,16 +42,31 @@ def run(options: argparse.Namespace) -> int:
     from streamapp_operator.settings import Settings
     from streamapp_operator.versions.changes import changes_between
 
-    before, after, known = _of_files(options) if options.old is not None else _of_cluster(options)
-    if before is None:
-        print(f"{after.namespace}/{after.name} {known}")
-        return 0
-    changes = changes_between(before, after, Settings())
-    print("\n".join(lines_of(changes)))
-    return 1 if changes.refused else 0
+    versions = _of_files(options) if options.old is not None else _of_cluster(options)
+    changes = None
+    if versions.before is None:
+        print(f"{versions.after.namespace}/{versions.after.name} {versions.otherwise}")
+    else:
+        changes = changes_between(versions.before, versions.after, Settings())
+        print("\n".join(lines_of(changes)))
+    if versions.lacks_kafka:
+        example = "e.g. kafka: {bootstrapServers: kafka:9092}"
+        print(f"{options.file} names no `kafka`: a cluster takes it only with one, {example}")
+    return 1 if changes is not None and changes.refused else 0
 
 
-def _of_files(options: argparse.Namespace) -> tuple[App | None, App, str]:
+@dataclass(frozen=True)
+class _Versions:
+    before: App | None
+    """None where it is not known."""
+    after: App
+    otherwise: str = ""
+    """What is known where there is no `before`."""
+    lacks_kafka: bool = False
+    """Whether a cluster would not take the file, for want of `kafka`."""
+
+
+def _of_files(options: argparse.Namespace) -> _Versions:
     from streamapp.local import load_manifest
     from streamapp_operator.manifest.app import read_app
 
@@ -59,11 +75,10 @@ def _of_files(options: argparse.Namespace) -> tuple[App | None, App, str]:
     kafka = before["spec"].get("kafka") or after["spec"].get("kafka") or _ANY_KAFKA
     for body in (before, after):
         body["spec"].setdefault("kafka", kafka)
-    return read_app(before), read_app(after), ""
+    return _Versions(read_app(before), read_app(after))
 
 
-def _of_cluster(options: argparse.Namespace) -> tuple[App | None, App, str]:
-    """How the app is, how it would be, and what is known where it is not."""
+def _of_cluster(options: argparse.Namespace) -> _Versions:
     from streamapp.errors import ManifestError
     from streamapp.local import read_manifest
     from streamapp_operator.manifest.app import read_app
@@ -73,6 +88,9 @@ def _of_cluster(options: argparse.Namespace) -> tuple[App | None, App, str]:
     with target_of(options) as target:
         namespace = wanted["metadata"].setdefault("namespace", options.namespace or target.namespace)
         found = target.kube.get("StreamApp", namespace, name)
+        lacks_kafka = "kafka" not in wanted["spec"]
+        if lacks_kafka:
+            wanted["spec"]["kafka"] = found["spec"]["kafka"] if found is not None else _ANY_KAFKA
         if found is not None:
             # `kubectl apply` leaves what others have set and the file does not name.
             theirs = {field: found["spec"][field] for field in _BY_OTHERS if field in found["spec"]}
@@ -81,11 +99,11 @@ def _of_cluster(options: argparse.Namespace) -> tuple[App | None, App, str]:
         after = read_app(_with_code(target.kube, planned))
         before = _with_code(target.kube, found) if found is not None else None
     if before is None:
-        return None, after, "is new"
+        return _Versions(None, after, "is new", lacks_kafka)
     try:
-        return read_app(before), after, ""
+        return _Versions(read_app(before), after, "", lacks_kafka)
     except ManifestError:
-        return None, after, "cannot be run as it is; this version can"
+        return _Versions(None, after, "cannot be run as it is; this version can", lacks_kafka)
 
 
 def _with_code(kube: Kube, body: Mapping[str, Any]) -> Mapping[str, Any]:

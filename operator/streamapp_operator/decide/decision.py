@@ -38,6 +38,7 @@ from streamapp_operator.observe.remains import FINALIZER, is_held, should_be_hel
 from streamapp_operator.observe.runs import last_run, may_begin, next_run_of, obsolete, set_right
 from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.config import credentials_of
+from streamapp_operator.render.executors import tried_pod
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 from streamapp_operator.render.permits import permitting_all
 from streamapp_operator.render.runs import UNTIL_CAUGHT_UP, is_bounded, run_of_app
@@ -129,7 +130,8 @@ class Decision:
     """For the status: what we are about to bring about."""
     actions: tuple[Action, ...] = ()
     doubtful: tuple[Object, ...] = ()
-    """Objects that the API server must be ready to take before any of a new version is changed."""
+    """Objects that the API server must be ready to take before any of a new version is changed; a pod among them is
+    one that Spark would make."""
     history: History | None = None
     """For the next decision."""
     trial: Trial | None = None
@@ -173,7 +175,8 @@ def decide(
     if not paused and "deletionTimestamp" not in body["metadata"]:
         changes = _changes(app, seen, objects, notes) if app is not None and objects else ()
         actions = (*_hold(body), *useless_pods(seen, now), *changes)
-        doubtful = _doubtful(seen, objects, changes)
+        tried = _tried_executor(app, seen, changes, settings) if app is not None else ()
+        doubtful = (*tried, *_doubtful(seen, objects, changes))
     previous = seen.earlier_status.get("target", {})
     next_run = next_run_of(wanted.app, now)
     driver = driver_state(seen.driver, seen.trouble)
@@ -390,6 +393,17 @@ def _doubtful(seen: Observation, objects: tuple[Object, ...], changes: tuple[Act
     if not any(item["kind"] in STARTERS for item in found) or len(changes) == len(found) == 1:
         return ()
     return tuple(found)
+
+
+def _tried_executor(app: App, seen: Observation, changes: tuple[Action, ...], settings: Settings) -> tuple[Object, ...]:
+    """An executor's pod where its template becomes another one: whether the API server takes it would show first when
+    Spark makes one."""
+    config = next((each.wanted for each in changes if isinstance(each, Apply) and kind_of(each) == "ConfigMap"), None)
+    if config is None:
+        return ()
+    found = seen.children.get(("ConfigMap", config["metadata"]["name"]), {"metadata": {}})
+    had, gets = (item["metadata"].get("annotations", {}).get(TEMPLATE_ANNOTATION) for item in (found, config))
+    return (tried_pod(app, settings),) if had != gets else ()
 
 
 def _set(different: list[str], wanted: Object) -> str:

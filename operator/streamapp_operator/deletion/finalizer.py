@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
 
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import NotHolder
+from streamapp_operator.cluster.recorder import Recorder
 from streamapp_operator.decide.decision import useless_pods
 from streamapp_operator.deletion.kafka import Cleaner, Outcome
 from streamapp_operator.driver.pods import driver_state
@@ -34,8 +36,23 @@ _MOST_NAMES = 20
 log = logging.getLogger("streamapp.operator")
 
 
-def let_go(kube: Kube, seen: Observation, cleaner: Cleaner, now: datetime) -> float | None:
+def let_go(
+    kube: Kube,
+    seen: Observation,
+    cleaner: Cleaner,
+    now: datetime,
+    hold: Callable[[Kube, Object, bool], None],
+    recorder: Recorder,
+) -> float | None:
     """
+    Args:
+        kube: what is done is done here.
+        seen: the app, which is deleted.
+        cleaner: of its Kafka.
+        now: the time.
+        hold: takes the finalizer away.
+        recorder: of events.
+
     Returns:
         Seconds after which to look again; None when there is nothing left to do.
 
@@ -46,7 +63,7 @@ def let_go(kube: Kube, seen: Observation, cleaner: Cleaner, now: datetime) -> fl
     metadata = body["metadata"]
     if not is_held(body):
         return None
-    _say(kube, seen, now)
+    _say(kube, seen, now, recorder)
     late = is_late(body, now)
     if not late and (items := runners(seen)):
         for item in items:
@@ -61,7 +78,7 @@ def let_go(kube: Kube, seen: Observation, cleaner: Cleaner, now: datetime) -> fl
     if outcome.left and not late:
         log.warning("%s/%s: %s", metadata["namespace"], metadata["name"], outcome.why)
         return TRY_SECONDS
-    _tell(kube, body, farewell(remains, outcome), now)
+    _tell(kube, recorder, body, farewell(remains, outcome), now)
     hold(kube, body, False)
     return None
 
@@ -119,7 +136,7 @@ def _clean(kube: Kube, cleaner: Cleaner, remains: Remains | None, pods: tuple[st
     return outcome
 
 
-def _say(kube: Kube, seen: Observation, now: datetime) -> None:
+def _say(kube: Kube, seen: Observation, now: datetime, recorder: Recorder) -> None:
     body, previous = seen.body, seen.earlier_status
     if previous.get("phase") == "Deleting":
         return
@@ -141,14 +158,14 @@ def _say(kube: Kube, seen: Observation, now: datetime) -> None:
     status: Status = status_of(facts, metadata["name"], previous.get("target", {}), previous, now)
     named = {"name": metadata["name"], "namespace": metadata["namespace"]}
     kube.apply_status({"apiVersion": API_VERSION, "kind": KIND, "metadata": named, "status": status})
-    _tell(kube, body, Event(NORMAL, "Deleting", DELETING), now)
+    _tell(kube, recorder, body, Event(NORMAL, "Deleting", DELETING), now)
 
 
-def _tell(kube: Kube, body: Object, event: Event, now: datetime) -> None:
+def _tell(kube: Kube, recorder: Recorder, body: Object, event: Event, now: datetime) -> None:
     metadata = body["metadata"]
     log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], event.reason, event.message)
     try:
-        kube.create(to_object(event, {"apiVersion": API_VERSION, "kind": KIND, **body}, now))
+        recorder.record(kube, to_object(event, {"apiVersion": API_VERSION, "kind": KIND, **body}, now))
     except KubeError as error:  # as in a namespace that is being deleted
         log.warning("no event could be written: %s", error)
 

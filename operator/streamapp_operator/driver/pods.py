@@ -62,22 +62,24 @@ def driver_state(pod: Object | None, trouble: str = "") -> DriverState:
     """
     Args:
         pod: the driver's; None when there is none.
-        trouble: what the cluster says of one that cannot be made or started.
+        trouble: what the cluster says of one that cannot be made or started, or of why it has ended one.
     """
     found = _state_of(pod)
-    if not trouble or found.state not in (ABSENT, PENDING):
+    if not trouble:
         return found
-    return replace(found, trouble=trouble, message=f"{found.message}: {trouble}")
+    if found.state in (ABSENT, PENDING):
+        return replace(found, trouble=trouble, message=f"{found.message}: {trouble}")
+    error = f"the driver was ended: {trouble}"
+    message = error if found.state == FAILED else found.message
+    return replace(found, error=error, cause=found.cause or "Infrastructure", message=message)
 
 
 def _state_of(pod: Object | None) -> DriverState:
     if pod is None:
         return DriverState(ABSENT, "the driver's pod is not there")
     status = pod.get("status", {})
-    # Kubernetes sorts them by name, and a user's template may bring others.
-    containers = {each["name"]: each for each in status.get("containerStatuses", ())}
-    container: Mapping[str, Any] = containers.get(DRIVER, {})
-    last = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
+    container = _container(pod)
+    last = last_end(pod)
     cause, error = _last_words(last) if last and last.get("exitCode") else ("", "")
     state, message = _state(pod, status, container, error)
     return DriverState(
@@ -91,6 +93,20 @@ def _state_of(pod: Object | None) -> DriverState:
         template=pod["metadata"].get("annotations", {}).get(TEMPLATE_ANNOTATION, ""),
         uid=pod["metadata"].get("uid", ""),
     )
+
+
+def last_end(pod: Object) -> Mapping[str, Any]:
+    """How the driver's container ended last; empty while it has not."""
+    container = _container(pod)
+    ends = (container.get(state, {}).get("terminated") for state in ("state", "lastState"))
+    return next(filter(None, ends), {})
+
+
+def _container(pod: Object) -> Mapping[str, Any]:
+    """The driver's. Kubernetes sorts them by name, and a user's template may bring others."""
+    containers = {each["name"]: each for each in pod.get("status", {}).get("containerStatuses", ())}
+    found: Mapping[str, Any] = containers.get(DRIVER, {})
+    return found
 
 
 def runs(pod: Object) -> bool:
@@ -136,7 +152,7 @@ def is_over(pod: Object, now: datetime) -> bool:
     return (now - datetime.fromisoformat(max(ended))).total_seconds() > _OVER_SECONDS
 
 
-_NAMED = re.compile(r"(DataError|CodeError|InputError|Infrastructure): (.*)", re.DOTALL)
+_NAMED = re.compile(r"(DataError|CodeError|InputError|StateLost|Infrastructure): (.*)", re.DOTALL)
 _ERROR = re.compile(r"(Error|Exception)\b|\b(ERROR|FATAL|SIGSEGV|SIGBUS)\b|\berror: ")
 _NO_ERROR = re.compile(r"\b(TRACE|DEBUG|INFO|WARN|WARNING)\b|^at ")
 _CODES: Mapping[Any, str] = {

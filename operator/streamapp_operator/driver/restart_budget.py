@@ -16,11 +16,11 @@ from streamapp_operator.driver.pods import ABSENT, STOPPING, DriverState
 from streamapp_operator.times import seconds_since, stamp
 
 DATA, CODE, INPUT = "DataError", "CodeError", "InputError"
-MEMORY, INFRASTRUCTURE = "OutOfMemory", "Infrastructure"
+MEMORY, STATE, INFRASTRUCTURE = "OutOfMemory", "StateLost", "Infrastructure"
 USERS = (DATA, CODE, INPUT)
 """What lies with the app or with what it reads: the next start meets the same."""
 
-BUDGETS: Mapping[str, int | None] = {DATA: 3, CODE: 3, INPUT: 6, MEMORY: 5, INFRASTRUCTURE: None}
+BUDGETS: Mapping[str, int | None] = {DATA: 3, CODE: 3, INPUT: 6, MEMORY: 5, STATE: None, INFRASTRUCTURE: None}
 """Starts after a failure of that kind; None: no end. A topic that is missing may come a little later than its app; a
 Kafka that is away for a night comes back, and nobody should have to type anything then."""
 WELL_SECONDS = 600.0

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -119,8 +120,47 @@ class App:
 
 
 def read_app(body: Mapping[str, Any]) -> App:
-    """The app of a resource as the API server gives it.
+    """The app of a resource as the API server gives it. The same resource is read and compiled once.
 
+    Raises:
+        ManifestError: with everything that is wrong with it.
+    """
+    return _READ.of(_essence(body), body)
+
+
+def _essence(body: Mapping[str, Any]) -> str:
+    """All that an app is made of, as text."""
+    metadata = body["metadata"]
+    about = {key: metadata.get(key) for key in ("name", "namespace", "uid", "generation", "annotations")}
+    others = {key: value for key, value in body.items() if key not in ("metadata", "status")}
+    return json.dumps([about, others], sort_keys=True, default=str)
+
+
+@dataclass
+class _Read:
+    """Apps that were read lately, by their essence. What is in an App is never changed, so it may be shared."""
+
+    _apps: dict[str, App] = field(default_factory=dict)
+    _size: int = 0
+
+    def of(self, essence: str, body: Mapping[str, Any]) -> App:
+        found = self._apps.get(essence)
+        if found is None:
+            found = _read_app(body)
+            if self._size + len(essence) > _LARGEST:
+                self._apps, self._size = {}, 0
+            self._apps[essence] = found
+            self._size += len(essence)
+        return found
+
+
+_LARGEST = 2 * 1024 * 1024
+"""Characters of all that is remembered; an app takes some thirty times as many bytes. A word count has a thousand."""
+_READ = _Read()
+
+
+def _read_app(body: Mapping[str, Any]) -> App:
+    """
     Raises:
         ManifestError: with everything that is wrong with it.
     """

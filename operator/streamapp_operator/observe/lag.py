@@ -130,21 +130,20 @@ def position_of(admin: Admin, group: GroupPosition, plan: Plan) -> Position:
     Raises:
         RunError: when Kafka does not answer, or a topic is missing.
     """
-    there = admin.topics().keys()
+    there = admin.topics()
     hops = [topic.name for topic in plan.topics if topic.role == REPARTITION and topic.name in there]
     found = [name for name in there if any(matches(pattern, name) for pattern in plan.source_patterns)]
     topics = sorted({*plan.source_topics, *found, *hops})
     if missing := [topic for topic in topics if topic not in there]:
         raise _Missing(f"topic {missing[0]!r} does not exist")
-    ends_of = {topic: admin.end_offsets(topic) for topic in topics}
-    committed = group.read((topic, partition) for topic, ends in ends_of.items() for partition in ends)
-    produced = consumed = partitions = 0
-    for topic, ends in ends_of.items():
-        begins = admin.end_offsets(topic) if plan.start_from == "latest" else admin.start_offsets(topic)
-        for partition, end in ends.items():
-            offset = committed.get((topic, partition), -1)
-            produced += end
-            consumed += min(end, offset if offset >= 0 else begins[partition])
-        if topic not in hops:
-            partitions += len(ends)
-    return Position(produced, consumed, partitions, frozenset(topics))
+    partitions = [(topic, number) for topic in topics for number in range(there[topic].partitions)]
+    ends, committed = admin.ends_of(partitions), group.read(partitions)
+    # Where nothing is committed yet.
+    open_ones = [partition for partition in partitions if partition not in committed]
+    begins = ends if plan.start_from == "latest" else admin.starts_of(open_ones)
+    return Position(
+        produced=sum(ends.values()),
+        consumed=sum(min(end, committed.get(place, begins.get(place, 0))) for place, end in ends.items()),
+        partitions=sum(there[topic].partitions for topic in topics if topic not in hops),
+        topics=frozenset(topics),
+    )

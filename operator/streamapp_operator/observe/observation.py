@@ -68,7 +68,7 @@ class Observation:
     silence: str = ""
     """Why it does not answer."""
     trouble: str = ""
-    """Why the cluster cannot make or start its pod; empty when it does not say so."""
+    """Why the cluster cannot make or start its pod, or has ended it; empty when it does not say so."""
     position: Position | None = None
     """Where the app is in its input; None when that is not asked for, or not known."""
     unknown: str = ""

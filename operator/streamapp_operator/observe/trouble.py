@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a driver's pod cannot be made or started, as the cluster's events say."""
+"""Why a driver's pod cannot be made or started, or was ended, as the cluster's events say."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from streamapp_operator.driver.pods import PENDING, driver_state, newest
+from streamapp_operator.driver.probes import failed_probe, may_have_failed_a_probe
 from streamapp_operator.observe.observation import Observation
 from streamapp_operator.render.meta import Object
 
@@ -30,6 +31,8 @@ class _Asked:
     """Of the object that it is about."""
     at: datetime
     trouble: str = ""
+    ended: int = 0
+    """How often the driver's container had ended by then."""
 
 
 @dataclass
@@ -40,12 +43,15 @@ class Troubles:
     """By namespace and name of an app."""
 
     def of(self, cluster: Events, seen: Observation, now: datetime) -> str:
-        """What keeps the driver's pod from being made or started; empty where the cluster does not say, or it runs.
+        """What keeps the driver's pod from being made or started, or why its container was ended last; empty where the
+        cluster does not say.
 
         The latest event counts: what makes a pod tells when it has made one in the end.
         """
         metadata = seen.body["metadata"]
         key = metadata["namespace"], metadata["name"]
+        if seen.driver is not None and may_have_failed_a_probe(seen.driver):
+            return self._why_it_ended(cluster, seen.driver, key, now)
         about = _awaited(seen)
         if about is None:
             self.forget(*key)
@@ -54,10 +60,24 @@ class Troubles:
         asked = self._asked.get(key)
         if asked is None or asked.uid != uid:
             asked = _Asked(uid, now)
-        elif (now - asked.at).total_seconds() >= ASK_SECONDS:
+        elif self._is_due(asked, now):
             asked = _Asked(uid, now, _trouble_in(cluster.events(metadata["namespace"], uid)))
         self._asked[key] = asked
         return asked.trouble
+
+    def _why_it_ended(self, cluster: Events, pod: Object, key: tuple[str, str], now: datetime) -> str:
+        """Asked once for each end, and once more where the event was not there yet."""
+        uid, state = pod["metadata"]["uid"], driver_state(pod)
+        asked = self._asked.get(key)
+        is_new = asked is None or (asked.uid, asked.ended) != (uid, state.ended)
+        if asked is None or is_new or (not asked.trouble and not state.ready and self._is_due(asked, now)):
+            trouble = failed_probe(pod, cluster.events(pod["metadata"]["namespace"], uid))
+            self._asked[key] = asked = _Asked(uid, now, trouble, state.ended)
+        return asked.trouble
+
+    @staticmethod
+    def _is_due(asked: _Asked, now: datetime) -> bool:
+        return (now - asked.at).total_seconds() >= ASK_SECONDS
 
     def forget(self, namespace: str, name: str) -> None:
         """There is no such app any more, or its driver is there."""

@@ -18,10 +18,12 @@ from streamapp_operator.render.pods import (
     SCRATCH_VOLUMES,
     SECRETS_DIR,
     TOLERATIONS,
+    image_of,
     pod_template,
     pull_secrets,
     secrets_volume,
 )
+from streamapp_operator.render.sizes import executor_size
 from streamapp_operator.render.theirs import JAVA_OPTIONS, environment, require_no_token
 from streamapp_operator.settings import Settings
 
@@ -43,6 +45,24 @@ def executor_template(app: App, settings: Settings) -> Object:
 def plain_template(app: App, settings: Settings) -> Object:
     """The same without the user's part: that can change under a running driver, ours may need another one."""
     return _template(app, settings, None)
+
+
+def tried_pod(app: App, settings: Settings) -> Object:
+    """A pod as Spark makes it of the template, for the API server to say whether it would take one. It has the account
+    that every namespace has: the app's own may not be there yet."""
+    pod = executor_template(app, settings)
+    size = executor_size(app, settings)
+    memory = f"{size.heap + size.overhead}Mi"
+    limits = {"memory": memory, **({} if size.cpu_limit is None else {"cpu": size.cpu_limit})}
+    pod["metadata"] |= {"generateName": f"{app.base}-tried-exec-", "namespace": app.namespace}
+    del pod["spec"]["serviceAccountName"]
+    for container in pod["spec"]["containers"]:
+        if container["name"] == EXECUTOR:
+            given = container.get("resources") or {}
+            ours = {"requests": {"cpu": size.cpu, "memory": memory}, "limits": limits}
+            resources = {part: {**(given.get(part) or {}), **ours[part]} for part in ours}
+            container |= {"image": image_of(app, settings), "resources": resources}
+    return pod
 
 
 def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:

@@ -14,6 +14,7 @@ from streamapp.plain import plain
 from streamapp_operator.driver.answer import Answer
 from streamapp_operator.driver.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STOPPING
 from streamapp_operator.driver.progress import lag_of, restore_of
+from streamapp_operator.driver.restart_budget import STATE
 from streamapp_operator.manifest.change_classes import FORBIDDEN, NEEDS_STATE_MIGRATION
 from streamapp_operator.observe.runs import FAILED as RUN_FAILED
 from streamapp_operator.scaling import autoscaler as autoscale
@@ -65,6 +66,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "Degraded": (
         "AsExpected",
         "DriverPending",
+        "StateLost",
         "DriverFailed",
         "DriverSilent",
         "QueryRestarting",
@@ -273,6 +275,8 @@ def _degraded(facts: Facts, under_way: float) -> Verdict:
         return TRUE, "RestartsUsedUp", facts.halted_words
     if facts.driver.trouble and under_way > EXECUTORS_SECONDS:
         return TRUE, "DriverPending", facts.driver.message
+    if facts.driver.cause == STATE and facts.live_phase != "Running":
+        return TRUE, "StateLost", facts.driver.error
     if facts.driver.state == FAILED or facts.live_phase == "Failed":
         return TRUE, "DriverFailed", _error_of(facts) or facts.driver.message
     if facts.live_phase == "Restarting":

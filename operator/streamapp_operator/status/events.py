@@ -19,6 +19,7 @@ _WITHOUT_PHASE = (
     "Refused",
     "SecretUnusable",
     "DriverPending",
+    "StateLost",
     "DriverSilent",
     "KafkaTrouble",
     "ExecutorsMissing",
@@ -59,6 +60,8 @@ REASONS = (
     "TopicsLeft",
 )
 _BAD_PHASES = ("Failed", "Restarting", "Invalid")
+_STOPS = {"Completed", "Failed", "Scheduled", "Stopped", "Suspended", "Suspending"}
+"""Phases in which no executor is wanted, whatever the manifest asks for."""
 _LONGEST = 1000
 
 
@@ -102,7 +105,7 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
     yield from _known_or_not(before.get("ScalingActive", {}), after["ScalingActive"])
     scaling, replicas = after["ScalingActive"], status["desiredReplicas"]
     had = previous.get("desiredReplicas", replicas)
-    if replicas != had and replicas and had:  # a stop and a start are told by their phases
+    if replicas != had and not {status["phase"], previous.get("phase")} & _STOPS:  # which their phases tell
         why = scaling["message"] if scaling["status"] == "True" else f"spec.replicas is {replicas}"
         yield Event(NORMAL, "Scaling", f"{had} → {replicas} replicas: {why}")
     phase = status["phase"]

@@ -26,7 +26,7 @@ from streamapp_operator.versions.update_plan import plan_of
 Status = dict[str, Any]
 
 _VOLATILE = ("lag", "subTopologies", "restore")
-"""Numbers that move all the time. They are written with what else changes, or when they are old."""
+"""Numbers that move all the time. They are written with what else changes, or when they are some seconds old."""
 _NODE = re.compile(r"node '([^']+)'")
 _RECORD = re.compile(r"topic [^,]+, partition \d+, offset \d+")
 _LONGEST_ERROR = 2000
@@ -109,6 +109,11 @@ def _lag(facts: Facts, previous: Status) -> Status | None:
 def only_numbers_moved(previous: Status, status: Status) -> bool:
     """Whether the two differ in nothing but numbers that move all the time."""
     return _without_numbers(previous) == _without_numbers(status)
+
+
+def numbers_moved(previous: Status, status: Status) -> bool:
+    """Whether one of the numbers that move all the time is another one."""
+    return any(previous.get(name) != status.get(name) for name in _VOLATILE)
 
 
 def _without_numbers(status: Status) -> Status:

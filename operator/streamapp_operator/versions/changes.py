@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from streamapp.errors import shorten
@@ -27,6 +28,8 @@ from streamapp_operator.versions.state_changes import REFUSED, StateChange, stat
 NOTHING, EXECUTORS, DRIVER = "Nothing", "Executors", "Driver"
 _FIXED = "this is fixed for the life of an app; set it back, or make another StreamApp"
 _ANY = Credentials("any", "any")
+_CONTEXT = 20
+"""Characters that are shown before a difference of two long texts."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,28 @@ def _field(path: str, old: Any, new: Any) -> Iterator[FieldChange]:
 def _words(path: str, old: Any, new: Any) -> str:
     if old is None:
         return f"{path}: {shorten(str(new))} is new"
-    if "\n" in f"{old}{new}":
-        return f"{path}: the text changes"
     if new is None:
         return f"{path}: {shorten(str(old))} goes"
-    return f"{path}: {shorten(str(old))} becomes {shorten(str(new))}"
+    if path.startswith("code.files."):
+        return f"{path}: the text changes"
+    before, after = _apart(str(old), str(new))
+    return f"{path}: {before} becomes {after}" if before != after else f"{path}: spaces or line ends change"
+
+
+def _apart(old: str, new: str) -> tuple[str, str]:
+    """Both on one line, from where they differ on if they are long: cut at the same place they might look alike.
+
+    >>> one, other = _apart("x" * 200 + " = 1", "x" * 200 + " = 2")
+    >>> one, other == one.replace("1", "2")
+    ('…xxxxxxxxxxxxxxxxx = 1', True)
+    """
+    lines = [" ".join(text.split()) for text in (old, new)]
+    if all(shorten(line) == line for line in lines):
+        return lines[0], lines[1]
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False)))
+    begin = max(0, alike - _CONTEXT)
+    one, other = (("…" if begin else "") + line[begin:] for line in lines)
+    return shorten(one), shorten(other)
 
 
 def _details(old: Any, new: Any, path: str = "") -> Iterator[str]:

@@ -17,7 +17,7 @@ from streamapp.internal_topics import (
 )
 from streamapp.manifest import Manifest, start_from_ms
 from streamapp.manifest.model import KafkaSpec
-from streamapp.nodes import Topology
+from streamapp.nodes import RepartitionSource, Topology
 from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
 
 _SMALL = (
@@ -88,6 +88,12 @@ def assemble_plan(manifest: Manifest, context: Context, logical: Topology, parts
 
 def _store(logical: Topology, part: SubTopology, store: str, context: Context) -> Store:
     node = next(node for node in part.nodes if store in node.stores)
+    if node.name not in logical:
+        # It keeps what comes by an internal topic: rows of a node of the user's.
+        (source,) = (one for one in part.nodes if one.name in node.inputs)
+        assert isinstance(source, RepartitionSource)
+        node = node.with_inputs({source.name: source.upstream})
+        logical = Topology((*logical.nodes, node))
     return Store(
         name=store,
         node=node.name,
@@ -103,7 +109,7 @@ def _internal_topics(
 ) -> tuple[InternalTopic, ...]:
     app = context.application_id
     topics = [InternalTopic(metadata_topic(app), METADATA, 1, _SMALL)]
-    if any(part.stateful is None for part in parts):
+    if any(not part.stateful for part in parts):
         # Where stateless sub-topologies stand; a stateful one's position is in its changelog.
         topics.append(InternalTopic(position_topic(app), POSITION, context.max_parallelism, _SMALL))
     topics += [InternalTopic(store.changelog_topic, CHANGELOG, store.partitions, _CHANGELOG) for store in stores]

@@ -4,12 +4,16 @@
 A query has one shuffle, and everything in it runs at one pace. So an edge of the topology is cut, by a
 RepartitionSink on the near side and a RepartitionSource on the far side, where
 
-- a stateful node reads what another stateful node gave (there would be two shuffles),
+- a stateful node reads what another stateful node gave, unless both run in one task of the same key (there would be
+  two shuffles),
 - a merge brings together records from behind a stateful node with any others (they leave the shuffle at
   another time),
 - a stateful node reads what was computed by something that is not deterministic, or by a function of the
   user's, of which nobody knows: when an epoch runs again, a record must come out of the same partition as
   before, so what it is is written down first.
+
+Who looks rows of a table up needs the table in its task: what comes by a topic is kept there, by a node of ours. Who
+must know what a row was reads both, what was and what is, by the topic.
 
 The topic is named after the reader, of a stateful one after its store, so that nodes put in before it later do not lose
 what is in the topic, and it goes on with the state.
@@ -18,12 +22,15 @@ Every hop costs one epoch of latency.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streamapp.compile.context import Context, free
+from streamapp.compile.tasks import Tasks
 from streamapp.expressions import read_expression
 from streamapp.internal_topics import repartition_topic
-from streamapp.nodes import Node, RepartitionSink, RepartitionSource, Role, Topology
+from streamapp.nodes import TABLE, Node, RepartitionSink, RepartitionSource, Role, Topology
+from streamapp.operations import ToTable
 
 
 @dataclass(frozen=True)
@@ -34,49 +41,160 @@ class _Origin:
     """The node behind whose shuffle they come out; None when they come from topics only."""
     repeatable: bool
     """False when computing them again might give others."""
+    task: str | None = None
+    """A node of the task that has them under its key, and can go on with them."""
+    fed_by: frozenset[str] = frozenset()
+    """Of those that come from internal topics: the nodes behind whose shuffles they were written."""
+
+    @property
+    def behind(self) -> frozenset[str]:
+        """The nodes behind whose shuffles an internal topic with these records is written."""
+        return self.fed_by if self.shuffle is None else frozenset((self.shuffle,))
 
 
 def cut_by_internal_topics(topology: Topology, context: Context) -> Topology:
     """The topology with internal topics where it must be cut."""
-    origins: dict[str, _Origin] = {}
-    nodes: list[Node] = []
-    for node in topology.nodes:
-        cut = _edges_to_cut(node, origins)
-        renamed: dict[str, str] = {}
-        for upstream in cut:
-            name = node.hop_name(upstream)
-            what = f"an internal topic before '{node.name}'"
-            far, near = (free(f"{name}-repartition-{end}", what, topology) for end in ("source", "sink"))
-            topic = repartition_topic(context.application_id, name)
-            source = RepartitionSource(far, topic, upstream, topology.columns(upstream))
-            nodes += [RepartitionSink(near, upstream, topic), source]
-            origins[source.name] = _Origin(None, True)
-            renamed[upstream] = source.name
-        made = node.with_inputs(renamed)
-        nodes.append(made)
-        origins[node.name] = _origin(made, origins)
-    return Topology(tuple(nodes))
+    return _Cut(topology, context).whole()
 
 
-def _edges_to_cut(node: Node, origins: dict[str, _Origin]) -> tuple[str, ...]:
-    """The inputs that must come through an internal topic."""
-    # Of a merge of records from behind a shuffle with others, what is not repeatable is written down as well,
-    # so that it is computed once, however many hops later it is read.
-    mixed = len({origins[name].shuffle for name in node.inputs}) > 1
-    if not (node.keyed or mixed):
-        return ()
-    return tuple(n for n in node.inputs if origins[n].shuffle is not None or not origins[n].repeatable)
-
-
-def _origin(node: Node, origins: dict[str, _Origin]) -> _Origin:
-    if node.keyed:
-        return _Origin(node.name, True)
-    inputs = [origins[name] for name in node.inputs]
-    if not inputs:
-        return _Origin(None, True)
-    return _Origin(inputs[0].shuffle, all(o.repeatable for o in inputs) and _repeatable(node))
-
-
-def _repeatable(node: Node) -> bool:
+def is_repeatable(node: Node) -> bool:
+    """Whether computing its rows again gives the same ones."""
     computed = (expression.text for expression in node.expressions() if expression.role is not Role.KEY)
     return not node.functions and all(read_expression(text).deterministic for text in computed)
+
+
+class _Cut:
+    def __init__(self, topology: Topology, context: Context) -> None:
+        self._topology = topology
+        self._context = context
+        self._origins: dict[str, _Origin] = {}
+        self._nodes: list[Node] = []
+        self._tasks = Tasks()
+
+    def whole(self) -> Topology:
+        for node in self._topology.nodes:
+            if node.in_task:
+                self._join_a_task(node)
+            elif node.takes_changes([self._topology.kind(name) for name in node.inputs]):
+                self._after_changes(node)
+            else:
+                self._alone(node)
+        return Topology(tuple(self._nodes))
+
+    def _alone(self, node: Node) -> None:
+        cut = {name: self._hop(node, name, node.hop_name(name)) for name in self._edges_to_cut(node)}
+        self._origins[node.name] = self._origin(self._add(node.with_inputs(cut)))
+
+    def _edges_to_cut(self, node: Node) -> tuple[str, ...]:
+        """The inputs that must come through an internal topic."""
+        origins = {name: self._origins[name] for name in node.inputs}
+        # Of a merge of records from behind a shuffle with others, what is not repeatable is written down as well,
+        # so that it is computed once, however many hops later it is read.
+        mixed = len({origin.shuffle and self._tasks.whole(origin.shuffle) for origin in origins.values()}) > 1
+        if not (node.keyed or mixed):
+            return ()
+        return tuple(name for name, o in origins.items() if o.shuffle is not None or not o.repeatable)
+
+    def _origin(self, node: Node) -> _Origin:
+        if node.keyed:
+            self._reads(node.inputs, node.name)
+            return _Origin(node.name, True)
+        inputs = [self._origins[name] for name in node.inputs]
+        if not inputs:
+            return _Origin(None, True)
+        repeatable = all(o.repeatable for o in inputs) and is_repeatable(node)
+        task = inputs[0].task if node.row_wise and repeatable else None
+        return _Origin(inputs[0].shuffle, repeatable, task, frozenset().union(*(o.fed_by for o in inputs)))
+
+    def _reads(self, names: Iterable[str], reader: str) -> None:
+        """Records of these come to the shuffle of `reader`."""
+        for name in names:
+            for source in self._origins[name].fed_by:
+                self._tasks.feed(source, reader)
+
+    # Nodes that share tasks
+
+    def _join_a_task(self, node: Node) -> None:
+        there = {name: o.task for name in node.inputs if (o := self._origins[name]).task and self._fits(node, name)}
+        apart = [name for name in node.inputs if name not in there and not self._comes_from_topics(node, name)]
+        fed_by = {source for name in node.inputs if name not in there for source in self._origins[name].behind}
+        if not self._tasks.may_unite(there.values(), fed_by):
+            there, apart = {}, [name for name in node.inputs if not self._comes_from_topics(node, name)]
+        task = self._tasks.unite(there.values(), node.name)
+        cut = {}
+        for name in apart:
+            hop = node.hop_name(name)
+            cut[name] = self._hop(node, name, hop)
+            if self._needs_table(node, name):
+                cut[name] = self._kept(hop, cut[name], task)
+        made = self._add(node.with_inputs(cut))
+        self._reads((name for name in made.inputs if name not in there), node.name)
+        self._origins[node.name] = _Origin(node.name, True, node.name)
+
+    def _fits(self, node: Node, name: str) -> bool:
+        """Whether the node goes by the key under which its input's task has the rows."""
+        key = [column.lower() for column in self._topology.key_columns(name)]
+        return self._needs_table(node, name) or not node.met_by or [column.lower() for column in node.met_by] == key
+
+    def _needs_table(self, node: Node, name: str) -> bool:
+        return name in node.tables_needed or (self._topology.kind(name) == TABLE and bool(node.tables_needed))
+
+    def _comes_from_topics(self, node: Node, name: str) -> bool:
+        """Whether the rows can be shuffled to the task as they are: they come from topics alone."""
+        origin = self._origins[name]
+        return origin.shuffle is None and origin.repeatable and not self._needs_table(node, name)
+
+    def _kept(self, store: str, name: str, task: str) -> str:
+        """A table that comes by a topic, in the task: the name of the node that keeps it."""
+        table = self._add(
+            ToTable(free(_table(store), "a table that comes by an internal topic", self._topology), name, store)
+        )
+        self._tasks.unite([task], table.name)
+        self._reads(table.inputs, table.name)
+        self._origins[table.name] = _Origin(table.name, True, table.name)
+        return table.name
+
+    def _after_changes(self, node: Node) -> None:
+        (name,) = node.inputs
+        hop = node.hop_name(name)
+        table = name
+        if self._origins[name].task is None:
+            rows = f"{hop}-rows"
+            table = self._kept(rows, self._hop(node, name, rows), _table(rows))
+        signed = self._hop(node, table, hop, of=name, signed=True)
+        self._origins[node.name] = self._origin(self._add(node.with_inputs({name: signed})))
+
+    # What is made
+
+    def _hop(
+        self,
+        node: Node,
+        upstream: str,
+        name: str,
+        *,
+        of: str | None = None,
+        signed: bool = False,
+    ) -> str:
+        """Writes and reads an internal topic: the name of the node that reads it.
+
+        Args:
+            of: the user's node whose rows these are, where it is not `upstream` itself.
+        """
+        what = f"an internal topic before '{node.name}'"
+        far, near = (free(f"{name}-repartition-{end}", what, self._topology) for end in ("source", "sink"))
+        topic = repartition_topic(self._context.application_id, name)
+        given = of or upstream
+        self._add(RepartitionSink(near, upstream, topic, signed))
+        columns, kind = self._topology.columns(given), self._topology.kind(given)
+        self._add(RepartitionSource(far, topic, upstream, columns, kind, signed))
+        self._origins[far] = _Origin(None, True, fed_by=self._origins[upstream].behind)
+        return far
+
+    def _add(self, node: Node) -> Node:
+        self._nodes.append(node)
+        return node
+
+
+def _table(store: str) -> str:
+    """The name of the node that keeps a table which comes by an internal topic."""
+    return f"{store}-table"

@@ -5,37 +5,58 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamapp.compile.repartition import is_repeatable
+from streamapp.compile.tasks import Tasks
 from streamapp.errors import ManifestError, Problem
-from streamapp.nodes import DeadLetter, Node, RepartitionSink, RepartitionSource, Topology
+from streamapp.nodes import TABLE, DeadLetter, Node, RepartitionSink, RepartitionSource, Topology
+from streamapp.operations import Stream
 from streamapp.plan import SubTopology
 
 
 def split(topology: Topology) -> tuple[SubTopology, ...]:
-    """One sub-topology for each stateful node, for each group of connected sources that lead to a sink
+    """One sub-topology for each stateful node or task, for each group of connected sources that lead to a sink
     without one, and for each source's dead letters. Each comes after those whose internal topics it reads.
 
     Raises:
         ManifestError: when two would have the same name.
     """
     depths = _depths(topology)
-    parts = [_around(topology, node, node.subtopology) for node in topology.nodes if node.subtopology is not None]
+    parts = [
+        SubTopology(node.subtopology, _around(topology, (node,)), (node.name,), (), node.output_mode, node.stores)
+        for node in topology.nodes
+        if node.subtopology is not None
+    ]
+    parts += _tasks(topology)
     parts += _stateless(topology, depths)
     parts += [
-        SubTopology(node.name, (topology.node(node.input), node), None, "append", ())
+        SubTopology(node.name, (_read_alone(topology.node(node.input)), node), (), (), "append", ())
         for node in topology.nodes
         if isinstance(node, DeadLetter)
     ]
-    place = {node.name: i for i, node in enumerate(topology.nodes)}
     _require_names(parts)
-    return tuple(sorted(parts, key=lambda part: (max(depths[n.name] for n in part.nodes), place[part.nodes[-1].name])))
+    place = {node.name: i for i, node in enumerate(topology.nodes)}
+    return _in_order(sorted(parts, key=lambda part: place[part.nodes[-1].name]))
+
+
+def _in_order(parts: list[SubTopology]) -> tuple[SubTopology, ...]:
+    """Each behind those that write what it reads, the shallower first, else as they are."""
+    writers = {topic: part.name for part in parts for topic in part.writes_internally}
+    waiting = {part.name: {writers[topic] for topic in part.reads_internally} for part in parts}
+    ordered: list[SubTopology] = []
+    while waiting:
+        ready = [part for part in parts if part.name in waiting and not waiting[part.name] & waiting.keys()]
+        ordered += ready
+        for part in ready:
+            del waiting[part.name]
+    return tuple(ordered)
 
 
 def _require_names(parts: list[SubTopology]) -> None:
     """A sub-topology's offsets, transactions and metrics stand under its name."""
-    stateless = {part.name for part in parts if part.stateful is None}
+    stateless = {part.name for part in parts if not part.stateful}
     problems = [
         Problem(
-            part.stateful,
+            part.stateful[0],
             "store",
             part.name,
             f"store '{part.name}' is also the name of a node whose records leave without passing a store: two "
@@ -43,7 +64,7 @@ def _require_names(parts: list[SubTopology]) -> None:
             "give the store another name",
         )
         for part in parts
-        if part.stateful is not None and part.name in stateless
+        if part.stateful and part.name in stateless
     ]
     if problems:
         raise ManifestError(problems)
@@ -63,10 +84,49 @@ def _depths(topology: Topology) -> dict[str, int]:
     return found
 
 
-def _around(topology: Topology, node: Node, name: str) -> SubTopology:
-    names = {n.name for n in (*topology.ancestors(node.name), node, *topology.descendants(node.name))}
-    nodes = tuple(n for n in topology.nodes if n.name in names)
-    return SubTopology(name, nodes, node.name, node.output_mode, node.stores)
+def _around(topology: Topology, inner: tuple[Node, ...]) -> tuple[Node, ...]:
+    """These nodes, all that leads to them and all that they lead to. Dead letters leave before a source's shuffle."""
+    names = {
+        n.name
+        for node in inner
+        for n in (*topology.ancestors(node.name), node, *topology.descendants(node.name))
+        if not isinstance(n, DeadLetter)
+    }
+    return tuple(n for n in topology.nodes if n.name in names)
+
+
+def _tasks(topology: Topology) -> list[SubTopology]:
+    """The sub-topologies of nodes that share tasks, each named after its first store."""
+    tasks = Tasks()
+    of: dict[str, str] = {}
+    """The task in which a node runs, or could."""
+    for node in topology.nodes:
+        before = [of[name] for name in node.inputs if name in of]
+        if node.in_task:
+            of[node.name] = tasks.unite(before, node.name)
+        elif node.row_wise and before and is_repeatable(node):
+            of[node.name] = before[0]
+    needed: set[str] = set()
+    for node in reversed(topology.nodes):
+        if node.name in of and (node.in_task or node.name in needed or topology.kind(node.name) == TABLE):
+            needed.update((node.name, *(name for name in node.inputs if name in of)))
+    found: dict[str, list[Node]] = {}
+    for node in topology.nodes:
+        if node.name in needed:
+            found.setdefault(tasks.whole(of[node.name]), []).append(node)
+    return [_task(topology, tuple(nodes)) for nodes in found.values()]
+
+
+def _task(topology: Topology, nodes: tuple[Node, ...]) -> SubTopology:
+    stateful = tuple(node.name for node in nodes if node.in_task)
+    stores = tuple(store for node in nodes for store in node.stores)
+    names = tuple(node.name for node in nodes)
+    return SubTopology(stores[0], _around(topology, nodes), stateful, names, "append", stores)
+
+
+def _read_alone(source: Node) -> Node:
+    """A source as what its records are, whatever is kept of them elsewhere."""
+    return source.as_stream() if isinstance(source, Stream) else source
 
 
 @dataclass
@@ -88,7 +148,7 @@ def _stateless(topology: Topology, depths: dict[str, int]) -> list[SubTopology]:
         if not sink.sink or isinstance(sink, DeadLetter):
             continue
         before = topology.ancestors(sink.name)
-        if any(node.subtopology is not None for node in before):
+        if any(node.keyed for node in before):
             continue
         sources = {node.name for node in before if node.source}
         group = _Group(depths[sink.name], sources, {sink.name, *(node.name for node in before)})
@@ -108,4 +168,4 @@ def _without_state(topology: Topology, group: _Group, depths: dict[str, int]) ->
     # named after it.
     name = min(source for source in group.sources if depths[source] == group.depth)
     nodes = tuple(node for node in topology.nodes if node.name in group.nodes)
-    return SubTopology(name, nodes, None, "append", ())
+    return SubTopology(name, nodes, (), (), "append", ())

@@ -60,7 +60,8 @@ def _part(part: SubTopology, depth: int) -> dict[str, Any]:
         nodes.append(entry)
     return {
         "name": part.name,
-        "stateful": part.stateful,
+        "stateful": list(part.stateful),
+        "task": list(part.task),
         "outputMode": part.output_mode,
         "stores": list(part.stores),
         "hops": depth,

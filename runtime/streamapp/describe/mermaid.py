@@ -17,9 +17,10 @@ def explain_mermaid(plan: Plan) -> str:
         ids = {node.name: f"s{number}n{i}" for i, node in enumerate(part.nodes)}
         for node in part.nodes:
             lines.append(f"    {ids[node.name]}[{_text(node.name, node.operation)}]")
-        for store in part.stores:
-            lines.append(f"    s{number}store[({_text(store)})]")
-            edges.append(f"  {ids[part.stateful or '']} <--> s{number}store")
+        kept = [(node, store) for node in part.nodes for store in node.stores if store in part.stores]
+        for i, (node, store) in enumerate(kept):
+            lines.append(f"    s{number}store{i or ''}[({_text(store)})]")
+            edges.append(f"  {ids[node.name]} <--> s{number}store{i or ''}")
         lines.append("  end")
         edges += _edges(part, ids, topics)
     lines += [f"  {name}([{_text(topic)}])" for topic, name in topics.items()]

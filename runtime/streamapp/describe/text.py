@@ -31,10 +31,10 @@ def explain_text(plan: Plan) -> str:
 
 
 def _heading(part: SubTopology, depth: int) -> str:
-    if part.stateful is None:
-        state = "no state"
+    if part.stateful:
+        state = f"state of {', '.join(part.stateful)}, by {words.key_of(part.stateful[0], part.topology)}"
     else:
-        state = f"state of {part.stateful}, by {words.key_of(part.stateful, part.topology)}"
+        state = "no state"
     plural = "s" if depth > 1 else ""
     hops = f", {depth} hop{plural} from the sources (+{depth} epoch{plural})"
     return f"sub-topology {part.name}: {state}" + (hops if depth else "")
@@ -43,7 +43,7 @@ def _heading(part: SubTopology, depth: int) -> str:
 def _node(part: SubTopology, place: int) -> Row:
     node, topology = part.nodes[place], part.topology
     readers = ", ".join(consumer.name for consumer in topology.consumers(node.name))
-    mark = "■" if node.name == part.stateful else " "
+    mark = "■" if node.name in part.stateful else " "
     return (
         f" {mark} {node.name}",
         node.operation,

@@ -77,6 +77,11 @@ class Expression:
         return any(name in fn.AGGREGATE for name in self.functions)
 
     @property
+    def aggregates(self) -> frozenset[str]:
+        """Names of the aggregate functions called, in lower case."""
+        return fn.AGGREGATE.intersection(self.functions)
+
+    @property
     def deterministic(self) -> bool:
         """True when the same record always gives the same value."""
         return not any(name in fn.NON_DETERMINISTIC for name in self.functions)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,9 @@ from confluent_kafka.admin import (
 from streamapp.errors import RunError
 from streamapp.kafka.client import ANSWER_SECONDS, Troubles, is_unreachable, make_client, unreachable
 from streamapp.kafka.config import KafkaConfig
+
+Partition = tuple[str, int]
+"""A topic's name, and the number of one of its partitions."""
 
 CREATE_SECONDS = 30.0
 BROKER_DEFAULT = -1
@@ -124,16 +127,24 @@ class Admin:
 
     def end_offsets(self, name: str, committed_only: bool = True) -> dict[int, int]:
         """Where each partition ends, for a reader that sees committed records only (or everything)."""
-        return self._offsets(name, _LATEST, committed_only)
+        return self._offsets_of_topic(name, _LATEST, committed_only)
 
     def start_offsets(self, name: str) -> dict[int, int]:
         """Where each partition begins: what retention and deletion have left."""
-        return self._offsets(name, _EARLIEST, committed_only=False)
+        return self._offsets_of_topic(name, _EARLIEST, committed_only=False)
+
+    def ends_of(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The same as `end_offsets` of all of these partitions, which there must be, in one question."""
+        return self._offsets(partitions, _LATEST, committed_only=True)
+
+    def starts_of(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The same as `start_offsets`."""
+        return self._offsets(partitions, _EARLIEST, committed_only=False)
 
     def offsets_since(self, name: str, time: float) -> dict[int, int | None]:
         """The first committed record of each partition whose timestamp is this or later, in seconds since 1970; None
         where there is none."""
-        found = self._offsets(name, OffsetSpec.for_timestamp(int(time * 1000)), committed_only=True)
+        found = self._offsets_of_topic(name, OffsetSpec.for_timestamp(int(time * 1000)), committed_only=True)
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
@@ -273,23 +284,28 @@ class Admin:
                     raise
         return left
 
-    def _offsets(self, name: str, spec: OffsetSpec, committed_only: bool) -> dict[int, int]:
+    def _offsets_of_topic(self, name: str, spec: OffsetSpec, committed_only: bool) -> dict[int, int]:
         state = self.topics().get(name)
         if state is None:
             raise MissingTopic(f"topic {name!r} does not exist")
+        found = self._offsets([(name, partition) for partition in range(state.partitions)], spec, committed_only)
+        return {partition: offset for (_, partition), offset in found.items()}
+
+    def _offsets(self, wanted: Collection[Partition], spec: OffsetSpec, committed_only: bool) -> dict[Partition, int]:
         isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        missing = set(range(state.partitions))
-        found: dict[int, int] = {}
+        missing = set(wanted)
+        found: dict[Partition, int] = {}
         deadline = time.monotonic() + ANSWER_SECONDS
         while missing:
             futures = self._client.list_offsets(
-                {TopicPartition(name, partition): spec for partition in missing},
+                {TopicPartition(topic, partition): spec for topic, partition in missing},
                 isolation_level=isolation,
                 request_timeout=ANSWER_SECONDS,
             )
             for where, future in futures.items():
                 try:
-                    found[where.partition] = self._answer(f"read the offsets of topic {name!r}", future).offset
+                    answer = self._answer(f"read the offsets of topic {where.topic!r}", future)
+                    found[where.topic, where.partition] = answer.offset
                 except _Refused as refused:
                     if refused.code not in _LEADER_IS_MOVING or time.monotonic() > deadline:
                         raise

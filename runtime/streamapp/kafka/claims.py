@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from streamapp import failpoint
-from streamapp.errors import InputError, RunError
+from streamapp.errors import InputError, RunError, StateLost
 from streamapp.internal_topics import changelog_topic, metadata_topic, possible_owners
 from streamapp.kafka.admin import CREATE_SECONDS, Admin, TopicSpec
 from streamapp.kafka.config import KafkaConfig
@@ -34,7 +34,7 @@ class NotOurs(InputError):
     """An internal topic that belongs to somebody else, or to nobody knows whom."""
 
 
-class TopicLost(RunError):
+class TopicLost(StateLost):
     """An internal topic was deleted or made anew: what was in it is lost."""
 
 

@@ -34,19 +34,17 @@ COMPANIONS = tuple(
 
 NOT_YET: dict[str, tuple[str, ...]] = {
     "node": (
-        "table",
         "globalTable",
         "reduce",
         "late",
         "cogroup",
         "deduplicate",
-        "toStream",
-        "toTable",
         "suppress",
         "sql",
         "process",
     ),
     "stream": ("connector", "options"),
+    "table": ("ttl", "history", "bootstrap"),
     "to": ("connector", "options"),
     "join": ("asOf",),
     "kafka": ("schemaRegistry",),
@@ -70,6 +68,7 @@ class NodeSpec(Model):
         ),
     ] = None
     stream: operations.stream.Given = None
+    table: operations.table.Given = None
     filter: operations.filter.Given = None
     select: operations.select.Given = None
     with_: operations.with_columns.Given = None
@@ -85,6 +84,8 @@ class NodeSpec(Model):
     emit: operations.group_by.Emit = None
     store: Annotated[str | None, Field(description="Name of the node's store. Default: the node's name.")] = None
     join: operations.join.Given = None
+    to_table: operations.duality.ToTableGiven = None
+    to_stream: operations.duality.ToStreamGiven = None
     python: operations.python.Given = None
     to: operations.to.Given = None
 

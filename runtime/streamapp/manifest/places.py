@@ -22,9 +22,7 @@ class Places:
 
     @cached_property
     def _nodes(self) -> list[Any]:
-        spec = self.document.data.get("spec") if isinstance(self.document.data, dict) else None
-        nodes = spec.get("topology") if isinstance(spec, dict) else None
-        return nodes if isinstance(nodes, list) else []
+        return shape.nodes_of(self.document.data)
 
     @cached_property
     def _paths(self) -> dict[str, Path]:

@@ -133,10 +133,7 @@ def _meaning(
     """The topology, made of what could be read of its nodes; its problems; and the nodes that they leave open."""
     specs: list[NodeSpec | str | None] = []
     in_part: dict[str, Salvaged] = {}
-    spec = data.get("spec")
-    nodes = spec.get("topology") if isinstance(spec, dict) else None
-    if not isinstance(nodes, list):
-        return Topology(()), [], ()
+    nodes = shape.nodes_of(data)
     for i, node in enumerate(nodes):
         # As it is written: a name that YAML reads as something else is still meant as a name.
         written = document.written.get(("spec", "topology", i, "name")) if isinstance(node, dict) else None
@@ -160,10 +157,7 @@ def _meaning(
 
 def _too_many(data: dict[str, Any]) -> tuple[str, str] | None:
     """What there is too much of, and what to do about it."""
-    spec = data.get("spec")
-    nodes = spec.get("topology") if isinstance(spec, dict) else None
-    if not isinstance(nodes, list):
-        return None
+    nodes = shape.nodes_of(data)
     if len(nodes) > MOST_NODES:
         return f"has {len(nodes)} entries", f"at most {MOST_NODES}; make several apps of it"
     if (count := sum(map(_entries, nodes))) > MOST_ENTRIES:

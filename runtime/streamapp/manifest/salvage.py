@@ -112,9 +112,11 @@ def _stand_in(data: dict[str, Any], path: Path, name: str) -> bool:
         meant = [holder[last]]
     elif path == ("to",) and isinstance(holder[last], str):
         meant = {"topic": holder[last]}
-    elif path == ("stream", "value") and isinstance(holder[last], dict):
+    elif path in (("stream", "value"), ("table", "value")) and isinstance(holder[last], dict):
         schema = ddl.with_readable_types(str(holder[last].get("schema")))
         meant = {"format": "json", "schema": schema} if schema is not None else None
+    elif path in (("join", "within"), ("join", "before"), ("join", "after")):
+        meant = "0s"  # it says that two streams are joined
     elif path == ("python", "schema"):
         meant = ddl.with_readable_types(str(holder[last]))
     elif path == ("python", "function"):

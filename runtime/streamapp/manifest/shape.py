@@ -22,11 +22,9 @@ _FREE = ("driver", "executor", "metadata", "status")
 
 def check(data: dict[str, Any], document: Document) -> tuple[list[Problem], set[int]]:
     """Problems of the outline, and the places of the nodes of which it is not clear what they do."""
-    spec = data.get("spec")
-    nodes = spec.get("topology") if isinstance(spec, dict) else None
     problems = list(_blanks({k: v for k, v in data.items() if k not in _FREE}, (), document))
     bad: set[int] = set()
-    for i, node in enumerate(nodes if isinstance(nodes, list) else ()):
+    for i, node in enumerate(nodes_of(data)):
         name = label(node, i)
         fatal = _operation_problems(node, name)
         problems += fatal
@@ -35,6 +33,13 @@ def check(data: dict[str, Any], document: Document) -> tuple[list[Problem], set[
         else:
             problems += _companion_problems(node, name)
     return problems, bad
+
+
+def nodes_of(data: Any) -> list[Any]:
+    """What a manifest's plain data has for nodes, of whatever form they are; none where it is no list."""
+    spec = data.get("spec") if isinstance(data, dict) else None
+    nodes = spec.get("topology") if isinstance(spec, dict) else None
+    return nodes if isinstance(nodes, list) else []
 
 
 def label(node: Any, place: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from streamapp.nodes.columns import Columns
-from streamapp.nodes.node import Node, OneInput
+from streamapp.nodes.node import STREAM, Node, OneInput
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,10 @@ class RepartitionSource(Node):
     columns: Columns = field(default_factory=Columns)
     """What `upstream` gives, so that a sub-topology is understood by itself."""
 
+    kind: str = STREAM
+    signed: bool = False
+    """Whether of each change of a table it has what was and what is, each with a sign."""
+
     operation: ClassVar[str] = "hop in"
     source: ClassVar[bool] = True
     internal: ClassVar[bool] = True
@@ -29,11 +33,14 @@ class RepartitionSource(Node):
     def topics_read(self) -> tuple[str, ...]:
         return (self.topic,)
 
+    def output_kind(self, inputs: Sequence[str]) -> str:
+        return self.kind
+
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
         return self.columns
 
     def description(self, inputs: Sequence[Columns]) -> str:
-        return f"topic {self.topic}"
+        return f"topic {self.topic}" + (", changes" if self.signed else "")
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,9 @@ class _WritesInput(OneInput):
 @dataclass(frozen=True)
 class RepartitionSink(_WritesInput):
     """Writes its input to an internal topic, for another sub-topology to go on with."""
+
+    signed: bool = False
+    """Whether it writes of each change of a table what was and what is, each with a sign."""
 
     operation: ClassVar[str] = "hop out"
     internal: ClassVar[bool] = True

@@ -86,6 +86,10 @@ class Node:
     """True when that topic is the app's own."""
     keyed: ClassVar[bool] = False
     """True when all records of a key must come to one place: its inputs are shuffled."""
+    in_task: ClassVar[bool] = False
+    """True when it runs in the task of its key, beside other such nodes of the same key."""
+    row_wise: ClassVar[bool] = False
+    """True when each row becomes one row, or none, by expressions alone: it can run in the task whose rows it reads."""
 
     @property
     def timed(self) -> bool:
@@ -146,15 +150,29 @@ class Node:
         """Names of the stores that it keeps its state in."""
         return ()
 
-    def stored_table(self, store: str) -> StoredTable | None:
-        """What can be asked of that store of its; None when it holds no table."""
+    def stored_table(self, store: str, inputs: Sequence[Columns] = ()) -> StoredTable | None:
+        """What can be asked of that store of its, by the columns of its inputs; None when it holds no table."""
         return None
 
     @property
     def subtopology(self) -> str | None:
-        """The name of the sub-topology that is built around it; None when it goes along with others. Without state, a
-        sub-topology is named after a source."""
+        """The name of the sub-topology that is built around it alone; None when it goes along with others. Without
+        state, a sub-topology is named after a source; that of nodes which share a task, after their first store."""
         return None
+
+    @property
+    def tables_needed(self) -> tuple[str, ...]:
+        """Those of its inputs whose rows it looks up by their key."""
+        return ()
+
+    @property
+    def met_by(self) -> tuple[str, ...]:
+        """The columns of its first input that its key is made of; none: that input's key."""
+        return ()
+
+    def takes_changes(self, kinds: Sequence[str]) -> bool:
+        """Whether it must know what each row was, beside what it is; by the kinds of its inputs."""
+        return False
 
     @property
     def output_mode(self) -> str:

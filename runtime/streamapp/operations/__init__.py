@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from streamapp.nodes import Node
 from streamapp.operations import (
     branch,
+    duality,
     filter,
     flat_map,
     group_by,
     join,
+    joining,
     key_by,
     merge,
     python,
     select,
     stream,
+    table,
     to,
     window,
     with_columns,
 )
 from streamapp.operations.branch import Arm, Branch
+from streamapp.operations.duality import ToStream, ToTable
 from streamapp.operations.filter import Filter
 from streamapp.operations.flat_map import FlatMap
 from streamapp.operations.group_by import Aggregate
@@ -33,6 +37,8 @@ from streamapp.operations.merge import Merge
 from streamapp.operations.python import Python
 from streamapp.operations.select import Select
 from streamapp.operations.stream import Stream
+from streamapp.operations.table import Table
+from streamapp.operations.table_join import TableJoin
 from streamapp.operations.to import Sink
 from streamapp.operations.window import Window
 from streamapp.operations.with_columns import With
@@ -55,6 +61,7 @@ class Operation(Protocol):
 
 OPERATIONS: tuple[type[Operation], ...] = (
     Stream,
+    Table,
     Filter,
     Select,
     With,
@@ -64,6 +71,8 @@ OPERATIONS: tuple[type[Operation], ...] = (
     Branch,
     Aggregate,
     Join,
+    ToTable,
+    ToStream,
     Python,
     Sink,
 )
@@ -87,18 +96,25 @@ __all__ = [
     "Select",
     "Sink",
     "Stream",
+    "Table",
+    "TableJoin",
+    "ToStream",
+    "ToTable",
     "Window",
     "With",
     "branch",
+    "duality",
     "filter",
     "flat_map",
     "group_by",
     "join",
+    "joining",
     "key_by",
     "merge",
     "python",
     "select",
     "stream",
+    "table",
     "to",
     "window",
     "with_columns",

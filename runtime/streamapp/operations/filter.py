@@ -31,6 +31,7 @@ class Filter(OneInput):
 
     operation: ClassVar[str] = "filter"
     outline: ClassVar[Outline] = Outline(expressions=(("filter",),))
+    row_wise: ClassVar[bool] = True
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:

@@ -39,7 +39,7 @@ GROUP = Rule(
 RULES: Rules = (
     GROUP,
     *(only_for(field, "groupBy") for field in ("aggregate", "window", "grace", "retention", "emit")),
-    only_for("store", "groupBy", "join"),
+    only_for("store", "groupBy", "join", "table", "toTable"),
     *(
         Rule(field, f"`{field}` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",))
         for field in ("grace", "retention")
@@ -94,6 +94,8 @@ Emit = Annotated[
 ]
 
 
+RETRACTABLE = frozenset({"avg", "count", "mean", "sum"})
+"""Aggregates that a table's row can be taken out of again, as long as its numbers are exact."""
 _IN_ORDER = 2
 """How the state of windows is laid out: since 2 in the order of their starts. Another number, another fingerprint."""
 
@@ -160,7 +162,7 @@ class Aggregate(OneInput):
     def gives_later(self) -> str | None:
         return "windows that are still open" if self.emit == "final" else None
 
-    def stored_table(self, store: str) -> StoredTable:
+    def stored_table(self, store: str, inputs: Sequence[Columns] = ()) -> StoredTable:
         return StoredTable(names_of(self.by), names_of(self.columns), self.window is not None)
 
     @property
@@ -175,6 +177,9 @@ class Aggregate(OneInput):
 
     def expressions(self) -> tuple[NodeExpression, ...]:
         return (*placed(Role.GROUP, "groupBy", self.by), *placed(Role.AGGREGATE, "aggregate", self.columns))
+
+    def takes_changes(self, kinds: Sequence[str]) -> bool:
+        return kinds[0] == TABLE
 
     def output_kind(self, inputs: Sequence[str]) -> str:
         return TABLE
@@ -196,18 +201,25 @@ class Aggregate(OneInput):
 
     def check(self, topology: Topology) -> Iterator[Problem]:
         if topology.kind(self.input) == TABLE:
-            yield Problem(
-                self.name,
-                "groupBy",
-                None,
-                f"its input '{self.input}' is a table; grouping a table again is not available yet",
-                "group the stream that the table is made from",
-            )
+            yield from self._check_retractable()
         columns = topology.columns(self.input)
         yield from check_names(self.name, "groupBy", self.by)
         yield from check_names(self.name, "aggregate", self.columns)
         yield from self._check_groups(columns)
         yield from self._check_aggregates(columns)
+
+    def _check_retractable(self) -> Iterator[Problem]:
+        """Over a table, what a row was is taken out of its group again."""
+        if self.window is not None:
+            said = f"its input '{self.input}' is a table, whose rows have no time of their own to be in a window of"
+            fix = f"read its changes as a stream, with a `toStream` node behind '{self.input}'"
+            yield Problem(self.name, "window", None, said, fix)
+        for name, text in self.columns:
+            others = sorted(read_expression(text).aggregates - RETRACTABLE)
+            if others:
+                said = f"`{others[0]}` cannot be taken back when a row of the table '{self.input}' changes"
+                fix = f"over a table there are {', '.join(sorted(RETRACTABLE))}"
+                yield Problem(self.name, f"aggregate.{name}", text, said, fix)
 
     def _check_groups(self, columns: Columns) -> Iterator[Problem]:
         for name, text in self.by:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from streamapp.errors import Problem
 from streamapp.nodes import Columns, NodeExpression, OneInput, Role, Topology
@@ -17,6 +18,8 @@ class Mapping(OneInput):
     """Computes columns of the value. All see the input's columns, not each other. The key stays."""
 
     columns: Pairs
+
+    row_wise: ClassVar[bool] = True
 
     def expressions(self) -> tuple[NodeExpression, ...]:
         return placed(Role.COLUMN, self.operation, self.columns)

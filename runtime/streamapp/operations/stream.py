@@ -116,6 +116,10 @@ class Stream(Node):
         ahead = parse_duration(stream.max_ahead)
         return (cls(spec.name, topics, stream.pattern, key, value, stream.timestamp, ahead),)
 
+    def as_stream(self) -> Stream:
+        """The topics' records as a stream."""
+        return Stream(self.name, self.topics, self.pattern, self.key, self.value, self.timestamp, self.max_ahead_ms)
+
     @property
     def topics_read(self) -> tuple[str, ...]:
         return self.topics

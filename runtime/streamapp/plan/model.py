@@ -10,18 +10,21 @@ from streamapp.errors import InputError
 from streamapp.nodes import Node, Topology
 from streamapp.plan import codec
 
-PLAN_VERSION = 5
+PLAN_VERSION = 6
 
 
 @dataclass(frozen=True)
 class SubTopology:
-    """One query: sources, at most one stateful node, sinks. All of its effects in an epoch are one."""
+    """One query: sources, at most one shuffle with stateful nodes behind it, sinks. All effects of an epoch are one."""
 
     name: str
-    """Of its store; of a stateless one, of its first source. Offsets, transactions and metrics stand under it."""
+    """Of its first store; of a stateless one, of its first source. Offsets, transactions and metrics stand under it."""
     nodes: tuple[Node, ...]
     """In an order in which inputs come first."""
-    stateful: str | None
+    stateful: tuple[str, ...]
+    """The nodes for which records are shuffled: none, one with an operator of its own, or those that share a task."""
+    task: tuple[str, ...]
+    """The nodes that run in such a task, with what lies between them; in order."""
     output_mode: str
     """`append` or `update`."""
     stores: tuple[str, ...]
@@ -35,6 +38,11 @@ class SubTopology:
     def timed(self) -> bool:
         """Whether its stateful node goes by the stream time of its sources."""
         return any(node.timed for node in self.nodes)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the rows of an epoch are processed in an order."""
+        return bool(self.task)
 
     @property
     def reads_internally(self) -> frozenset[str]:

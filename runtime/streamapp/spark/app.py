@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp import failpoint
-from streamapp.errors import RunError, StreamAppError
+from streamapp.errors import StreamAppError
 from streamapp.http.server import StatusServer
 from streamapp.kafka.access import NotAllowed, require_access
 from streamapp.kafka.admin import Admin
@@ -27,7 +27,7 @@ from streamapp.owner import local_owner
 from streamapp.plan import Plan, SubTopology
 from streamapp.spark import metrics
 from streamapp.spark.code import ship_code
-from streamapp.spark.failure import Failure, diagnose, trace_of
+from streamapp.spark.failure import Failure, diagnose, of_objection, trace_of
 from streamapp.spark.housekeeping import Housekeeping
 from streamapp.spark.jvm import JvmLimit, jvm_is_gone, jvm_missed
 from streamapp.spark.metadata import Metadata
@@ -268,7 +268,7 @@ class _App:
         self._progress.collect(self._running)
         self._housekeeping.go_round(self._progress.positions())
         if self._housekeeping.objection:
-            raise RunError(self._housekeeping.objection)
+            raise of_objection(self._housekeeping.objection)
         self._progress.publish(self._housekeeping.lag, self._housekeeping.expiring)
         self._metadata.note_committed(self._committed())
         if self._due:

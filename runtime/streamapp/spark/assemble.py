@@ -12,14 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
 from streamapp.spark.flow import Flow, column
-from streamapp.spark.visitor import RECORD_COLUMNS, Visitor
+from streamapp.spark.tasks import Task, entries_of
+from streamapp.spark.visitor import RECORD_COLUMNS, RECORD_TYPES, Visitor
 
 _AT = "__at"
 
@@ -30,13 +31,47 @@ def assemble(part: SubTopology, visitor: Visitor) -> DataFrame:
     Raises:
         ManifestError: when Spark cannot make sense of an expression, naming the node.
     """
-    if part.stateful is None:
+    if not part.stateful:
         return _records(part.nodes, visitor, {})
-    before = _ancestors(part.nodes, part.stateful)
+    if part.task:
+        return _around_task(part, visitor)
+    (name,) = part.stateful
+    before = _ancestors(part.nodes, name)
     stateful = visitor.visit(before[-1], _inputs(before, visitor))
     inner = {node.name for node in before}
     after = tuple(node for node in part.nodes if node.name not in inner)
-    return _records(after, visitor, {part.stateful: stateful})
+    return _records(after, visitor, {name: stateful})
+
+
+@dataclass(frozen=True)
+class _AllEntries(n.Node):
+    """Stands for a task, as who reads all that comes to it."""
+
+    sources: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.sources
+
+
+def _around_task(part: SubTopology, visitor: Visitor) -> DataFrame:
+    entries = entries_of(part)
+    reader = _AllEntries("", tuple(entry.source for entry in entries))
+    outside = (*(node for node in part.nodes if node.source or node.name not in part.task), reader)
+    before = _ancestors(outside, reader.name)
+    flows = _inputs(before, visitor)
+    exits, output = Task(part, flows[0].frame.sparkSession, visitor.visit).exits(entries, flows)
+    names = {(exit.node, exit.signed): f"{exit.node}\0{exit.signed}" for exit in exits}
+    inner = {*(node.name for node in before), *part.task}
+    after = []
+    for node in part.nodes:
+        if node.name not in inner:
+            signed = isinstance(node, n.RepartitionSink) and node.signed
+            renamed = {name: names[name, signed] for name in node.inputs if (name, signed) in names}
+            after.append(node.with_inputs(renamed))
+    if not exits:
+        return output.select(*(F.lit(None).cast(kind).alias(name) for name, kind in RECORD_TYPES.items()))
+    return _records(tuple(after), visitor, {names[exit.node, exit.signed]: exit.flow for exit in exits})
 
 
 def _ancestors(nodes: tuple[n.Node, ...], name: str) -> tuple[n.Node, ...]:
@@ -69,9 +104,10 @@ def _inputs(nodes: tuple[n.Node, ...], visitor: Visitor) -> list[Flow]:
 
 def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]) -> DataFrame:
     consumers = _consumers(nodes)
-    if any(len(edges) > 1 for edges in consumers.values()):
+    # Read twice, what several share would be computed twice.
+    if len(given) > 1 or any(len(edges) > 1 for edges in consumers.values()):
         return _Weave(nodes, visitor, given, consumers).records()
-    flows = dict(given)
+    flows = {name: _unpacked(flow) for name, flow in given.items()}
     for node in nodes:
         flows[node.name] = visit_node(node, nodes, visitor, [flows[name] for name in node.inputs])
     sinks = [flows[node.name].frame for node in nodes if node.name not in consumers]
@@ -87,6 +123,14 @@ def _consumers(nodes: tuple[n.Node, ...]) -> dict[str, list[tuple[str, int]]]:
         for position, name in enumerate(node.inputs):
             found.setdefault(name, []).append((node.name, position))
     return found
+
+
+def _unpacked(flow: Flow) -> Flow:
+    if flow.packed is None:
+        return flow
+    names = flow.physical()
+    frame = flow.frame.select(*(flow.physically(name).alias(name) for name in names))
+    return replace(flow, frame=frame, packed=None)
 
 
 def visit_node(node: n.Node, nodes: tuple[n.Node, ...], visitor: Visitor, inputs: list[Flow]) -> Flow:
@@ -122,8 +166,11 @@ class _Weave:
         self._outputs: list[_Parked] = []
         self._number = 0
         self._frame: DataFrame | None = None
-        for name, flow in given.items():
-            self._start(name, flow)
+        if given and all(flow.packed is not None for flow in given.values()):
+            self._start_together(given)
+        else:
+            for name, flow in given.items():
+                self._start(name, flow)
 
     def records(self) -> DataFrame:
         """The records of all sinks."""
@@ -164,6 +211,23 @@ class _Weave:
         for edge, waiting in zip(edges, parked, strict=True):
             self._parked[edge] = waiting
         self._frame = frame if self._frame is None else self._frame.unionByName(frame, allowMissingColumns=True)
+
+    def _start_together(self, given: dict[str, Flow]) -> None:
+        """Adds roots that share a frame, each row being of one of them."""
+        numbers: Column = F.lit(None)
+        parked: list[tuple[str, _Parked]] = []
+        for name, flow in given.items():
+            mine = [self._new_edge(replace(flow, packed=None)) for _ in self._consumers[name]]
+            self._parked |= dict(zip(self._consumers[name], mine, strict=True))
+            assert flow.packed is not None
+            parked += [(flow.packed, waiting) for waiting in mine]
+            there = column(flow.packed).isNotNull()
+            numbers = F.when(there, F.array(*(F.lit(p.number) for p in mine))).otherwise(numbers)
+        roots = dict.fromkeys(root for root, _ in parked)
+        frame = next(iter(given.values())).frame.select(F.explode(numbers).alias(_AT), *map(column, roots))
+        self._frame = frame.select(
+            _AT, *(F.when(column(_AT) == p.number, column(root)).alias(p.edge) for root, p in parked)
+        )
 
     def _new_edge(self, flow: Flow) -> _Parked:
         self._number += 1

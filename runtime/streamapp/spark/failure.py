@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from streamapp.errors import CodeError, DataError, InputError, LossError, RunError, StreamAppError
+from streamapp.errors import CodeError, DataError, InputError, LossError, RunError, StateLost, StreamAppError
 from streamapp.kafka.access import NotAllowed
 from streamapp.succession import WAYS_OUT
 
@@ -15,7 +15,7 @@ _KNOWN: dict[str, type[StreamAppError]] = {
     "ForeignOwnerException": InputError,
     "IncompatibleStateException": InputError,
     "OversizedRecordException": DataError,
-    "PositionMismatchException": RunError,
+    "PositionMismatchException": StateLost,
     "RefusedTimeException": DataError,
 }
 # The text of the expression also stands in plans that Spark prints: only the raised error counts.
@@ -127,6 +127,11 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
         if condition.split(".")[0] in _DATA_CONDITIONS:
             return Failure(CodeError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False)
     return Failure(RunError(f"sub-topology '{subtopology}': {_last_cause(trace)}"), True)
+
+
+def of_objection(words: str) -> RunError:
+    """What a driver ends of that may not go on: another one has taken over, or state is lost."""
+    return RunError(words) if _TAKEN_OVER.search(words) else StateLost(words)
 
 
 def _lost_at(trace: str) -> str:

@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 DELETED = "__deleted"
 EVENT_TIME = "__timestamp"
 STREAM_TIME = "__stream_time"
 """How far event time has come when the row was read, in microseconds; see `spark.streamtime`."""
+PLACE = "__place"
+"""Where the row was read: topic, partition and offset, which order the rows of one stream time."""
+SIGN = "__sign"
+"""Of a table's changes: -1 for what a row was, 1 for what it is."""
 
 
 def quoted(name: str) -> str:
@@ -49,6 +53,10 @@ class Flow:
     """True for a table's updates: a later row of a key replaces the earlier one."""
     timed: bool = False
     """Whether its rows have STREAM_TIME."""
+    placed: bool = False
+    """Whether its rows have PLACE."""
+    signed: bool = False
+    """Whether its rows are changes of a table, and have SIGN."""
     guard: Column | None = None
     """Which rows of the frame are this node's, when several branches share the frame."""
     carried: tuple[str, ...] = ()
@@ -71,10 +79,20 @@ class Flow:
             DELETED,
             *(hidden(f) for f in self.fields),
             *((STREAM_TIME,) if self.timed else ()),
+            *((PLACE,) if self.placed else ()),
+            *((SIGN,) if self.signed else ()),
             *(p for _, p in self.key),
             *self.columns,
         ]
         return list(dict.fromkeys(names))
+
+    def row(self) -> list[str]:
+        """The physical columns of the row itself, without those of its way here."""
+        return [name for name in self.physical() if name not in (*self.carried, STREAM_TIME, PLACE)]
+
+    def schema(self) -> StructType:
+        """The types of `row`."""
+        return self.frame.select(*(self.physically(name).alias(name) for name in self.row())).schema
 
     def scope(self) -> DataFrame:
         """The frame with the record fields and the key's columns under the names that user expressions use."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -42,7 +42,7 @@ def joined(node: o.Join, left: Flow, right: Flow) -> Flow:
     Raises:
         ManifestError: when the keys of both sides cannot meet.
     """
-    ours, theirs = _keys(node, left, right)
+    ours, theirs = keys_of(node, left, right)
     if left.packed is None:
         left, right = _packed(left, right)
     one, two = _side(node, 0, left, ours), _side(node, 1, right, theirs)
@@ -50,20 +50,35 @@ def joined(node: o.Join, left: Flow, right: Flow) -> Flow:
     key = {
         name: F.coalesce(one[mine], two[other]) for (name, _), mine, other in zip(ours, one.keys, two.keys, strict=True)
     }
+    values = values_of(node, (left, one), (right, two))
+    time = F.greatest(one[EVENT_TIME], two[EVENT_TIME])
+    return result_of(_pairs(node, left.frame, one, two), key, values, time)
+
+
+class Columns(Protocol):
+    """One side's columns in the frame of both."""
+
+    def __getitem__(self, name: str) -> Column: ...
+
+
+def values_of(node: o.Join | o.TableJoin, left: tuple[Flow, Columns], right: tuple[Flow, Columns]) -> dict[str, Column]:
+    """The result's columns by name: those of `select`, or both sides' own."""
     if node.select is not None:
-        values = {name: expression(sql) for name, sql in node.select}
-    else:
-        values = {name: one[name] for name in left.columns} | {name: two[name] for name in right.columns}
+        return {name: expression(sql) for name, sql in node.select}
+    return {name: side[name] for flow, side in (left, right) for name in flow.columns}
+
+
+def result_of(frame: DataFrame, key: dict[str, Column], values: dict[str, Column], time: Column) -> Flow:
+    """The result's rows, out of the frame of both sides. Columns of the key are the key's, whichever side has them."""
     of_key = {name.lower(): value for name, value in key.items()}
-    values = {name: of_key.get(name.lower(), value) for name, value in values.items()}
     named = tuple((name, f"__key_{i}") for i, name in enumerate(key))
-    frame = _pairs(node, left.frame, one, two).select(
+    rows = frame.select(
         F.lit(False).alias(DELETED),
-        F.greatest(one[EVENT_TIME], two[EVENT_TIME]).alias(EVENT_TIME),
+        time.alias(EVENT_TIME),
         *(key[name].alias(physical) for name, physical in named),
-        *(value.alias(name) for name, value in values.items()),
+        *(of_key.get(name.lower(), value).alias(name) for name, value in values.items()),
     )
-    return Flow(frame, tuple(values), ("timestamp",), named)
+    return Flow(rows, tuple(values), ("timestamp",), named)
 
 
 def _packed(left: Flow, right: Flow) -> tuple[Flow, Flow]:
@@ -76,11 +91,11 @@ def _packed(left: Flow, right: Flow) -> tuple[Flow, Flow]:
     return replace(left, frame=frame, packed=_SIDES[0]), replace(right, frame=frame, packed=_SIDES[1])
 
 
-_Keys = list[tuple[str, str]]
+Keys = list[tuple[str, str]]
 """Names, and the physical columns behind them."""
 
 
-def _keys(node: o.Join, left: Flow, right: Flow) -> tuple[_Keys, _Keys]:
+def keys_of(node: o.Join | o.TableJoin, left: Flow, right: Flow) -> tuple[Keys, Keys]:
     """What the rows of both sides meet by."""
     ours, theirs = _chosen(left, node.by), _chosen(right, node.match)
     if len(ours) != len(theirs):
@@ -99,12 +114,12 @@ def _keys(node: o.Join, left: Flow, right: Flow) -> tuple[_Keys, _Keys]:
     return ours, theirs
 
 
-def _chosen(flow: Flow, names: tuple[str, ...]) -> _Keys:
+def _chosen(flow: Flow, names: tuple[str, ...]) -> Keys:
     visible = {name.lower(): physical for name, physical in flow.visible()}
     return [(name, visible.get(name.lower(), name)) for name in names] or list(flow.key)
 
 
-def _side(node: o.Join, at: int, flow: Flow, keys: _Keys) -> _Side:
+def _side(node: o.Join, at: int, flow: Flow, keys: Keys) -> _Side:
     """The left (0) or the right (1) side.
 
     A row is late when stream time has passed the last moment at which a row of the other side may come that it could

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -23,14 +22,15 @@ from streamapp.plan import Plan
 from streamapp.spark.failure import diagnose
 from streamapp.spark.predecessors import (
     NO_EPOCH,
+    Shapes,
     hops_to_note,
     read_known,
     require_fed,
     require_succession,
+    shapes_to_json,
     shapes_to_note,
     written_before,
 )
-from streamapp.succession import Shape
 
 
 class Metadata:
@@ -39,7 +39,7 @@ class Metadata:
     def __init__(self, spark: SparkSession, plan: Plan, kafka: KafkaConfig) -> None:
         self._plan, self._kafka = plan, kafka
         self._bridge: JavaObject = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
-        self._unproven: Mapping[str, Shape] = {}
+        self._unproven: Mapping[str, Shapes] = {}
         self.claimed = Claimed()
         """What of Kafka is the app's."""
         self.kept: frozenset[str] = frozenset()
@@ -104,9 +104,9 @@ class Metadata:
             self._note(proven)
             self._unproven = {name: shape for name, shape in self._unproven.items() if name not in proven}
 
-    def _note(self, shapes: Mapping[str, Shape]) -> None:
-        for name, shape in shapes.items():
-            self._bridge.note(self._plan.application_id, name, "shape", json.dumps(asdict(shape)))
+    def _note(self, shapes: Mapping[str, Shapes]) -> None:
+        for name, of_stores_of_it in shapes.items():
+            self._bridge.note(self._plan.application_id, name, "shape", shapes_to_json(of_stores_of_it))
 
 
 class _Book:

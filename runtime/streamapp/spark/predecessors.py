@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamapp.errors import InputError
@@ -54,14 +54,14 @@ class Known:
     """None when nothing was noted."""
     inputs: int = 0
     """Sources that it has a position in; 0 when it has none yet."""
-    shape: Shape | None = None
-    """What its store holds; None when nothing was noted."""
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    """What its stores hold, by name; empty when nothing was noted."""
 
     @property
     def predecessor(self) -> Predecessor:
         """What a next version goes on from. A store holds nothing before its first epoch is committed."""
-        shape = self.shape if self.committed != NO_EPOCH else None
-        return Predecessor(self.stateful, self.topics, self.inputs, shape)
+        shapes = self.shapes if self.committed != NO_EPOCH else {}
+        return Predecessor(self.stateful, self.topics, self.inputs, shapes)
 
 
 def read_known(text: str) -> dict[str, Known]:
@@ -74,7 +74,7 @@ def read_known(text: str) -> dict[str, Known]:
             found["committed"],
             Hops.from_json(found["notes"]["hops"]) if "hops" in found["notes"] else None,
             len(_positions(found["offsets"])),
-            Shape(**json.loads(found["notes"]["shape"])) if "shape" in found["notes"] else None,
+            shapes_from_json(found["notes"]["shape"], name) if "shape" in found["notes"] else {},
         )
         for name, found in json.loads(text).items()
     }
@@ -101,10 +101,28 @@ def require_succession(plan: Plan, known: Mapping[str, Known], words: Mapping[st
         raise InputError("\n".join(refusal.words for refusal in found))
 
 
-def shapes_to_note(plan: Plan, known: Mapping[str, Known], words: Mapping[str, str]) -> tuple[dict[str, Shape], ...]:
+Shapes = Mapping[str, Shape]
+"""What the stores of a sub-topology hold, by name."""
+
+
+def shapes_from_json(text: str, subtopology: str) -> Shapes:
+    """What `shapes_to_json` wrote. A version that knew one store for each sub-topology wrote its shape alone."""
+    found = json.loads(text)
+    if "fingerprint" in found:
+        return {subtopology: Shape(**found)}
+    return {store: Shape(**shape) for store, shape in found["stores"].items()}
+
+
+def shapes_to_json(shapes: Shapes) -> str:
+    """As it is kept on the metadata topic."""
+    return json.dumps({"stores": {store: asdict(shape) for store, shape in sorted(shapes.items())}})
+
+
+def shapes_to_note(plan: Plan, known: Mapping[str, Known], words: Mapping[str, str]) -> tuple[dict[str, Shapes], ...]:
     """What stores hold that is not on record, by sub-topology: what may be noted before the plan's first epoch, as no
     earlier one was committed; and what may be noted when one was, as an earlier version has not noted what it holds."""
-    shapes = {name: s for name, s in shapes_of(plan, words).items() if name not in known or known[name].shape != s}
+    now = shapes_of(plan, words)
+    shapes: dict[str, Shapes] = {name: s for name, s in now.items() if name not in known or known[name].shapes != s}
     new = {name: s for name, s in shapes.items() if name not in known or known[name].committed == NO_EPOCH}
     return new, {name: s for name, s in shapes.items() if name not in new}
 

@@ -65,7 +65,7 @@ class Queries:
             .writeStream.format(_SINK)
             .queryName(part.name)
             .outputMode(part.output_mode)
-            .option("stateful", str(part.stateful is not None).lower())
+            .option("stateful", str(bool(part.stateful)).lower())
             .option("positionPartitions", position)
             .option("checkpointLocation", f"/{self._plan.application_id}/{part.name}")
         )
@@ -75,11 +75,10 @@ class Queries:
         return writer.trigger(processingTime="0 milliseconds").start()
 
     def _settings(self, part: SubTopology) -> dict[str, str]:
-        store = next((s for s in self._plan.stores if s.subtopology == part.name), None)
+        stores = (store for store in self._plan.stores if store.subtopology == part.name)
         return {
             PREFIX + "subTopology": part.name,
-            PREFIX + "store": store.name if store else "",
-            PREFIX + "fingerprint": store.fingerprint if store else "",
+            PREFIX + "stores": ",".join(f"{store.name}={store.fingerprint}" for store in stores),
             PREFIX + "functions": ", ".join(
                 f"node '{node.name}' ({function})" for node in part.nodes for function in node.functions
             ),
@@ -100,8 +99,9 @@ class Queries:
             "kafka.max.poll.records": "5000",
             "subTopology": part.name,
             "epochIntervalMs": str(self._plan.epoch_interval_ms),
-            "mayCombine": str(part.stateful is not None).lower(),
+            "mayCombine": str(bool(part.stateful)).lower(),
             **self._timing(part, node),
+            **({"tables": "read" if isinstance(node, o.Table) else "await"} if part.task else {}),
             "includeHeaders": str(self._headers_wanted).lower(),
             "groupIdPrefix": f"{self._plan.application_id}-{part.name}",
         }
@@ -117,7 +117,8 @@ class Queries:
             else:
                 options["subscribe"] = ",".join(node.topics)
             options["countedAs"] = node.pattern or ",".join(sorted(node.topics))
-            options |= self._start_from()
+            # What a table is follows from all of its topic.
+            options |= {"startingOffsets": "earliest"} if isinstance(node, o.Table) else self._start_from()
         return self._spark.readStream.format(_SOURCE).options(**options).load()
 
     def _timing(self, part: SubTopology, node: n.Node) -> dict[str, str]:

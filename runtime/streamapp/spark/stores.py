@@ -54,11 +54,10 @@ class Stores:
     def __init__(self, spark: SparkSession, plan: Plan) -> None:
         self._spark = spark
         self._application_id = plan.application_id
-        by_name = {node.name: node for part in plan.subtopologies for node in part.nodes}
         self._tables = {
             store.name: _Table(store, table)
             for store in plan.stores
-            if (table := by_name[store.node].stored_table(store.name)) is not None
+            if (table := _stored_table(plan, store)) is not None
         }
         self._others = {store.name for store in plan.stores} - self._tables.keys()
         # Threads that last: each that talks to the JVM has a connection and a thread there.
@@ -148,6 +147,12 @@ class Stores:
             question.store,
             list(question.key) or None,
         )
+
+
+def _stored_table(plan: Plan, store: Store) -> StoredTable | None:
+    topology = plan.subtopology(store.subtopology).topology
+    node = topology.node(store.node)
+    return node.stored_table(store.name, [topology.columns(name) for name in node.inputs])
 
 
 class _Table:

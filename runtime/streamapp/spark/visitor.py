@@ -22,16 +22,20 @@ from streamapp.operations import Filter
 from streamapp.plan import SubTopology
 from streamapp.spark import formats
 from streamapp.spark.complaints import problems_of
-from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden
+from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, column, hidden
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.joins import joined
 from streamapp.spark.record_windows import record_windows
 from streamapp.spark.streamtime import tags_of, with_stream_time
+from streamapp.spark.tables import TaskRows, joined_with_table, of_changes
 from streamapp.spark.usercode import MINE, UserFunction
 
+_WHERE = ("topic", "partition", "offset")
 SOURCE_FIELDS = ("key", "timestamp", "topic", "partition", "offset", "headers")
-RECORD_COLUMNS = ("topic", "key", "value", "timestamp", "headers")
 _HEADERS = "array<struct<key:string,value:binary>>"
+RECORD_TYPES = {"topic": "string", "key": "binary", "value": "binary", "timestamp": "bigint", "headers": _HEADERS}
+"""What a sub-topology gives to the sink."""
+RECORD_COLUMNS = tuple(RECORD_TYPES)
 # An internal topic keeps microseconds, which the users' JSON does not.
 _EXACT_JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
@@ -59,10 +63,12 @@ class Visitor:
         self._on_bad_record = on_bad_record
         self._repartitioned: dict[str, tuple[StructType, Flow]] = {}
         self._tags: Mapping[str, str] = {}
+        self._ordered = False
 
     def enter(self, part: SubTopology) -> None:
         """The nodes that are visited next are of this sub-topology."""
         self._tags = tags_of(part)
+        self._ordered = part.keeps_order
 
     def visit(self, node: n.Node, inputs: list[Flow]) -> Flow:
         """The flow of `node` over the flows of its inputs.
@@ -88,14 +94,29 @@ class Visitor:
         flow = self._columns_of(raw, decoded)
         if node.timestamp is not None:
             flow = self._extracted_time(node, flow, node.timestamp)
-        return self._timed(node, flow, hidden("topic"), hidden("partition"))
+        return self._timed(node, flow, *map(hidden, _WHERE))
 
-    def _timed(self, node: n.Node, flow: Flow, topic: str, partition: str) -> Flow:
-        """A source's rows with stream time, where windows close by it: what a filter drops has a time too."""
+    def visit_table(self, node: o.Table) -> Flow:
+        flow = replace(self.visit_stream(node), fields=("timestamp",), table=True)
+        return _with_key(node, flow.tidy(flow.frame))
+
+    def _timed(self, node: n.Node, flow: Flow, topic: str, partition: str, offset: str) -> Flow:
+        """A source's rows with stream time, where windows close by it or rows are in its order.
+
+        What a filter drops has a time too.
+        """
         tag = self._tags.get(node.name)
         if tag is None:
             return flow
-        return replace(flow, timed=True).tidy(with_stream_time(flow.frame, tag, topic, partition))
+        frame = with_stream_time(flow.frame, tag, topic, partition)
+        if self._ordered:
+            frame = frame.withColumn(
+                PLACE,
+                F.struct(
+                    *(column(at).alias(name) for at, name in zip((topic, partition, offset), _WHERE, strict=True))
+                ),
+            )
+        return replace(flow, timed=True, placed=self._ordered).tidy(frame)
 
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
         """The source's bad records as they came, with headers that say what, where and why."""
@@ -188,12 +209,12 @@ class Visitor:
     def visit_repartitionsource(self, node: n.RepartitionSource) -> Flow:
         schema, upstream = self._repartitioned[node.topic]
         row = F.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
-        raw = self._read(node).select(row.alias("__row"), column("timestamp"), column("topic"), column("partition"))
+        raw = self._read(node).select(row.alias("__row"), column("timestamp"), *map(column, _WHERE))
         columns = [F.col("__row")[field.name].alias(field.name) for field in schema.fields]
         # The hop's own place, beside that of the record which a row was made of.
-        place = [column(name).alias(f"__hop_{name}") for name in ("topic", "partition")]
+        place = [column(name).alias(f"__hop_{name}") for name in _WHERE]
         frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
-        flow = self._timed(node, replace(upstream, frame=frame), "__hop_topic", "__hop_partition")
+        flow = self._timed(node, replace(upstream, frame=frame), *(f"__hop_{name}" for name in _WHERE))
         return flow.tidy(flow.frame)
 
     # Stateless operations
@@ -294,6 +315,8 @@ class Visitor:
             keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
         else:
             counted = rows.groupBy(*groups).agg(*results)
+        if flow.signed:
+            counted = of_changes(node, counted)
         counted = _needing(counted, [column(f"__result_{i}") for i in range(len(node.columns))] + [column("__latest")])
         values = {name: column(f"__result_{i}") for i, (name, _) in enumerate(node.columns)}
         key = tuple((name, f"__key_{i}") for i, name in enumerate(keys))
@@ -319,6 +342,16 @@ class Visitor:
 
     def visit_join(self, node: o.Join, left: Flow, right: Flow) -> Flow:
         return joined(node, left, right)
+
+    def visit_tablejoin(self, node: o.TableJoin, left: Flow, right: Flow) -> Flow:
+        return joined_with_table(node, left, right, TaskRows(left.frame.sparkSession))
+
+    def visit_totable(self, node: o.ToTable, flow: Flow) -> Flow:
+        table = replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp"), table=True)
+        return _with_key(node, table.tidy(table.frame))
+
+    def visit_tostream(self, node: o.ToStream, flow: Flow) -> Flow:
+        return replace(flow, table=False)
 
     # Sinks: rows of (topic, key, value, timestamp, headers)
 
@@ -364,6 +397,12 @@ class Visitor:
             F.lit(None).cast(_HEADERS).alias("headers"),
         )
         return replace(flow, frame=frame)
+
+
+def _with_key(node: n.Node, flow: Flow) -> Flow:
+    """A table's rows: a record without a key is none, as in Kafka Streams. They are counted."""
+    without = reduce(lambda a, b: a & b, (column(physical).isNull() for _, physical in flow.key), F.lit(True))
+    return flow.tidy(flow.frame.observe(f"keyless:{node.name}", F.count_if(without).alias("bad")).filter(~without))
 
 
 def _needing(frame: DataFrame, columns: list[Column]) -> DataFrame:

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lib.traces import LOST_RECORDS
 from streamapp.cli.driver import _leave_word
-from streamapp.spark.failure import diagnose
+from streamapp.spark.failure import diagnose, of_objection
 from streamapp_operator.driver.pods import driver_state
+from streamapp_operator.driver.probes import failed_probe, may_have_failed_a_probe
 from streamapp_operator.driver.restart_budget import BUDGETS
 
 BAD = (
@@ -109,6 +111,7 @@ SIDECAR = {"name": "agent", "restartCount": 7, "state": {"terminated": {"exitCod
         ("x.IncompatibleStateException: store 's': changelog c\n at", "InputError"),
         ("another runtime of application 'a' has taken over: this one stops\n at", "Infrastructure"),
         ("x\nCaused by: y.TimeoutException: no answer\n at", "Infrastructure"),
+        ("x.PositionMismatchException: changelog c holds version 3\n at", "StateLost"),
     ],
 )
 def test_the_operator_reads_what_a_driver_ended_of(trace: str, cause: str, tmp_path: Path) -> None:
@@ -123,3 +126,66 @@ def test_the_operator_reads_what_a_driver_ended_of(trace: str, cause: str, tmp_p
     assert str(error).startswith(state.error)
     assert len(state.error) > min(len(str(error)) - 1, 1_900)
     assert state.cause in BUDGETS
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("another runtime of application 'a' has taken over: this one stops", "Infrastructure"),
+        ("internal topic 'a-c-changelog' was deleted and made anew: what was in it is lost", "StateLost"),
+    ],
+)
+def test_why_a_driver_may_not_go_on(words: str, cause: str) -> None:
+    error = of_objection(words)
+    assert (error.cause, error.exit_code, str(error)) == (cause, 3, words)
+
+
+def ended_pod(code: int, phase: str = "Running", reason: str = "Error") -> dict[str, Any]:
+    end = {
+        "exitCode": code,
+        "reason": reason,
+        "startedAt": "2026-01-01T10:00:00Z",
+        "finishedAt": "2026-01-01T10:05:31Z",
+    }
+    container = {"name": "driver", "restartCount": 1, "state": {"running": {}}, "lastState": {"terminated": end}}
+    return {"metadata": {"uid": "1"}, "status": {"phase": phase, "containerStatuses": [container]}}
+
+
+def said(reason: str, message: str, at: str = "10:05:01") -> dict[str, str]:
+    return {"reason": reason, "message": message, "lastTimestamp": f"2026-01-01T{at}Z"}
+
+
+REFUSED = said("Unhealthy", 'Startup probe failed: Get "http://10.0.0.5:8080/healthz": connection refused')
+KILLED = said("Killing", "Container driver failed startup probe, will be restarted")
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ([REFUSED, KILLED], 'its startup probe failed: Get "http://10.0.0.5:8080/healthz": connection refused'),
+        ([KILLED], "its startup probe failed"),
+        ([REFUSED], ""),  # it got over it
+        ([said("Killing", "Stopping container driver")], ""),
+        ([said("Killing", "Container agent failed liveness probe, will be restarted")], ""),
+        ([said("Killing", KILLED["message"], "09:59:59")], ""),  # of an end before
+        (
+            [REFUSED, said("Unhealthy", "Liveness probe failed: timeout"), said("Killing", KILLED["message"])],
+            "its startup probe failed",
+        ),
+    ],
+)
+@pytest.mark.parametrize("code", [0, 137, 143])
+def test_a_driver_that_failed_a_probe_is_named_so(events: list[dict[str, str]], words: str, code: int) -> None:
+    pod = ended_pod(code)
+    assert may_have_failed_a_probe(pod)
+    assert failed_probe(pod, events) == words
+    if words:
+        state = driver_state(pod, words)
+        assert (state.error, state.cause) == (f"the driver was ended: {words}", "Infrastructure")
+
+
+@pytest.mark.parametrize(
+    "pod", [ended_pod(1), ended_pod(0, "Succeeded"), ended_pod(137, reason="OOMKilled")], ids=["1", "done", "memory"]
+)
+def test_nobody_asks_for_the_events_of_other_ends(pod: dict[str, Any]) -> None:
+    assert not may_have_failed_a_probe(pod)

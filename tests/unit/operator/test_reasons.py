@@ -15,7 +15,7 @@ import yaml
 from lib.operator import WORD_COUNT
 from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.driver.pods import ABSENT, ENDED, FAILED, PENDING, RUNNING, STARTING, STOPPING, DriverState
-from streamapp_operator.driver.restart_budget import DATA, Failures
+from streamapp_operator.driver.restart_budget import DATA, STATE, Failures
 from streamapp_operator.manifest.app import App, read_app
 from streamapp_operator.manifest.change_classes import FORBIDDEN, NEEDS_STATE_MIGRATION
 from streamapp_operator.manifest.versions import HEALTHY, Verdict, Version
@@ -90,7 +90,9 @@ def any_facts(chooser: random.Random) -> Facts:
         suspended=suspended,
         paused=paused,
         changes=perhaps(("make ConfigMap x",), ()),
-        driver=DriverState(state, "words", ready=chooser.random() < 0.5, trouble=perhaps("words", "")),
+        driver=DriverState(
+            state, "words", ready=chooser.random() < 0.5, trouble=perhaps("words", ""), cause=perhaps(STATE, "")
+        ),
         live=read_answer(live),
         silence="it does not answer",
         executors=executors,

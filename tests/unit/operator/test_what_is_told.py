@@ -273,6 +273,16 @@ ELSEWHERE = {
 """Reasons that need an API server, Jobs or Kafka, and whose tests look for them."""
 
 
+def test_scaling_to_zero_and_back_is_told_and_a_stop_is_not(app: Simulation) -> None:
+    app.apply(20, **SPEC, replicas=0)
+    app.apply(20, **SPEC, replicas=2)
+    scaled = [event.message for event in app.events if event.reason == "Scaling"]
+    assert scaled == ["1 → 0 replicas: spec.replicas is 0", "0 → 2 replicas: spec.replicas is 2"]
+    app.apply(60, **SPEC, replicas=2, suspend=True)
+    app.apply(120, **SPEC, replicas=2)
+    assert [event.message for event in app.events if event.reason == "Scaling"] == scaled
+
+
 def a_driver_through_all_its_phases() -> Simulation:
     phases = ["Starting", "Restoring", "Running", "Restarting", "Running", "Stopped", "Failed"]
     app = Simulation(lambda version, seconds: {"live": live(phases[min(int(seconds) // 20, len(phases) - 1)])})
@@ -300,6 +310,17 @@ def a_version_that_is_taken_back() -> Simulation:
 def a_driver_that_fails_for_good() -> Simulation:
     app = Simulation(lambda spec, seconds: {"failure": "DataError: x"} if seconds > 10 else {"live": live("Starting")})
     app.apply(300, **ONE)
+    return app
+
+
+def a_state_that_is_lost_and_comes_back() -> Simulation:
+    is_back: list[bool] = []
+    app = Simulation(
+        lambda spec, seconds: works(spec, seconds) if is_back else {"failure": "StateLost: topic c is gone"}
+    )
+    app.apply(60, **ONE)
+    is_back.append(True)
+    app.run(60)
     return app
 
 
@@ -353,10 +374,19 @@ SCENES = (
     a_version_that_is_taken_back,
     a_driver_that_fails_for_good,
     a_secret_that_is_gone,
+    a_state_that_is_lost_and_comes_back,
     one_thing_after_the_other,
     a_standstill,
     an_app_that_scales_itself,
 )
+
+
+def test_lost_state_is_told_by_its_name_until_the_app_runs_again() -> None:
+    app = a_state_that_is_lost_and_comes_back()
+    told = [(event.reason, event.message) for event in app.events if event.kind == "Warning"]
+    assert ("StateLost", "topic c is gone") in told
+    assert app.condition("Degraded")["status"] == "False"
+    assert [event.reason for event in app.events].count("StateLost") == 1
 
 
 def test_every_reason_of_an_event_is_told_somewhere(root: Path) -> None:

@@ -58,6 +58,12 @@ def test_no_built_jar_is_tracked(tracked: list[Path]) -> None:
     assert [path for path in tracked if path.suffix in (".jar", ".class", ".whl")] == []
 
 
+def test_what_spark_keeps_to_itself_is_taken_in_one_place(root: Path) -> None:
+    sources = (root / "runtime" / "jvm" / "src").rglob("*.scala")
+    reflecting = re.compile(r"getDeclared|setAccessible|\.reflect\.|Class\.forName")
+    assert [path.name for path in sources if reflecting.search(path.read_text())] == ["SparkInternals.scala"]
+
+
 LOCKS = ("requirements.lock", "container/build.lock", "container/operator.lock", "container/runtime.lock")
 PINNED = re.compile(r"([A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+)( ; [^;]+?)?((?: --hash=sha256:[0-9a-f]{64})+)")
 

@@ -164,7 +164,7 @@ def test_nodes_that_fit_together(nodes: list[Any]) -> None:
         return
     for part in plan.subtopologies:
         names = {n.name for n in part.nodes}
-        assert sum(n.keyed for n in part.nodes) == (1 if part.stateful else 0)
+        assert tuple(n.name for n in part.nodes if n.keyed) == part.stateful
         assert all(set(n.inputs) <= names for n in part.nodes)
         assert part.topology.nodes == part.nodes
     assert len({part.name for part in plan.subtopologies}) == len(plan.subtopologies)

@@ -31,7 +31,9 @@ def test_one_shuffle_is_one_query(plan: Compile) -> None:
         IN + f"- {{name: table, {COUNT}}}\n- {{name: more, with: {{m: n + 1}}}}\n- {{name: out, to: {{topic: o}}}}"
     )
     assert parts(made) == {"table": ["in", "table", "more", "out"]}
-    assert made.subtopologies[0] == SubTopology("table", made.subtopologies[0].nodes, "table", "update", ("table",))
+    assert made.subtopologies[0] == SubTopology(
+        "table", made.subtopologies[0].nodes, ("table",), (), "update", ("table",)
+    )
 
 
 def test_the_name_of_a_query_is_that_of_its_store(plan: Compile) -> None:

@@ -28,8 +28,8 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
         ),
         pytest.param(
             "- {name: x}",
-            "node 'x': has no operation; add one of: stream, filter, select, with, flatMap, keyBy, merge, branch, "
-            "groupBy, join, python, to",
+            "node 'x': has no operation; add one of: stream, table, filter, select, with, flatMap, keyBy, merge, "
+            "branch, groupBy, join, toTable, toStream, python, to",
             id="no operation",
         ),
         pytest.param(
@@ -454,15 +454,28 @@ def test_a_table_can_be_mapped(problems: Problems, operation: str) -> None:
         ("keyBy: [count]", "keyBy of a table is not available yet"),
         ("flatMap: {'n': 'sequence(1, count)'}", "flatMap of a table is not available yet"),
         ("branch: [{name: b, when: count > 1}]", "branch of a table is not available yet"),
-        ("groupBy: [count], aggregate: {'n': count(*)}", "grouping a table again is not available yet"),
+        (
+            "groupBy: [count], aggregate: {'m': max(count)}",
+            "`max` cannot be taken back when a row of the table 'table'",
+        ),
+        ("groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}", "'table' is a table, whose rows"),
         (
             "join: {with: lines, within: 5s, by: [user], select: {c: x.count}}",
-            "is a table; only joins of two streams",
+            "is a table, and `within` is for two streams",
         ),
+        ("join: {with: lines, by: [user], select: {c: x.count}}", "change the sides: from: lines, join: {with: table}"),
+        ("join: {with: table, select: {c: left.count}}", "a table is joined with itself"),
+        ("from: lines, join: {with: table, by: [user], type: outer}", "an outer join of a stream with a table"),
+        ("join: {with: again, by: [count]}", "found by its key, `user`, and not by `count`"),
+        ("from: lines, join: {with: table, by: [user], select: {r: rand()}}", "is not deterministic: a row that is"),
+        ("from: lines, join: {with: table, by: [user], grace: 5s}", "`grace` is there without `within`"),
+        ("toTable: {}", "'table' is a table already; read 'table' in its place"),
+        ("from: lines, toStream: {}", "'lines' is a stream already; read 'lines' in its place"),
     ],
 )
 def test_what_a_table_cannot_do_yet_is_refused(problems: Problems, operation: str, said: str) -> None:
-    nodes = LINES + "- {name: table, groupBy: [user], aggregate: {count: count(*)}}\n"
+    nodes = LINES + "- {name: again, groupBy: [user], aggregate: {times: count(*)}}\n"
+    nodes += "- {name: table, from: lines, groupBy: [user], aggregate: {count: count(*)}}\n"
     assert any(said in problem for problem in problems(nodes + f"- {{name: x, {operation}}}"))
 
 
@@ -614,12 +627,9 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
 @pytest.mark.parametrize(
     "node",
     [
-        "table: {topic: u}",
         "globalTable: {topic: u}",
         "cogroup: []",
         "deduplicate: {by: [user], within: 5s}",
-        "toStream: {}",
-        "toTable: {}",
         "suppress: {untilTimeLimit: 5s}",
         "sql: select 1",
         "process: {class: 'm:C'}",

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.deploy
 
-import scala.collection.mutable.ArrayBuffer
-
 import org.apache.spark.SparkContext
 import org.apache.spark.deploy.worker.Worker
 import org.apache.spark.internal.config
-import org.apache.spark.rpc.RpcEnv
+import org.apache.spark.sql.streamapp.SparkInternals
 import org.apache.spark.util.Utils
 
 /**
  * Further workers for a `local-cluster`, which has as many as it was started with, each with room for one executor.
- *
- * Spark's class keeps to itself where its master is, and which workers it has to stop: hence the reflection.
  */
 private[spark] object LocalWorkers {
 
@@ -21,19 +17,13 @@ private[spark] object LocalWorkers {
   /** Starts workers until there are `count`; does nothing where Spark runs elsewhere. */
   def atLeast(context: SparkContext, count: Int): Unit = LocalSparkCluster.get.foreach { cluster =>
     val Shape(cores, memory) = context.master: @unchecked
-    val workers = environments(cluster, "workerRpcEnvs")
-    val port = environments(cluster, "masterRpcEnvs").head.address.port
+    val workers = SparkInternals.workers(cluster)
+    val port = SparkInternals.masters(cluster).head.address.port
     val masters = Array(s"spark://${Utils.localHostNameForURI()}:$port")
     val conf = context.conf.clone().set(config.SHUFFLE_SERVICE_ENABLED, false)
     while (workers.size < count) {
       workers += Worker.startRpcEnvAndEndpoint(
         Utils.localHostName(), 0, 0, cores.toInt, memory.toInt, masters, null, Some(workers.size + 1), conf)
     }
-  }
-
-  private def environments(cluster: LocalSparkCluster, name: String): ArrayBuffer[RpcEnv] = {
-    val field = classOf[LocalSparkCluster].getDeclaredField(name)
-    field.setAccessible(true)
-    field.get(cluster).asInstanceOf[ArrayBuffer[RpcEnv]]
   }
 }

@@ -16,16 +16,17 @@ import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochReports, 
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Spark's Kafka source, except for five things. The number of records of an epoch is not a constant but asked of the
+ * Spark's Kafka source, except for six things. The number of records of an epoch is not a constant but asked of the
  * sub-topology's [[EpochPacer]] each time; epochs of few records are read by few tasks; the next epoch begins as soon as
  * the interval is over AND the one before has ended; what becomes of records that are gone before they were read is
- * [[SourceLoss]]'s to say; and a query that goes on with its state has an epoch at once, with records or without.
+ * [[SourceLoss]]'s to say; a query that goes on with its state has an epoch at once, with records or without; and where tables
+ * are looked up, nothing is read before they are there ([[TableStarts]]).
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
  * user's topics whose records these are, absent for topics of ours; `timedAs`, the tag of a source that windows wait for
  * (see `TimedSources`), `idleTimeoutMs`, for how long they wait for a partition that is silent, and `closeAtEnd`, whether a run
- * to the end closes those that are open there.
+ * to the end closes those that are open there; `tables`, whether it is `read` as one or `await` those of its sub-topology.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -46,8 +47,12 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
         options.getBoolean("closeAtEnd", false), new PartitionEnds(RuntimeConf(SparkSession.active.conf.getAll))))
       // Spark numbers the sources of a query in the name of the folder that it gives each.
       idle.foreach(partitions => TimedSources.add(subTopology, new Path(checkpointLocation).getName.toInt, partitions.tag, () => partitions.now))
+      val tables = options.get("tables")
+      val start = Option.when(tables == "read")(TableStarts.add(RuntimeConf(SparkSession.active.conf.getAll), subTopology,
+        new Path(checkpointLocation).getName.toInt, kafka.kafkaOffsetReader))
       new PacedStream(kafka, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
-        options.getLong("epochIntervalMs", 0L), options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle)
+        options.getLong("epochIntervalMs", 0L), options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle,
+        start, awaitsTables = tables == "await")
     }
     override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
   }
@@ -64,7 +69,8 @@ private object PacedKafkaSource {
 }
 
 private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, subTopology: String, intervalMs: Long,
-    mayCombine: Boolean, override val countedAs: Option[String], idle: Option[IdlePartitions])
+    mayCombine: Boolean, override val countedAs: Option[String], idle: Option[IdlePartitions], table: Option[TableStart],
+    awaitsTables: Boolean)
     extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics with CountedSource {
 
   private val pacer = EpochPacer.of(subTopology)
@@ -81,7 +87,9 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
     if (!boundedRun) awaitTurn()
     EpochReports.begins(subTopology)
     val most = pacer.limit
-    val limited = kafka.latestOffset(start, ReadLimit.maxRows(most))
+    val held = awaitsTables && !TableStarts.reached(subTopology)
+    val there = kafka.latestOffset(start, ReadLimit.maxRows(most))
+    val limited = if (held) start else there
     val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
     idle.foreach(_.look(offsets(start), offsets(reached), offsets(kafka.reportLatestOffset()), boundedRun))
     val mayBeEmpty = mayCombine && most > 0 && (!boundedRun || idle.exists(_.closeAtEnd))
@@ -125,6 +133,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
   }
 
   override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = {
+    table.foreach(_.readTo(offsets(end)))
     val gone = loss.gone(start, end)
     val ranges = kafka.planInputPartitions(loss.without(gone, start), end).map { case range: KafkaBatchInputPartition => range }
     val records = ranges.map(size).sum

@@ -10,6 +10,7 @@ import org.json4s.DefaultFormats
 import org.json4s.jackson.Serialization
 
 import org.apache.spark.sql.execution.streaming.state.LocalBases
+import org.apache.spark.sql.kafka010.TableStarts
 import org.apache.spark.sql.streamapp.keyed.{EpochTimes, TimedSources}
 
 /** What the driver's Python side calls; everything else happens at Spark's plug-in points. */
@@ -22,6 +23,7 @@ object DriverBridge {
     EpochReports.clear()
     Restores.clear()
     TimedSources.clear()
+    TableStarts.clear()
     MetadataTopic.open(RuntimeConf(settings.asScala.toMap), owner, Option(adopted))
   }
 

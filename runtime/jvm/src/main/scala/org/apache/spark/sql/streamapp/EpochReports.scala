@@ -30,7 +30,7 @@ object StoreStats {
     sizes.put((subTopology, size.partition, sparkStore), size)
 
   def ofTask(conf: RuntimeConf, partition: Int): Seq[StoreSize] =
-    if (conf.store.isEmpty) Nil
+    if (conf.stores.isEmpty) Nil
     else sizes.asScala.collect { case ((sub, at, _), size) if sub == conf.subTopology && at == partition => size }.toSeq
 }
 

@@ -54,17 +54,3 @@ object Failpoint {
 
 /** The exception a test asked for. */
 final class InjectedFailure(message: String) extends RuntimeException(message)
-
-/**
- * Deliberate mistakes, named by `STREAMAPP_MUTATION`: the tests that prove exactly-once must fail with each of them,
- * or they prove nothing. Never set outside of such a test.
- */
-object Mutation {
-  private val active: Option[String] = sys.env.get("STREAMAPP_MUTATION")
-  active.foreach(name => System.err.println(s"MUTATION $name"))
-
-  /** Transactional ids that no other process uses, so that nobody is ever fenced. */
-  val NoFence: Boolean = active.contains("no-fence")
-  /** The marker of an epoch is visible before its transaction is committed. */
-  val MarkerOutside: Boolean = active.contains("marker-outside")
-}

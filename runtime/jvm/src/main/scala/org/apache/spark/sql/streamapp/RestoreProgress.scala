@@ -5,8 +5,6 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.kafka.common.TopicPartition
-
 /** How far the restore of one store partition has come, in changelog offsets. */
 final case class RestoreState(store: String, partition: Int, executor: String, done: Long, total: Long,
     startedMs: Long, millis: Long, finished: Boolean) extends Serializable {
@@ -48,8 +46,7 @@ final class RestoreProgress private (store: String, partition: Int) {
 }
 
 object RestoreProgress {
-  def start(conf: RuntimeConf, changelog: TopicPartition): RestoreProgress =
-    new RestoreProgress(conf.store, changelog.partition)
+  def start(store: String, partition: Int): RestoreProgress = new RestoreProgress(store, partition)
 }
 
 /** The driver's view of all restores: the last state told for each store partition. */

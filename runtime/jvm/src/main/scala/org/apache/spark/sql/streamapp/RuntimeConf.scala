@@ -21,10 +21,15 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
   val applicationId: String = required("applicationId")
   val bootstrapServers: String = required("bootstrapServers")
   val subTopology: String = required("subTopology")
-  val store: String = get(Prefix + "store").getOrElse("")
+  /** The fingerprint of each store by its name; the first has Spark's default name. */
+  val stores: Seq[(String, String)] = get(Prefix + "stores").getOrElse("").split(',').toSeq.filter(_.nonEmpty).map { store =>
+    store.split('=') match {
+      case Array(name, fingerprint) => name -> fingerprint
+      case Array(name) => name -> ""
+    }
+  }
   /** Number of state partitions of every store. */
   val maxParallelism: Int = required("maxParallelism").toInt
-  val fingerprint: String = get(Prefix + "fingerprint").getOrElse("")
   val exactlyOnce: Boolean = get(Prefix + "guarantee").forall(_ == "exactly-once")
   /** After which Kafka ends the transaction of a producer that is not heard of. */
   val transactionTimeoutMs: Int = get(Prefix + "transactionTimeoutMs").map(_.toInt).getOrElse(60000)
@@ -39,10 +44,14 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
   /** As `is_repartition_topic` in internal_topics.py has it. */
   def isHop(topic: String): Boolean = topic.startsWith(s"$applicationId-") && topic.endsWith("-repartition")
 
-  /** The changelog of one of Spark's stores; an operator with several gets one topic each. */
-  def changelogTopic(sparkStoreName: String): String =
-    if (sparkStoreName == "default") s"$applicationId-$store-changelog"
-    else s"$applicationId-$store-$sparkStoreName-changelog"
+  /** The manifest's name of one of Spark's stores. */
+  def storeOf(sparkStoreName: String): String =
+    if (sparkStoreName == "default") stores.headOption.map(_._1).getOrElse("") else sparkStoreName
+
+  /** Empty where none is known. */
+  def fingerprintOf(store: String): String = stores.collectFirst { case (`store`, fingerprint) => fingerprint }.getOrElse("")
+
+  def changelogTopic(store: String): String = s"$applicationId-$store-changelog"
 
   /** Kafka client properties: the user's file (TLS, SASL) first, ours on top. */
   def client(settings: (String, String)*): Properties = {

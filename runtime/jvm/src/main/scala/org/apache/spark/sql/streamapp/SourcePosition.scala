@@ -8,7 +8,7 @@ import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.kafka.clients.admin.Admin
+import org.apache.kafka.clients.admin.{Admin, AdminClientConfig}
 import org.apache.kafka.clients.producer.ProducerRecord
 import org.apache.kafka.common.TopicPartition
 import org.apache.kafka.common.utils.Utils.{murmur2, toPositive}
@@ -74,6 +74,8 @@ final class SourcePosition private (private val conf: RuntimeConf, val source: T
 object SourcePosition {
   /** Nothing was ever committed. */
   private val Nothing = -1L
+  /** How long Kafka's clients wait for an answer, before they ask again. */
+  private val UsualAnswerMs = 30000
   private val TidyMs = 60L * 1000
   private val tidiedAtMs = new AtomicLong(System.currentTimeMillis())
 
@@ -84,7 +86,10 @@ object SourcePosition {
   def settle(conf: RuntimeConf, sources: Iterable[TopicPartition]): Unit = if (conf.exactlyOnce) {
     MetadataTopic.current(conf.applicationId).confirm()
     val ids = sources.map(source => s"${conf.applicationId}/${transactionId(conf, source)}")
-    val admin = Admin.create(conf.client())
+    // It fences in the name of producers whose transactions may take as long as it waits for an answer, which by default is
+    // longer than some brokers allow.
+    val admin = Admin.create(conf.client(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG ->
+      math.min(UsualAnswerMs, conf.transactionTimeoutMs).toString))
     try admin.fenceProducers(ids.toList.asJava).all().get() finally admin.close()
   }
 

@@ -51,7 +51,7 @@ object StoreReader {
     else {
       val plan = Option(query.lastExecution).map(_.executedPlan).getOrElse(throw new StoreNotReadyException(
         s"store '$store' has had no epoch since the app started; it can be asked after the next one"))
-      val stored = StoredResults.in(plan, query.runId)
+      val stored = StoredResults.in(plan, store, query.runId)
       val wanted = Option(key).map(texts => keyRow(stored.named, texts.asScala.toSeq))
       val info = stored.place
       val partitions = wanted.filter(_ => stored.together).map(partitionOf(stored.named, _, info.numPartitions))
@@ -59,7 +59,7 @@ object StoreReader {
       val missing = session.sparkContext.collectionAccumulator[Integer]("absent partitions")
       session.withActive {
         val located = partitions.map { partition =>
-          val id = StateStoreProviderId(info, partition, StateStoreId.DEFAULT_STORE_NAME)
+          val id = StateStoreProviderId(info, partition, stored.sparkName)
           LocatedStore(StorePlace(applicationId, store, partition), id.storeId,
             session.streams.stateStoreCoordinator.getLocation(id))
         }

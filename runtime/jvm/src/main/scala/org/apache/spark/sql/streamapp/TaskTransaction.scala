@@ -107,10 +107,9 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     producer = newProducer()
     try if (conf.exactlyOnce) producer.initTransactions()
     catch {
-      // The brokers allow less, and do not let us read how much: what the user has set is no guess.
       case error: KafkaException if timeoutMs > conf.transactionTimeoutMs && TransactionTimeout.isRefused(error) =>
         producer.close(Duration.ZERO)
-        connect(conf.transactionTimeoutMs)
+        connect(TransactionTimeout.less(conf, timeoutMs))
     }
   }
 
@@ -157,8 +156,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       Failpoint.hit("transaction.before-markers", epoch, partition)
       if (!conf.exactlyOnce) awaitArrival()
       deliveries.sent += marks.size
-      if (Mutation.MarkerOutside) sendMarkersOutside()
-      else producing(marks.values.foreach(mark => producer.send(mark.record, mark)))
+      producing(marks.values.foreach(mark => producer.send(mark.record, mark)))
       awaitArrival()
       marks.foreach { case (participant, mark) => participant.arrived(mark.nextOffset) }
       Failpoint.hit("transaction.before-commit", epoch, partition)
@@ -310,11 +308,6 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     }
   }
 
-  private def sendMarkersOutside(): Unit = {
-    val outside = new KafkaProducer(conf.client(), new ByteArraySerializer, new ByteArraySerializer)
-    try marks.values.foreach(mark => outside.send(mark.record, mark)) finally outside.close()
-  }
-
   private def newProducer(): KafkaProducer[Array[Byte], Array[Byte]] = {
     val properties = conf.client(
       ProducerConfig.ACKS_CONFIG -> "all",
@@ -325,8 +318,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       ProducerConfig.COMPRESSION_TYPE_CONFIG -> "lz4",
       ProducerConfig.CLIENT_ID_CONFIG -> s"${conf.applicationId}/$id")
     if (conf.exactlyOnce) {
-      val mutated = if (Mutation.NoFence) s"/${java.util.UUID.randomUUID()}" else ""
-      properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, s"${conf.applicationId}/$id$mutated")
+      properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, s"${conf.applicationId}/$id")
       properties.put(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, timeoutMs.toString)
     }
     new KafkaProducer(properties, new ByteArraySerializer, new ByteArraySerializer)

@@ -2,6 +2,7 @@
 package org.apache.spark.sql.streamapp
 
 import java.util.Collections
+import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.TimeUnit.SECONDS
 
 import scala.jdk.CollectionConverters._
@@ -31,7 +32,8 @@ private[streamapp] object TransactionTimeout {
   /** What brokers allow by default. */
   private val UsualMostMs = 900000
   private val AnswerSeconds = 5L
-  @volatile private var answered: Option[Int] = None
+  /** What is known of the most that brokers allow, by their addresses. */
+  private val known = new ConcurrentHashMap[String, Int]()
 
   /**
    * For the jobs that this thread starts from now on.
@@ -53,9 +55,16 @@ private[streamapp] object TransactionTimeout {
   def recordsOfEpoch: Option[String] = Option(TaskContext.get()).flatMap(task => Option(task.getLocalProperty(Records)))
 
   /** The most that brokers allow, in milliseconds, as far as we may know; not less than the user asks for. */
-  def most(conf: RuntimeConf): Int = {
-    if (answered.isEmpty) answered = allowed(conf)
-    math.max(conf.transactionTimeoutMs, answered.getOrElse(UsualMostMs))
+  def most(conf: RuntimeConf): Int =
+    math.max(conf.transactionTimeoutMs, known.computeIfAbsent(conf.bootstrapServers, _ => allowed(conf).getOrElse(UsualMostMs)))
+
+  /**
+   * What to ask for next when brokers allow less than what was asked for, and do not let us read how much: so at least half
+   * of what they allow is had. Not less than what the user asks for, which is no guess.
+   */
+  def less(conf: RuntimeConf, refusedMs: Int): Int = {
+    known.merge(conf.bootstrapServers, refusedMs / 2, (some, other) => math.min(some, other))
+    most(conf)
   }
 
   /** What Kafka answers to a producer whose transaction it has ended: as to one that is fenced, or, since 4.0, that it can abort. */

@@ -93,7 +93,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
         throw new IllegalStateException(s"$id: no store was loaded by this task attempt"))
       TransactionalSink.write(conf, transaction, records, epoch) {
         val versions = transaction.markedVersions
-        if (versions.isEmpty || versions.exists(_ != epoch + 1)) {
+        if (versions.size != conf.stores.size || versions.exists(_ != epoch + 1)) {
           throw new IllegalStateException(s"$id: stores committed versions ${versions.mkString("[", ", ", "]")} in epoch $epoch")
         }
       }

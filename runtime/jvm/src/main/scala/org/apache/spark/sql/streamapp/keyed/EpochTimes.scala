@@ -173,18 +173,25 @@ object EpochTimes {
  */
 private final case class Waiting(epoch: Long, idle: Seq[String], upTo: Long)
 
+/** An accumulator that is copied by merging it into an empty one. */
+private[keyed] abstract class Mergeable[In, Out] extends AccumulatorV2[In, Out] {
+  protected def empty: Mergeable[In, Out]
+
+  override def copy(): Mergeable[In, Out] = {
+    val other = empty
+    other.merge(this)
+    other
+  }
+}
+
 /** The earliest of some times in microseconds, and how many tasks have told one. */
-final class EarliestTime extends AccumulatorV2[Long, Long] {
+final class EarliestTime extends Mergeable[Long, Long] {
   private var earliest = Long.MaxValue
   private var tasks = 0
 
   def told: Int = tasks
   override def isZero: Boolean = tasks == 0
-  override def copy(): EarliestTime = {
-    val other = new EarliestTime
-    other.merge(this)
-    other
-  }
+  override protected def empty: EarliestTime = new EarliestTime
   override def reset(): Unit = {
     earliest = Long.MaxValue
     tasks = 0
@@ -202,15 +209,11 @@ final class EarliestTime extends AccumulatorV2[Long, Long] {
 }
 
 /** The latest event time of each source partition, in microseconds. Adding one twice changes nothing. */
-final class LatestTimes extends AccumulatorV2[(String, Long), Map[String, Long]] {
+final class LatestTimes extends Mergeable[(String, Long), Map[String, Long]] {
   private val times = mutable.Map.empty[String, Long]
 
   override def isZero: Boolean = times.isEmpty
-  override def copy(): LatestTimes = {
-    val other = new LatestTimes
-    other.merge(this)
-    other
-  }
+  override protected def empty: LatestTimes = new LatestTimes
   override def reset(): Unit = times.clear()
   override def add(reached: (String, Long)): Unit =
     times(reached._1) = math.max(reached._2, times.getOrElse(reached._1, StreamTimes.Unknown))

@@ -93,6 +93,7 @@ class KeyedExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectPlannerStrategy(_ => StreamTimeStrategy)
     extensions.injectPlannerStrategy(_ => KeyedJoinStrategy)
+    extensions.injectPlannerStrategy(_ => KeyedTaskStrategy)
     extensions.injectPlannerStrategy(_ => RecordWindowsStrategy)
     extensions.injectColumnar(_ => new ColumnarRule {
       override def preColumnarTransitions: Rule[SparkPlan] = KeyedAggregates

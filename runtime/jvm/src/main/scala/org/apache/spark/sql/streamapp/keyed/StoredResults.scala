@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
 import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
-import org.apache.spark.sql.execution.streaming.state.{CommittedStore, KeyStateEncoderSpec, StateStore, UnsafeRowPair}
+import org.apache.spark.sql.execution.streaming.state.{CommittedStore, KeyStateEncoderSpec, StateStore, StateStoreId, UnsafeRowPair}
 import org.apache.spark.sql.types.{StructType, TimestampType}
 
 /** How a task reads a store for a question. */
@@ -22,6 +22,8 @@ trait StoredScan extends Serializable {
 /** An operator's results out of its store, finished as the operator itself finishes them. */
 trait StoredResults {
   def place: StatefulOperatorStateInfo
+  /** What Spark calls the store. */
+  def sparkName: String = StateStoreId.DEFAULT_STORE_NAME
   /** The columns of the key, without a window. */
   def named: Seq[Attribute]
   /** Whether all that a key has is in one partition, found by those columns. */
@@ -39,15 +41,17 @@ trait StoredResults {
 object StoredResults {
   /**
    * @param plan of the last epoch, which may not have begun to run
+   * @param store its name
    * @param run of the query
    */
-  def in(plan: SparkPlan, run: UUID): StoredResults = plan.collectFirst {
+  def in(plan: SparkPlan, store: String, run: UUID): StoredResults = plan.collectFirst {
     case found: KeyedAggregateExec => new StoredAggregates(found)
+    case task: KeyedTaskExec if task.graph.store(store).isDefined => new StoredTable(task, store, task.stateInfo(run, version = 0))
     case found: RecordWindowsExec => new StoredRecordWindows(found, found.stateInfo(run, version = 0))
-  }.getOrElse(throw new IllegalStateException(s"no aggregation of ours in the plan:\n$plan"))
+  }.getOrElse(throw new IllegalStateException(s"no table of ours with store '$store' in the plan:\n$plan"))
 }
 
-/** Groups and buffers, as the aggregation saves them. */
+/** Groups and buffers, as an aggregation saves them. */
 private final class StoredAggregates(keyed: KeyedAggregateExec) extends StoredResults {
   private val keys = keyed.save.keyExpressions
   private val windowed = keyed.groupKeys.windows.nonEmpty
@@ -91,6 +95,19 @@ private final case class AggregateScan(keys: GroupKeys, buffers: Seq[Attribute],
           .filter(pair => wanted.forall(_ == part(groupOf(pair.key)))).map(pair => rowOf(pair.key, pair.value))
     }
   }
+}
+
+/** A table of a keyed task. */
+private final class StoredTable(task: KeyedTaskExec, name: String, override val place: StatefulOperatorStateInfo) extends StoredResults {
+  private val store = task.graph.store(name).get
+  private val keys = GroupKeys(store.keys, None)
+
+  override def sparkName: String = task.graph.sparkName(store)
+  override def named: Seq[Attribute] = store.keys
+  override def together: Boolean = true
+  override def scanned: Seq[Attribute] = store.keys ++ store.values
+  override def scan(wanted: Option[UnsafeRow]): StoredScan = AggregateScan(keys, store.values, named, wanted)
+  override def finish(rows: SparkPlan): SparkPlan = ProjectExec(store.answersOver(rows.output), rows)
 }
 
 /** Windows that records have made. */

@@ -23,11 +23,12 @@ import org.apache.spark.sql.streamapp.{EpochRanges, Failpoint, PositionMismatchE
  * It tells Spark that a snapshot exists exactly at the version asked for, so that Spark never replays anything
  * itself, and hands out the restored database when Spark asks for that snapshot.
  */
-class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, local: StorePartition, dfsRootDir: String, localTempDir: File, hadoopConf: Configuration, loggingId: String)
+class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: TopicPartition, local: StorePartition, dfsRootDir: String, localTempDir: File, hadoopConf: Configuration, loggingId: String)
   extends RocksDBFileManager(dfsRootDir, localTempDir, hadoopConf, CompressionCodec.ZSTD, loggingId)
   with TransactionParticipant {
 
   private def partition: Int = changelog.partition
+  private val fingerprint = runtime.fingerprintOf(store)
   val transaction: TaskTransaction = TaskTransaction.of(runtime, s"${runtime.subTopology}/$partition")
   /** The column families of the live store: its keys start with their ids, so a restore needs the same ids. */
   val families = new ConcurrentHashMap[String, ColumnFamilyInfo]()
@@ -78,7 +79,7 @@ class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, loca
   /** The whole restore: a database at `version` in `localDir`, from the local base and the changelog topic. */
   override def loadCheckpointFromDfs(version: Long, localDir: File, fileMapping: RocksDBFileMapping,
       checkpointUniqueId: Option[String]): RocksDBCheckpointMetadata = {
-    val progress = RestoreProgress.start(runtime, changelog)
+    val progress = RestoreProgress.start(store, partition)
     try {
       Failpoint.hit("store.before-restore", version, partition)
       fileMapping.clear()
@@ -116,14 +117,14 @@ class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, loca
   }
 
   private def requireSameTopology(marker: ChangelogMarker): Unit = {
-    if (runtime.fingerprint.nonEmpty && marker.fingerprint != runtime.fingerprint) {
+    if (fingerprint.nonEmpty && marker.fingerprint != fingerprint) {
       throw new IncompatibleStateException(
-        s"store '${runtime.store}': changelog ${changelog.topic} was written by topology ${marker.fingerprint}, " +
-          s"this one is ${runtime.fingerprint}: the state cannot be used: give the node another `store`, which begins empty, or undo the change")
+        s"store '$store': changelog ${changelog.topic} was written by topology ${marker.fingerprint}, " +
+          s"this one is $fingerprint: the state cannot be used: give the node another `store`, which begins empty, or undo the change")
     }
     if (marker.partitions != runtime.maxParallelism) {
       throw new IncompatibleStateException(
-        s"store '${runtime.store}' has ${marker.partitions} partitions, spec.maxParallelism is " +
+        s"store '$store' has ${marker.partitions} partitions, spec.maxParallelism is " +
           s"${runtime.maxParallelism}: it is fixed for the store's life")
     }
   }
@@ -143,7 +144,7 @@ class ChangelogFileManager(runtime: RuntimeConf, changelog: TopicPartition, loca
   }
 
   private def familyMarker(version: Long): ChangelogMarker =
-    ChangelogMarker(version, runtime.fingerprint, runtime.maxParallelism,
+    ChangelogMarker(version, fingerprint, runtime.maxParallelism,
       families.asScala.map { case (name, info) => name -> MarkedFamily(info.cfId, info.isInternal) }.toMap)
 
   override def getChangeLogWriter(version: Long, useColumnFamilies: Boolean, checkpointUniqueId: Option[String],

@@ -5,10 +5,10 @@ import java.io.File
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.kafka.common.TopicPartition
-import org.rocksdb.{RocksDB => NativeRocksDB, Statistics, TickerType}
+import org.rocksdb.{RocksDB => NativeRocksDB, TickerType}
 
 import org.apache.spark.TaskContext
-import org.apache.spark.sql.streamapp.{ProcessorShare, RuntimeConf, StoreSize, StoreStats}
+import org.apache.spark.sql.streamapp.{ProcessorShare, RuntimeConf, SparkInternals, StoreSize, StoreStats}
 
 /**
  * Spark's RocksDB state store whose only durable form is a compacted Kafka topic.
@@ -40,16 +40,16 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     enableStateStoreCheckpointIds, partitionId, eventForwarder, uniqueId) {
 
   // Lazy: the parent's constructor asks for the file manager.
-  private lazy val topic = new TopicPartition(runtime.changelogTopic(sparkStoreName), partitionId)
-  private lazy val local = new StorePartition(s"store '${runtime.store}', changelog $topic",
-    Option.when(sparkStoreName == StateStoreId.DEFAULT_STORE_NAME)(
-      StorePlace(runtime.applicationId, runtime.store, partitionId)))
+  private lazy val store = runtime.storeOf(sparkStoreName)
+  private lazy val topic = new TopicPartition(runtime.changelogTopic(store), partitionId)
+  private lazy val local = new StorePartition(s"store '$store', changelog $topic",
+    Some(StorePlace(runtime.applicationId, store, partitionId)))
   private def changelog: ChangelogFileManager = fileManager.asInstanceOf[ChangelogFileManager]
   changelog.attach(this)
 
   override protected def createFileManager(dfsRootDir: String, localTempDir: File, hadoopConf: Configuration,
       codecName: String, loggingId: String, storeConf: StateStoreConf): RocksDBFileManager =
-    new ChangelogFileManager(runtime, topic, local, dfsRootDir, localTempDir, hadoopConf, loggingId)
+    new ChangelogFileManager(runtime, store, topic, local, dfsRootDir, localTempDir, hadoopConf, loggingId)
 
   override def createColFamilyIfAbsent(name: String, isInternal: Boolean): Short = {
     val id = super.createColFamilyIfAbsent(name, isInternal)
@@ -110,7 +110,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     requireSound()
     val committed = super.commit(forceSnapshot)
     val db = native
-    StoreStats.put(runtime.subTopology, sparkStoreName, StoreSize(runtime.store, partitionId,
+    StoreStats.put(runtime.subTopology, sparkStoreName, StoreSize(store, partitionId,
       db.getLongProperty("rocksdb.estimate-num-keys"),
       db.getLongProperty("rocksdb.total-sst-files-size") + db.getLongProperty("rocksdb.cur-size-all-mem-tables")))
     committed
@@ -118,23 +118,10 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
 
   // Where a scan meets a damaged block, Spark's iterators take it for the end: then rows are missing, and no error told.
   private def requireSound(): Unit = {
-    val statistics = ChangelogRocksDB.Statistics.get(this).asInstanceOf[Statistics]
-    if (statistics.getTickerCount(TickerType.BLOCK_CHECKSUM_MISMATCH_COUNT) > 0) {
-      throw new DamagedStoreException(s"store '${runtime.store}', partition $partitionId: its files in $localRootDir are damaged")
+    if (SparkInternals.statistics(this).getTickerCount(TickerType.BLOCK_CHECKSUM_MISMATCH_COUNT) > 0) {
+      throw new DamagedStoreException(s"store '$store', partition $partitionId: its files in $localRootDir are damaged")
     }
   }
 
-  private[state] def native: NativeRocksDB = ChangelogRocksDB.Native.get(this).asInstanceOf[NativeRocksDB]
-}
-
-object ChangelogRocksDB {
-  // Spark keeps these to itself: merged values and local bases need the native handle.
-  private val Native = field("db")
-  private val Statistics = field("nativeStats")
-
-  private def field(name: String) = {
-    val field = classOf[RocksDB].getDeclaredField(name)
-    field.setAccessible(true)
-    field
-  }
+  private[state] def native: NativeRocksDB = SparkInternals.native(this)
 }

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes events, as Kubernetes' own recorder does: one that has been told before is counted up. Where ever other things
+are told of an object for the same reason, one event speaks for them all."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.render.meta import MANAGER, Object
+
+SIMILAR = 10
+"""So many events that differ in their words alone are told each by itself; the next ones are counted together."""
+SIMILAR_SECONDS = 600.0
+"""After so long without one, they are told each by itself again."""
+REMEMBERED = 4096
+"""Events, and objects with a reason: those that were told last. The cluster itself keeps events for an hour."""
+_TOGETHER = "(combined from similar events): "
+_Reason = tuple[str, ...]
+"""About which object, of what type, and why."""
+_Words = tuple[_Reason, str]
+
+
+@dataclass
+class _Told:
+    name: str
+    count: int
+
+
+@dataclass
+class _Similar:
+    words: set[str]
+    at: float
+
+
+@dataclass
+class Recorder:
+    """May be used from any thread. What it remembers is lost with the process: then an event is told anew.
+
+    Args:
+        clock: seconds that never go back.
+    """
+
+    clock: Callable[[], float] = monotonic
+    _told: OrderedDict[_Words, _Told] = field(default_factory=OrderedDict, repr=False)
+    _similar: OrderedDict[_Reason, _Similar] = field(default_factory=OrderedDict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def record(self, kube: Kube, event: Object) -> None:
+        """
+        Raises:
+            KubeError: when it could not be written.
+        """
+        key, event = self._counted_as(event)
+        with self._lock:
+            told = self._told.get(key)
+        if told is not None:
+            change = {"count": told.count + 1, "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
+            try:
+                kube.merge("Event", event["metadata"]["namespace"], told.name, change, manager=MANAGER)
+            except KubeError as error:
+                if error.code != 404:  # the cluster has forgotten it
+                    raise
+            else:
+                self._remember(key, _Told(told.name, told.count + 1))
+                return
+        self._remember(key, _Told(kube.create(event)["metadata"]["name"], 1))
+
+    def _counted_as(self, event: Object) -> tuple[_Words, Object]:
+        """By what it is counted up, and what is told."""
+        about: dict[str, Any] = event["involvedObject"]
+        reason = (event["metadata"]["namespace"], about["kind"], about["uid"], event["type"], event["reason"])
+        now = self.clock()
+        with self._lock:
+            similar = self._similar.get(reason)
+            if similar is None or now - similar.at > SIMILAR_SECONDS:
+                similar = _Similar(set(), now)
+            if event["message"] not in similar.words:
+                similar.at = now
+                if len(similar.words) >= SIMILAR:
+                    event = {**event, "message": _TOGETHER + event["message"]}
+                else:
+                    similar.words.add(event["message"])
+            _put(self._similar, reason, similar)
+        return (reason, _TOGETHER if event["message"].startswith(_TOGETHER) else event["message"]), event
+
+    def _remember(self, key: _Words, told: _Told) -> None:
+        with self._lock:
+            _put(self._told, key, told)
+
+
+def _put(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    """As the last one; the first goes when there is no room."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > REMEMBERED:
+        kept.popitem(last=False)

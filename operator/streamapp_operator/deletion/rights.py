@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the operator's rights in a namespace while an app there waits for it.
+
+Whoever deletes a namespace deletes the RoleBinding in it by which the operator acts there, often before the apps. An
+app that waits for the operator would then wait for ever, and the namespace with it. So the RoleBinding carries our
+finalizer as long as an app of the namespace does:
+
+    1  the RoleBinding gets the finalizer      a crash here: the next look takes it away, if no app follows
+    2  the app gets the finalizer
+    3  the app is let go
+    4  the RoleBinding is let go               a crash here: the next look does it
+
+A RoleBinding that is deleted while its namespace stays, as by an uninstall, is let go at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.lease import NotHolder
+from streamapp_operator.deletion.finalizer import hold
+from streamapp_operator.observe.remains import FINALIZER, is_deleted, is_held
+from streamapp_operator.render.meta import Object
+
+KIND = "RoleBinding"
+LOOK_SECONDS = 30.0
+log = logging.getLogger("streamapp.operator")
+
+
+@dataclass
+class Rights:
+    """May be used from any thread.
+
+    Args:
+        binding: name of the RoleBinding in each namespace; empty: the operator's rights are in none.
+    """
+
+    binding: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """So that no app begins to wait while the rights are let go, as none has waited."""
+
+    def hold(self, kube: Kube, body: Object, on: bool) -> None:
+        """Makes the app wait for us when it is deleted, or not; and the rights with it.
+
+        Raises:
+            KubeError: code 409 when one of them is changed at this very moment.
+        """
+        namespace = body["metadata"]["namespace"]
+        with self._lock:
+            if on:
+                self._set(kube, self._find(kube, namespace), True)
+            hold(kube, body, on)
+            if not on:
+                self._keep(kube, namespace)
+
+    def keep(self, kube: Kube, namespace: str, apps: Iterable[Object]) -> None:
+        """Makes the rights wait if an app does, and only then.
+
+        Args:
+            kube: what is done is done here.
+            namespace: of the rights.
+            apps: of the namespace as they were a moment ago. Others are asked for only if these do not go with the
+                rights.
+        """
+        found = self._find(kube, namespace)
+        if found is None or (not is_deleted(found) and is_held(found) is any(map(is_held, apps))):
+            return
+        with self._lock:
+            self._keep(kube, namespace)
+
+    def leave(self, kube: Kube, namespaces: Sequence[str]) -> None:
+        """To be called at the end of the process: who uninstalls the operator deletes its rights as well."""
+        for namespace in namespaces:
+            try:
+                with self._lock:
+                    self._keep(kube, namespace)
+            except (KubeError, NotHolder) as error:
+                log.warning("the RoleBinding %s of namespace %s may be held up: %s", self.binding, namespace, error)
+
+    def _keep(self, kube: Kube, namespace: str) -> None:
+        found = self._find(kube, namespace)
+        if found is None:
+            return
+        stays = is_deleted(found) and not kube.is_ending(namespace)
+        self._set(kube, found, not stays and any(map(is_held, kube.list("StreamApp", namespace))))
+
+    def _find(self, kube: Kube, namespace: str) -> Object | None:
+        return kube.get(KIND, namespace, self.binding) if self.binding else None
+
+    def _set(self, kube: Kube, found: Object | None, on: bool) -> None:
+        # What is deleted already gets no further finalizer.
+        if found is None or is_held(found) is on or (on and is_deleted(found)):
+            return
+        others = [name for name in found["metadata"].get("finalizers", ()) if name != FINALIZER]
+        kube.set_finalizers({**found, "kind": KIND}, [*others, FINALIZER] if on else others)

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.kafka010
+
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.kafka.common.TopicPartition
+
+import org.apache.spark.sql.streamapp.{EpochRanges, MetadataTopic, RuntimeConf}
+
+/**
+ * How far a table has to be read before the records of streams look its rows up: to the end that its topic had when the
+ * table was first read.
+ *
+ * @param ends that end
+ * @param from where reading begins
+ */
+private[kafka010] final class TableStart(ends: Map[TopicPartition, Long], from: Map[TopicPartition, Long]) {
+  @volatile private var position = from
+
+  /** An epoch that ends there is about to run; the next one is cut when it is over. */
+  def readTo(offsets: Map[TopicPartition, Long]): Unit = position ++= offsets
+
+  def reached: Boolean = ends.forall { case (partition, end) => position.getOrElse(partition, 0L) >= end }
+}
+
+/** The tables that the running queries read, on the driver. */
+private[sql] object TableStarts {
+  private val starts = new ConcurrentHashMap[(String, Int), TableStart]()
+
+  /**
+   * A query starts to read a table. The end that its topic has at the first start is noted: a later one waits for no more.
+   *
+   * @param number Spark's of the source, as in the offset log
+   */
+  private[kafka010] def add(conf: RuntimeConf, subTopology: String, number: Int, topic: KafkaOffsetReader): TableStart = {
+    val metadata = MetadataTopic.current(conf.applicationId)
+    val path = s"/${conf.applicationId}/$subTopology/table-$number"
+    val ends = metadata.get(path).map(file => JsonUtils.partitionOffsets(new String(file.bytes, UTF_8))).getOrElse {
+      val now = topic.fetchLatestOffsets(None)
+      metadata.put(Seq(path -> JsonUtils.partitionOffsets(now).getBytes(UTF_8)))
+      now
+    }
+    val read = metadata.below(s"/${conf.applicationId}/$subTopology/offsets").flatMap { case (file, _) =>
+      file.substring(file.lastIndexOf('/') + 1).toLongOption
+    }.maxOption.flatMap(EpochRanges.ends(metadata, conf, _)).getOrElse(Nil)
+    val planned = read.filter(_.source == number).map(end => new TopicPartition(end.topic, end.partition) -> end.offset)
+    val start = new TableStart(ends, topic.fetchEarliestOffsets() ++ planned)
+    starts.put((subTopology, number), start)
+    start
+  }
+
+  /** Whether all tables of the sub-topology are there. */
+  def reached(subTopology: String): Boolean =
+    starts.asScala.forall { case ((sub, _), start) => sub != subTopology || start.reached }
+
+  def clear(): Unit = starts.clear()
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import scala.collection.mutable.ArrayBuffer
+
+import org.rocksdb.{RocksDB => NativeRocksDB, Statistics}
+
+import org.apache.spark.deploy.LocalSparkCluster
+import org.apache.spark.rpc.RpcEnv
+import org.apache.spark.sql.execution.streaming.state.RocksDB
+
+/** What Spark keeps to itself: all reflection is here. */
+private[spark] object SparkInternals {
+  private val Native = new Internal[RocksDB, NativeRocksDB](classOf[RocksDB], "db")
+  private val NativeStatistics = new Internal[RocksDB, Statistics](classOf[RocksDB], "nativeStats")
+  private val Workers = new Internal[LocalSparkCluster, ArrayBuffer[RpcEnv]](classOf[LocalSparkCluster], "workerRpcEnvs")
+  private val Masters = new Internal[LocalSparkCluster, ArrayBuffer[RpcEnv]](classOf[LocalSparkCluster], "masterRpcEnvs")
+
+  /** The database of a store: merged values and local bases need it. Null while it is closed. */
+  def native(store: RocksDB): NativeRocksDB = Native.of(store)
+
+  def statistics(store: RocksDB): Statistics = NativeStatistics.of(store)
+
+  /** A `local-cluster` stops these when it ends. */
+  def workers(cluster: LocalSparkCluster): ArrayBuffer[RpcEnv] = Workers.of(cluster)
+
+  def masters(cluster: LocalSparkCluster): ArrayBuffer[RpcEnv] = Masters.of(cluster)
+
+  private final class Internal[Owner, Content](owner: Class[Owner], name: String) {
+    private val field = owner.getDeclaredField(name)
+    field.setAccessible(true)
+    def of(some: Owner): Content = field.get(some).asInstanceOf[Content]
+  }
+}

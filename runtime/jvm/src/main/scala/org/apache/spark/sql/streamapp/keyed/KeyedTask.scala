@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import java.util.ArrayDeque
+
+import org.apache.spark.{Partition, TaskContext}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan, SparkStrategy, UnaryExecNode}
+import org.apache.spark.sql.execution.exchange.{REPARTITION_BY_NUM, ShuffleExchangeExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.internal.{SessionState, SQLConf}
+import org.apache.spark.sql.streamapp.RuntimeConf
+
+/**
+ * All stateful nodes of a sub-topology, which are on one key, as one operator: one task per state partition runs their
+ * graph over the rows of its keys, in an order that does not depend on how they came.
+ *
+ * @param keys  how many columns of the child, the first, decide the state partition
+ * @param order how many columns behind those the rows of an epoch are in the order of; then come the graph's inputs
+ */
+final case class KeyedTask(keys: Int, order: Int, graph: TaskGraph, output: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
+  // The inputs are whole, whichever of their columns anybody uses.
+  @transient override lazy val references: AttributeSet = child.outputSet
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+  override protected def withNewChildInternal(newChild: LogicalPlan): KeyedTask = copy(child = newChild)
+}
+
+/** Plans [[KeyedTask]] with a shuffle by the key. */
+object KeyedTaskStrategy extends SparkStrategy {
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case KeyedTask(keys, order, graph, output, child) =>
+      // Spark's `=` takes 0.0 and -0.0 for one, and so must what hashes them.
+      val by = child.output.take(keys).map(NormalizeFloatingNumbers.normalize)
+      // What one record was made into stays in its order: it comes from one map task.
+      val numbered = ProjectExec(child.output :+ Alias(MonotonicallyIncreasingID(), "__number")(), planLater(child))
+      val rows = ShuffleExchangeExec(HashPartitioning(by, SQLConf.get.numShufflePartitions), numbered, REPARTITION_BY_NUM)
+      Seq(KeyedTaskExec(keys, order, graph, output, rows))
+    case _ => Nil
+  }
+}
+
+case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[Attribute], child: SparkPlan)
+  extends UnaryExecNode with KeyedOperator {
+  override def producedAttributes: AttributeSet = AttributeSet(output)
+
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] =
+    Seq((child.output.slice(keys, keys + order) :+ child.output.last).map(SortOrder(_, Ascending)))
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, None)
+    new KeyedTaskRDD(child.execute(), graph, output, getStateInfo, times.due, session.sessionState,
+      session.streams.stateStoreCoordinator)
+  }
+
+  override protected def withNewChildInternal(newChild: SparkPlan): KeyedTaskExec = copy(child = newChild)
+}
+
+/** One task per state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
+private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph, output: Seq[Attribute],
+    state: StatefulOperatorStateInfo, due: EarliestTime, session: SessionState, @transient private val coordinator: StateStoreCoordinatorRef)
+  extends BaseStateStoreRDD[InternalRow, InternalRow](rows, state.checkpointLocation, state.queryRunId, state.operatorId,
+    session, Some(coordinator)) {
+
+  override protected def getPartitions: Array[Partition] = rows.partitions
+
+  override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
+    val stores = graph.stores.map(store => store.name -> open(store, split.index))
+    context.addTaskCompletionListener[Unit](_ => stores.foreach { case (_, store) => if (!store.hasCommitted) store.abort() })
+    new Iterator[InternalRow] {
+      // Nobody asks for a row when the epoch is done already.
+      private lazy val input = firstParent[InternalRow].iterator(split, context)
+      private lazy val task = new TaskAtWork(graph, stores.toMap, output)
+      private var ended = false
+
+      override def hasNext: Boolean = {
+        while (task.left.isEmpty && !ended) {
+          if (input.hasNext) task.take(input.next())
+          else {
+            stores.foreach(_._2.commit())
+            due.add(Long.MaxValue) // nothing waits for a time
+            ended = true
+          }
+        }
+        !task.left.isEmpty
+      }
+
+      override def next(): InternalRow = {
+        if (!hasNext) throw new NoSuchElementException
+        task.left.poll()
+      }
+    }
+  }
+
+  private def open(store: TaskStore, partition: Int): StateStore = {
+    val id = StateStoreProviderId(state, partition, graph.sparkName(store))
+    StateStore.get(id, store.keySchema, store.valueSchema, NoPrefixKeyStateEncoderSpec(store.keySchema), state.storeVersion,
+      None, None, useColumnFamilies = false, storeConf, hadoopConfBroadcast.value.value)
+  }
+}
+
+/** The processors of one task in one epoch. */
+private[keyed] final class TaskAtWork(graph: TaskGraph, stores: Map[String, StateStore], output: Seq[Attribute]) {
+  /** Rows on their way out. */
+  val left = new ArrayDeque[InternalRow]()
+
+  private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
+  private val result = new GenericInternalRow(output.length)
+  private val processors = new Array[Processor](graph.nodes.length)
+  graph.nodes.zipWithIndex.foreach { case (node, place) =>
+    processors(place) = node.open(this)
+    node.inputs.zipWithIndex.foreach { case (input, number) => processors(input).readBy(processors(place).port(number)) }
+  }
+  private val entries = processors.collect { case entry: EntryProcessor => entry }
+
+  def processor(place: Int): Processor = processors(place)
+  def store(name: String): StateStore = stores(name)
+
+  def take(row: InternalRow): Unit =
+    if (!entries.exists(_.take(row))) throw new IllegalStateException("a row is of none of the task's inputs")
+
+  def leave(at: Int, row: InternalRow): Unit = {
+    result.update(at, row)
+    left.add(resultOf(result).copy())
+    result.update(at, null)
+  }
+}

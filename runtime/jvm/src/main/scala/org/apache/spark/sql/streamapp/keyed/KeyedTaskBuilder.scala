@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.Row
+import org.apache.spark.sql.catalyst.expressions.AttributeReference
+import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.types.{DataType, StructType}
+
+/**
+ * Puts a [[KeyedTask]] together, step by step; Python calls this. Each step takes its inputs by their numbers and says its
+ * own. What is computed of a row is a DataFrame over `rowOf`, whose columns are those of the row.
+ *
+ * @param deleted the column of a row that says that it is deleted
+ * @param time    the column of a row with its event time
+ */
+final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: String) {
+  private val nodes = mutable.Buffer.empty[TaskNode]
+  private val schemas = mutable.Buffer.empty[StructType]
+  private val stores = mutable.Buffer.empty[TaskStore]
+  private val exits = mutable.Buffer.empty[StructType]
+
+  /** A row's columns, to compute with. */
+  def rowOf(schema: String): DataFrame = over(columns(schema, ""))
+
+  /** The columns of two rows, each under its alias. */
+  def rowsOf(left: String, leftAlias: String, right: String, rightAlias: String): DataFrame =
+    over(columns(left, leftAlias) ++ columns(right, rightAlias))
+
+  /** Rows from outside, in that column of the task's input. */
+  def entry(at: Int, schema: String): Int = {
+    val row = structOf(schema)
+    add(Entry(at, row.length, row.fieldIndex(time)), row)
+  }
+
+  def steps(input: Int, rows: DataFrame, table: Boolean): Int =
+    add(Steps(input, RowsOf(rows), rows.schema.fieldIndex(deleted), table), rows.schema)
+
+  /**
+   * @param key, value over the input's row
+   * @param row over the columns of both
+   * @param answers over the same: what questions are answered with
+   */
+  def table(input: Int, store: String, key: DataFrame, value: DataFrame, row: DataFrame, answers: DataFrame): Int = {
+    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), RowsOf(answers), answers.columns.toSeq)
+    add(Table(input, store, RowsOf(key), RowsOf(value), RowsOf(row), schemas(input).fieldIndex(deleted)), row.schema)
+  }
+
+  /**
+   * @param key over the stream's row
+   * @param result over both rows
+   */
+  def lookup(stream: Int, table: Int, key: DataFrame, result: DataFrame, keepsAll: Boolean): Int =
+    add(Lookup(stream, table, RowsOf(key), RowsOf(result), schemas(stream).fieldIndex(deleted), schemas(table).length, keepsAll),
+      result.schema)
+
+  def tableJoin(left: Int, right: Int, result: DataFrame, keepsLeft: Boolean, keepsRight: Boolean): Int =
+    add(TableJoin(left, right, RowsOf(result), side(left), side(right), keepsLeft, keepsRight), result.schema)
+
+  /**
+   * Rows that leave, in a column of their own of the task's output: which it is.
+   *
+   * @param gone over the row, the time of its deletion in microseconds, and -1: the row that says so; null of a stream
+   */
+  def exit(input: Int, gone: DataFrame): Int = leave(schemas(input), at => Exit(input, at, Option(gone).map(RowsOf(_)), None))
+
+  /** @param signed over a row, the time of its change, and its sign, an INT: what was has -1, what is 1 */
+  def signedExit(input: Int, signed: DataFrame): Int =
+    leave(signed.schema, at => Exit(input, at, None, Some(RowsOf(signed))))
+
+  /**
+   * The task's output: one struct column for each exit, of which one is not null.
+   *
+   * @param rows the columns of the key, those of the order, then a struct column for each entry, of which one is not null
+   */
+  def frame(rows: DataFrame, keys: Int, order: Int): DataFrame = {
+    val input = rows.asInstanceOf[Dataset[Row]]
+    // A table that is written nowhere has no exits, and a relation has columns.
+    val output = exits.toSeq.zipWithIndex.map { case (schema, at) => AttributeReference(s"__exit_$at", schema)() }
+    val some = if (output.isEmpty) Seq(AttributeReference("__exit_0", new StructType().add("__none", "int"))()) else output
+    val shifted = nodes.toSeq.map {
+      case entry: Entry => entry.copy(at = keys + order + entry.at)
+      case other => other
+    }
+    Dataset.ofRows(session, KeyedTask(keys, order, TaskGraph(shifted, stores.toSeq), some, input.queryExecution.analyzed))
+  }
+
+  private def add(node: TaskNode, schema: StructType): Int = {
+    nodes += node
+    schemas += schema
+    nodes.length - 1
+  }
+
+  private def leave(schema: StructType, node: Int => TaskNode): Int = {
+    exits += schema
+    add(node(exits.length - 1), schema)
+    exits.length - 1
+  }
+
+  private def side(input: Int): Side = Side(schemas(input).length, schemas(input).fieldIndex(time))
+
+  private def structOf(json: String): StructType = DataType.fromJson(json).asInstanceOf[StructType]
+
+  private def columns(json: String, alias: String): Seq[AttributeReference] = structOf(json).map { field =>
+    AttributeReference(field.name, field.dataType)(qualifier = Seq(alias).filter(_.nonEmpty))
+  }
+
+  private def attributes(schema: StructType): Seq[AttributeReference] =
+    schema.map(field => AttributeReference(field.name, field.dataType)())
+
+  private def over(columns: Seq[AttributeReference]): DataFrame = Dataset.ofRows(session, GivenRows(columns))
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Expression, GenericInternalRow, JoinedRow, Predicate, UnsafeRow}
+
+/** Where a processor gets rows from one of its inputs. */
+private[keyed] trait Port {
+  /**
+   * A record of a stream, or a change of a table. Rows are good until this returns.
+   *
+   * @param key  a table's; null of a stream
+   * @param row  the record, or the row that the table has now; null where it has none any more
+   * @param old  the row that the table had; null where it had none
+   * @param time event time of record or change, in microseconds
+   */
+  def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit
+}
+
+/** A [[TaskNode]] at work in one task of one epoch: for one thread. */
+private[keyed] abstract class Processor extends Port {
+  private var readers: Array[Port] = Array.empty
+
+  /** Where the rows of one of its inputs go. */
+  def port(number: Int): Port = this
+
+  /** Of a table: the row that it has for a key, null for none; good until the next call. */
+  def get(key: UnsafeRow): InternalRow = throw new UnsupportedOperationException(s"$getClass is no table")
+
+  final def readBy(port: Port): Unit = readers = readers :+ port
+
+  protected final def forward(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
+    var reader = 0
+    while (reader < readers.length) {
+      readers(reader).receive(key, row, old, time)
+      reader += 1
+    }
+  }
+}
+
+/** Rows from outside come here as structs of the task's rows. */
+private[keyed] final class EntryProcessor(node: Entry) extends Processor {
+  /** Takes the row, if it is for this input. */
+  def take(row: InternalRow): Boolean = !row.isNullAt(node.at) && {
+    val record = row.getStruct(node.at, node.width)
+    receive(null, record, null, record.getLong(node.timeAt))
+    true
+  }
+
+  override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = forward(key, row, old, time)
+}
+
+private[keyed] final class StreamSteps(node: Steps) extends Processor {
+  private val passes = new Condition(node.rows.condition)
+  private val resultOf = node.rows.projection
+
+  override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
+    if (passes(row)) forward(key, resultOf(row), null, time)
+}
+
+/** The same columns of what is and of what was: what goes on is a change again, or nothing. */
+private[keyed] final class TableSteps(node: Steps, table: Processor) extends Processor {
+  private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.rows.projection)
+
+  override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
+    val (now, before) = (of(row, ofNew), of(old, ofOld))
+    if (now != null || before != null) forward(key, now, before, time)
+  }
+
+  override def get(key: UnsafeRow): InternalRow = of(table.get(key), ofFound)
+
+  private def of(row: InternalRow, columns: InternalRow => InternalRow): InternalRow =
+    if (row == null) null
+    else {
+      val result = columns(row)
+      if (result.getBoolean(node.deletedAt)) null else result
+    }
+}
+
+/** Rows that leave, each copied: they wait until they are asked for. */
+private[keyed] final class ExitProcessor(node: Exit, task: TaskAtWork) extends Processor {
+  private val goneOf = node.gone.map(_.projection)
+  private val signedOf = node.signed.map(_.projection)
+  private val more = new GenericInternalRow(2)
+  private val both = new JoinedRow().withRight(more)
+
+  override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = signedOf match {
+    case Some(signed) =>
+      if (old != null) task.leave(node.at, signed(beside(old, time, -1)))
+      if (row != null) task.leave(node.at, signed(beside(row, time, 1)))
+    case None if row != null => task.leave(node.at, row)
+    case None => goneOf.foreach(gone => task.leave(node.at, gone(beside(old, time, -1))))
+  }
+
+  private def beside(row: InternalRow, time: Long, sign: Int): InternalRow = {
+    more.update(0, time)
+    more.update(1, sign)
+    both.withLeft(row)
+  }
+}
+
+private[keyed] final class Condition(expression: Option[Expression]) {
+  private val predicate = expression.map(Predicate.create(_))
+
+  def apply(row: InternalRow): Boolean = predicate.forall(_.eval(row))
+}

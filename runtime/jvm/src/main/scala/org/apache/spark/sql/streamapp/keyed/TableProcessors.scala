@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow, UnsafeRow}
+import org.apache.spark.sql.execution.streaming.state.StateStore
+
+/** Keeps the latest row of each key; of changes of a key, the last that comes counts, whatever its time (as a KTable's). */
+private[keyed] final class TableProcessor(node: Table, store: StateStore) extends Processor {
+  private val keyOf = node.key.projection
+  private val valueOf = node.value.projection
+  private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.row.projection)
+  private val both = new JoinedRow
+
+  override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
+    val key = keyOf(row)
+    if (!key.anyNull) {
+      val stored = store.get(key)
+      // The store's row is good until the next one is read, perhaps by a reader of this change.
+      val before = if (stored == null) null else ofOld(both(key, stored)).copy()
+      if (row.getBoolean(node.deletedAt)) {
+        if (before != null) {
+          store.remove(key)
+          forward(key, null, before, time)
+        }
+      } else {
+        val value = valueOf(row)
+        store.put(key, value)
+        forward(key, ofNew(both(key, value)), before, time)
+      }
+    }
+  }
+
+  override def get(key: UnsafeRow): InternalRow = {
+    val stored = store.get(key)
+    if (stored == null) null else ofFound(both(key, stored))
+  }
+}
+
+/** Joins as Kafka Streams' KStream-KTable join does: a record without a value takes no part. */
+private[keyed] final class LookupProcessor(node: Lookup, table: Processor) extends Processor {
+  private val keyOf = node.key.projection
+  private val resultOf = node.result.projection
+  private val both = new JoinedRow
+  private val missing = new GenericInternalRow(node.width)
+
+  override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
+    if (!row.getBoolean(node.deletedAt)) {
+      val key = keyOf(row)
+      val found = if (key.anyNull) null else table.get(key)
+      if (found != null) forward(null, resultOf(both(row, found)), null, time)
+      else if (node.keepsAll) forward(null, resultOf(both(row, missing)), null, time)
+    }
+}
+
+/** A change of either side is a change of the result, computed with the other side's row of the moment. */
+private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, right: Processor) extends Processor {
+  private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.result.projection)
+  private val both = new JoinedRow
+  private val (noLeft, noRight) = (new GenericInternalRow(node.left.width), new GenericInternalRow(node.right.width))
+
+  private val fromLeft: Port = (key, row, old, time) => {
+    val other = right.get(key)
+    change(key, result(row, other, ofNew), result(old, other, ofOld), latest(time, other, node.right))
+  }
+  private val fromRight: Port = (key, row, old, time) => {
+    val other = left.get(key)
+    change(key, result(other, row, ofNew), result(other, old, ofOld), latest(time, other, node.left))
+  }
+
+  override def port(number: Int): Port = if (number == 0) fromLeft else fromRight
+
+  override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
+    throw new UnsupportedOperationException("rows come by one of two ports")
+
+  override def get(key: UnsafeRow): InternalRow = result(left.get(key), right.get(key), ofFound)
+
+  private def change(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
+    if (row != null || old != null) forward(key, row, old, time)
+
+  private def result(one: InternalRow, two: InternalRow, columns: InternalRow => InternalRow): InternalRow =
+    if ((one == null && (two == null || !node.keepsRight)) || (two == null && !node.keepsLeft)) null
+    else columns(both(if (one == null) noLeft else one, if (two == null) noRight else two))
+
+  private def latest(time: Long, other: InternalRow, side: Side): Long =
+    if (other == null) time else math.max(time, other.getLong(side.timeAt))
+}

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`table`: a topic as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+from pydantic import Field
+
+from streamapp.companions import without_from
+from streamapp.durations import parse_duration
+from streamapp.fields import Duration, FormatSpec, Model, SourceFormatField
+from streamapp.nodes import TABLE, Columns, Origins, StoredTable
+from streamapp.operations.making import Making
+from streamapp.operations.steps import F, FormatLike, Starts, given, written_format
+from streamapp.operations.stream import Stream
+from streamapp.origins import all_declared
+from streamapp.outline import Outline
+
+if TYPE_CHECKING:
+    from streamapp.manifest.node import NodeSpec
+
+
+class TableSpec(Model):
+    """A topic as a table: its latest record of each key."""
+
+    topic: Annotated[str, Field(description="The topic to read; a compacted one keeps what a table needs.")]
+    key: Annotated[SourceFormatField, Field(description="Format of the key.")] = FormatSpec(format="text")
+    value: Annotated[SourceFormatField, Field(description="Format of the value.")] = FormatSpec(format="text")
+    timestamp: Annotated[
+        str | None,
+        Field(description="Event time: an expression, or `processing`. Default: the record's own timestamp."),
+    ] = None
+    max_ahead: Annotated[
+        Duration,
+        Field(description="How far an extracted event time may be ahead of the record's own timestamp."),
+    ] = "1 hour"
+
+
+Given = Annotated[TableSpec | None, Field(description="Reads a topic as a table.")]
+"""The field of the manifest."""
+
+
+@dataclass(frozen=True)
+class Table(Stream):
+    """A topic as a table. Each record is the row of its key from then on; one without a value deletes the row."""
+
+    store: str = ""
+
+    operation: ClassVar[str] = "table"
+    outline: ClassVar[Outline] = Outline(
+        rules=(without_from("table", "`from` is not for a table, which reads a topic"),),
+        expressions=(("table", "timestamp"),),
+        aside=(("table", "key"),),
+    )
+    keyed: ClassVar[bool] = True
+    in_task: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:
+        table = spec.table
+        assert table is not None
+        key, value = table.key.to_format(), table.value.to_format()
+        made = cls(
+            spec.name,
+            (table.topic,),
+            None,
+            key,
+            value,
+            table.timestamp,
+            parse_duration(table.max_ahead),
+            store=spec.store or spec.name,
+        )
+        return (made,)
+
+    @property
+    def timed(self) -> bool:
+        return True
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return (self.store,)
+
+    def stored_table(self, store: str, inputs: Sequence[Columns] = ()) -> StoredTable:
+        return StoredTable(("key",), self.output_columns(()).value, False)
+
+    def output_kind(self, inputs: Sequence[str]) -> str:
+        return TABLE
+
+    def output_columns(self, inputs: Sequence[Columns]) -> Columns:
+        columns = super().output_columns(inputs)
+        return replace(columns, meta=tuple(name for name in columns.meta if name == "timestamp"))
+
+    def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
+        origins = self.origins(inputs, before)
+        return {
+            "operation": "table",
+            "key": origins["__key"],
+            "values": all_declared(self.output_columns(inputs).value, origins),
+        }
+
+
+class TableStart(Starts[F]):
+    """The builder's method."""
+
+    def table(
+        self,
+        name: str,
+        *,
+        topic: str,
+        key: FormatLike | None = None,
+        value: FormatLike | None = None,
+        timestamp: str | None = None,
+        store: str | None = None,
+    ) -> F:
+        """A topic as a table: its latest record of each key.
+
+        >>> from streamapp.builder import StreamBuilder
+        >>> StreamBuilder("app").table("users", topic="users").builder.build().spec.topology[0].table.topic
+        'users'
+        """
+        written = given(topic=topic, timestamp=timestamp, key=written_format(key), value=written_format(value))
+        return self._add(name, None, table=written, store=store)

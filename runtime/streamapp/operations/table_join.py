@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`join` with a table: a stream's records with the row of the moment, or the rows of two tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streamapp.errors import Problem
+from streamapp.nodes import STREAM, TABLE, Columns, Topology
+from streamapp.nodes.pairs import Pairs, described
+from streamapp.operations.joining import NEEDS_WITHIN, Joining
+from streamapp.scope import listed, require_deterministic
+
+
+@dataclass(frozen=True)
+class TableJoin(Joining):
+    """Rows whose keys are equal. It keeps no state of its own: the tables do.
+
+    A record of a stream meets the row that the table has at that time. A change of either of two tables is a change of
+    the result.
+    """
+
+    left: str
+    right: str
+    by: tuple[str, ...] = ()
+    """Columns of the left side, matched in order to `match`; none: its key."""
+    type: str = "inner"
+    select: Pairs | None = None
+    """The result's columns; in the expressions a column is `NODE.column`. None: both sides' columns."""
+    left_as: str = ""
+    right_as: str = ""
+    match: tuple[str, ...] = ()
+
+    operation: ClassVar[str] = "table join"
+    keyed: ClassVar[bool] = True
+    in_task: ClassVar[bool] = True
+
+    @property
+    def timed(self) -> bool:
+        return True
+
+    @property
+    def tables_needed(self) -> tuple[str, ...]:
+        return (self.right,)
+
+    @property
+    def met_by(self) -> tuple[str, ...]:
+        return self.by
+
+    def output_kind(self, inputs: Sequence[str]) -> str:
+        return inputs[0]
+
+    def hop_name(self, upstream: str) -> str:
+        return f"{self.name}-{'left' if upstream == self.left else 'right'}"
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        left, right = self.aliases
+        by = zip(*self.matched(inputs[0].key, inputs[1].key), strict=False)
+        text = f"{self.type}, {', '.join(f'{left}.{ours} = {right}.{theirs}' for ours, theirs in by)}"
+        return text + (f": {described(self.select)}" if self.select is not None else "")
+
+    def check(self, topology: Topology) -> Iterator[Problem]:
+        kinds = topology.kind(self.left), topology.kind(self.right)
+        if kinds == (STREAM, STREAM):
+            yield Problem(self.name, "join.within", None, *NEEDS_WITHIN)
+        elif kinds == (TABLE, STREAM):
+            said = (
+                f"'{self.left}' is a table and '{self.right}' a stream: the stream's records look rows of the table up"
+            )
+            fix = f"change the sides: from: {self.right}, join: {{with: {self.left}}}"
+            yield Problem(self.name, "join", self.right, said, fix)
+        else:
+            yield from self._check_sides(topology, *kinds)
+        yield from self.check_columns(topology)
+        for name, text in self.select or ():
+            why = "a row that is computed again, when it is deleted or an epoch is repeated, must be the same"
+            fix = "compute it in a `with` node before or behind the join"
+            yield from require_deterministic(self.name, f"join.select.{name}", text, why, fix)
+
+    def _check_sides(self, topology: Topology, left: str, right: str) -> Iterator[Problem]:
+        if self.left == self.right:
+            yield Problem(self.name, "join.with", self.right, "a table is joined with itself", "use `select`")
+        if left == STREAM and self.type == "outer":
+            said = f"an outer join of a stream with a table: a row of '{self.right}' gives no result by itself"
+            yield Problem(self.name, "join.type", "outer", said, "write left, or inner")
+        for side, names in ((self.left, self.by if left == TABLE else ()), (self.right, self.match)):
+            key = topology.key_columns(side)
+            if names and [name.lower() for name in names] != [name.lower() for name in key]:
+                said = f"rows of the table '{side}' are found by its key, {listed(key)}, and not by {listed(names)}"
+                fix = f"group '{side}' by {listed(names)} before, or name its key"
+                yield Problem(self.name, self.matched_in, ", ".join(names), said, fix)

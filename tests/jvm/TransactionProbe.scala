@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp
+
+import java.util.Collections
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.kafka.clients.admin.{Admin, TransactionDescription, TransactionState}
+
+import org.apache.spark.SparkContext
+
+/** What Kafka knows of the transactions of tasks. */
+object TransactionProbe {
+  private val PatienceNs = 60L * 1000 * 1000 * 1000
+
+  /** For the jobs that follow: whether they are of an epoch that an earlier try has planned. */
+  def announce(spark: SparkContext, again: Boolean): Unit = TransactionTimeout.announce(spark, records = 1, again)
+
+  private def described(conf: RuntimeConf, id: String): TransactionDescription = {
+    val admin = Admin.create(conf.client())
+    val name = s"${conf.applicationId}/$id"
+    try admin.describeTransactions(Collections.singleton(name)).description(name).get() finally admin.close()
+  }
+
+  /** After which Kafka ends the transaction of a task, in milliseconds. */
+  def timeoutMs(settings: java.util.Map[String, String], id: String): Long =
+    described(RuntimeConf(settings.asScala.toMap), id).transactionTimeoutMs
+
+  /** Returns when the transaction that is open has been ended. */
+  def awaitEnd(conf: RuntimeConf, id: String): Unit = {
+    val begun = System.nanoTime()
+    var open = false
+    def state = described(conf, id).state
+    while (!open || state == TransactionState.ONGOING) {
+      open ||= state == TransactionState.ONGOING
+      if (System.nanoTime() - begun > PatienceNs) throw new IllegalStateException(s"$id is $state after a minute")
+      Thread.sleep(50)
+    }
+  }
+}

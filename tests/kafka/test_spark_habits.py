@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Spark does that the runtime relies on, and that no interface of Spark's promises: one test for each, with Spark
+alone. Another version of Spark that turns one of these red needs a look at the named place of ours.
+
+Habits of Spark that other tests hold, with the runtime in it:
+
+- what a store is asked for its files, and which changes its writer is told: test_changelog_store.py
+- a scan takes a damaged block for the end: there, test_damaged_files_are_replaced_from_the_topic
+- which files of the driver are written when: test_metadata_topic.py, test_recovery.py
+- which ranges of Kafka a task reads, empty ones left out: test_exactly_once.py, test_source_loss.py
+- what a plan counts: test_counts.py; where executors have stores, and how their end is told: test_scaling.py
+- columns that no later node uses are left out of the state: test_changes.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lib.probe import probe_session
+
+pytestmark = pytest.mark.kafka
+
+_STREAMING = "org.apache.spark.sql.execution.streaming."
+ALONE = {
+    "spark.sql.extensions": "",
+    "spark.plugins": "",
+    "spark.sql.streaming.checkpointFileManagerClass": _STREAMING + "checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.stateStore.providerClass": _STREAMING + "state.HabitStores",
+}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[SparkSession]:
+    with probe_session(root / "tests" / "jvm", tmp_path_factory.mktemp("probe"), ALONE) as session:
+        session.conf.set("spark.sql.shuffle.partitions", "2")
+        yield session
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a query's parts have noted."""
+
+    notes: tuple[str, ...]
+
+    def of(self, kind: str) -> list[dict[str, str]]:
+        """The notes that begin so, as what they say."""
+        return [
+            {name: text or quoted for name, quoted, text in re.findall(r"(\w+)=(?:'([^']*)'|(\S*))", note)}
+            for note in self.notes
+            if note.startswith(kind)
+        ]
+
+
+class Habits:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._probe: Any = getattr(spark._jvm, _STREAMING + "state.SparkHabits")
+        self._spark = spark
+        self.folder = folder
+
+    def run(self, name: str, offsets: list[str], sources: int = 1, aggregate: str = "sum(n)") -> Told:
+        """A query, or one that goes on, over sources that give these offsets."""
+        return Told(tuple(self._probe.run(self._spark._jsparkSession, self.path(name), sources, aggregate, offsets)))
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def stamps(self) -> list[str]:
+        return list(self._probe.stamps(self._spark._jsparkSession, self.path("stamps")))
+
+
+@pytest.fixture(scope="module")
+def habits(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Habits:
+    return Habits(spark, tmp_path_factory.mktemp("queries"))
+
+
+@pytest.fixture(scope="module")
+def first(habits: Habits) -> Told:
+    return habits.run("sum", ["1", "1 ", "1 ", "1 "])
+
+
+@pytest.fixture(scope="module")
+def again(habits: Habits, first: Told) -> Told:
+    """The same query after a stop."""
+    assert first.notes
+    return habits.run("sum", ["3"])
+
+
+def test_offsets_are_compared_as_text(first: Told) -> None:
+    """EmptyEpochs in PacedKafkaSource.scala: an epoch without records has the same offsets, written in another way."""
+    asked = [(call["start"], call["end"]) for call in first.of("source=0 latest")]
+    assert asked[:3] == [("0", "1"), ("1", "1 "), ("1 ", "1 ")]
+    assert [batch["epoch"] for batch in first.of("sink")] == ["0", "1"], "the same text is no epoch"
+
+
+def test_a_query_that_goes_on_is_told_the_text_of_its_last_offset(first: Told, again: Told) -> None:
+    """EmptyEpochs, which begins by it."""
+    assert first.of("source=0 initial")
+    assert not again.of("source=0 initial")
+    assert again.of("source=0 latest")[0]["start"] == "1 "
+
+
+def test_the_default_limit_is_asked_for_once(first: Told) -> None:
+    """PacedStream in PacedKafkaSource.scala: each epoch has a limit of its own."""
+    assert len(first.of("source=0 default")) == 1 < len(first.of("source=0 latest"))
+
+
+def test_sources_are_numbered_as_in_the_offset_log(habits: Habits) -> None:
+    """PacedKafkaSource.scala takes a source's number from its folder, EpochRanges.scala by the line of the log."""
+    told = habits.run("union", ["5"], sources=2, aggregate="")
+    assert {note.split()[0] for note in told.notes if note.startswith("source=")} == {"source=0", "source=1"}
+    log = (Path(habits.path("union")) / "offsets" / "0").read_text().splitlines()
+    assert (log[0], log[2:]) == ("v1", ["5", "5"]), "a version, settings, and then a line for each source"
+
+
+def test_an_epoch_is_noted_before_it_is_planned_and_its_end_when_the_sink_returns(first: Told, again: Told) -> None:
+    """All that how-it-works.md says of a crash; TopicCheckpointFileManager, where ends wait for ranges."""
+    for number, batch in enumerate([*first.of("sink"), *again.of("sink")]):
+        assert batch["epoch"] == str(number)
+        assert batch["offsets"] == ",".join(map(str, range(number + 1)))
+        assert batch["commits"] == ",".join(map(str, range(number)))
+    for planned in first.of("source=0 plan end='1 '"):
+        assert planned["offsets"] == "0,1"
+
+
+def test_an_epoch_s_thread_knows_its_number_and_its_run(first: Told, again: Told) -> None:
+    """KeyedOperator.scala, which makes of them what Spark tells its own operators."""
+    for told, epochs in ((first, ["0", "1"]), (again, ["2"])):
+        assert [batch["property"] for batch in told.of("sink")] == epochs
+        states = {state["epoch"]: state for state in told.of("state")}
+        assert list(states) == epochs
+        for epoch, state in states.items():
+            expected = {"version": epoch, "operator": "0", "partitions": "2", "group": "true", "at": "state"}
+            assert state == {"epoch": epoch, **expected}
+
+
+def test_a_task_loads_a_store_at_one_version_though_twice(first: Told) -> None:
+    """TaskTransaction.begin, ChangelogRocksDB.load: the second load of an attempt finds what the first has made."""
+    loads = [(load["announced"], load["partition"], load["version"], load["readOnly"]) for load in first.of("load")]
+    each = [(epoch, partition, epoch, kind) for epoch in "01" for partition in "01" for kind in ("false", "true")]
+    assert sorted(loads) == each
+
+
+def test_a_store_can_be_closed_as_soon_as_it_has_committed(habits: Habits) -> None:
+    """StorePartition.scala: its task's transaction may not be committed by then."""
+    assert habits.stamps() == ["the task goes on, the store is closed: true"]
+
+
+def test_settings_made_while_an_epoch_is_cut_are_those_of_its_plan(first: Told) -> None:
+    """EpochStyle.scala."""
+    assert [plan["generated"] for plan in first.of("plan")] == ["true", "false"]
+
+
+def test_properties_of_an_epoch_s_thread_reach_all_its_tasks(first: Told, again: Told) -> None:
+    """TransactionTimeout, EpochRanges and ProcessorShare, which tell tasks of their epoch by them."""
+    for told, announced, chosen in ((first, {"0", "1"}, {"1"}), (again, {"2"}, {"3"})):
+        for kind in ("map", "reduce"):
+            tasks = told.of(kind)
+            assert {task["announced"] for task in tasks} == announced
+            assert {task["chosen"] for task in tasks} == chosen
+
+
+def test_what_map_tasks_have_told_is_there_before_the_tasks_behind_the_shuffle_start(first: Told) -> None:
+    """EpochTimes.after, which a task behind the shuffle asks for."""
+    assert [task["ended"] for task in first.of("reduce")] == ["2"] * 4
+
+
+def test_a_plan_counts_what_its_scans_have_read(first: Told) -> None:
+    """EpochReports.scala, when the sink has run it."""
+    assert [plan["rows"] for plan in first.of("read")] == ["20", "20"]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "kind"), [("sum(n)", "Hash"), ("collect_list(n)", "ObjectHash"), ("max(word)", "Sort")]
+)
+def test_a_table_is_aggregated_by_these_operators(habits: Habits, aggregate: str, kind: str) -> None:
+    """KeyedAggregateExec.scala, which puts one in the place of those behind the shuffle."""
+    (plan,) = [note for note in habits.run(kind, ["1"], aggregate=aggregate).notes if note.startswith("plan")]
+    one = f"{kind}Aggregate"
+    assert plan.endswith(f" {one} StateStoreSave {one} StateStoreRestore {one} Exchange {one} MicroBatchScan")

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables, joins with them and groups of them come to what their records say, however these are cut into runs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib.app import START_SECONDS, Bench
+from lib.broker import in_order
+from lib.faults import halt_at
+from lib.inprocess import App
+from lib.tables import Change, Row, Table, changes, grouped, in_time, joined
+from lib.verify import committed
+from lib.wait import until
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+NOON = 1_704_110_400_000
+HOUR = 3_600_000
+KEYS = [f"u{i}" for i in range(12)]
+USERS: dict[str, list[object]] = {"city": ["Rome", "Oslo", "Kyiv", None], "age": [20, 33, 47, None]}
+PLANS: dict[str, list[object]] = {"plan": ["free", "pro"]}
+SOURCES = """
+  - {name: users, table: {topic: $T-users, value: {format: json, schema: "city STRING, age INT"}}}
+  - {name: plans, table: {topic: $T-plans, value: {format: json, schema: "plan STRING"}}, store: plans-by-user}
+  - {name: orders, stream: {topic: $T-orders, value: {format: json, schema: "user STRING, n INT"}}}
+"""
+TOPOLOGY = (
+    SOURCES
+    + "".join(
+        f"""
+  - {{name: pair-{kind}, from: users, join: {{with: plans, type: {kind}}}}}
+  - {{name: to-{kind}, to: {{topic: $T-{kind}}}}}
+"""
+        for kind in ("inner", "left", "outer")
+    )
+    + """
+  - {name: old, from: users, filter: age > 30}
+  - {name: older, with: {next: age + 1}}
+  - {name: to-old, to: {topic: $T-old}}
+  - name: cities
+    from: users
+    groupBy: [city]
+    aggregate: {many: count(*), numbers: count(age), total: sum(age), mean: avg(age)}
+  - {name: to-cities, to: {topic: $T-cities}}
+  - {name: sold, from: pair-left, groupBy: [plan], aggregate: {many: count(*), total: sum(age)}}
+  - {name: to-sold, to: {topic: $T-sold}}
+  - {name: large, from: sold, filter: many > 2}
+  - {name: to-large, to: {topic: $T-large}}
+  - {name: told, from: users, toStream: {}}
+  - {name: seen, groupBy: [{one: "1"}], aggregate: {updates: count(*)}}
+  - {name: to-seen, to: {topic: $T-seen}}
+  - {name: met, from: orders, join: {with: users, by: [user], select: {at: orders.n, city: users.city}}}
+  - {name: to-met, to: {topic: $T-met}}
+  - {name: all, from: orders, join: {with: pair-outer, by: [user], type: left, select: {at: left.n, plan: right.plan}}}
+  - {name: to-all, to: {topic: $T-all}}
+  - {name: mine, from: orders, keyBy: [user]}
+  - {name: last, toTable: {}}
+  - {name: to-last, to: {topic: $T-last}}
+"""
+)
+
+
+def spread(found: list[Change], partitions: int) -> dict[int, list[Change]]:
+    """A key's records are in one partition."""
+    return {p: [one for one in found if KEYS.index(one[0]) % partitions == p] for p in range(partitions)}
+
+
+class Model:
+    def __init__(self) -> None:
+        self.users, self.plans = Table(), Table()
+        self.cities: set[Any] = set()
+        self.sold: set[Any] = set()
+        self.met: Counter[tuple[str, int, Any]] = Counter()
+        self.all: Counter[tuple[str, int, Any]] = Counter()
+        self.last: dict[str, int] = {}
+
+    def order(self, user: str, number: int) -> None:
+        row = self.users.rows.get(user)
+        if row is not None:
+            self.met[user, number, row["city"]] += 1
+        self.all[user, number, self.plans.rows.get(user, {}).get("plan")] += 1
+        self.last[user] = number
+
+    def change(self, table: Table, key: str, row: Row | None) -> None:
+        table.change(key, row)
+        self.cities.update(row["city"] for row in self.users.rows.values() if row["city"] is not None)
+        pairs = joined("left", self.users, self.plans).values()
+        self.sold.update(plan["plan"] for _, plan in pairs if plan is not None)
+
+    def require(self, app: App) -> None:
+        for kind in ("inner", "left", "outer"):
+            expected = {
+                key: {"city": None, "age": None, **(user or {}), "plan": (plan or {}).get("plan")}
+                for key, (user, plan) in joined(kind, self.users, self.plans).items()
+            }
+            assert rows_of(app, kind) == expected, kind
+        old = {key: row for key, row in self.users.rows.items() if row["age"] is not None and row["age"] > 30}
+        assert rows_of(app, "old") == {key: {**row, "next": row["age"] + 1} for key, row in old.items()}
+        assert rows_of(app, "cities") == grouped(list(self.users.rows.values()), "city", "age", self.cities)
+        pairs = joined("left", self.users, self.plans).values()
+        plans = [{"plan": (plan or {}).get("plan"), "age": user["age"]} for user, plan in pairs if user is not None]
+        sold = {
+            plan: {"many": row["many"], "total": row["total"]}
+            for plan, row in grouped(plans, "plan", "age", self.sold).items()
+        }
+        assert rows_of(app, "sold") == sold
+        assert rows_of(app, "large") == {plan: row for plan, row in sold.items() if row["many"] > 2}
+        assert rows_of(app, "seen") == {"1": {"updates": self.users.updates}}
+        assert Counter((r.key, r.value["at"], r.value["city"]) for r in app.received("met")) == self.met
+        assert Counter((r.key, r.value["at"], r.value["plan"]) for r in app.received("all")) == self.all
+        assert rows_of(app, "last") == {user: {"n": number} for user, number in self.last.items()}
+
+
+def rows_of(app: App, topic: str) -> dict[Any, Row]:
+    """A topic as the table that it is."""
+    return {key: value for key, value in app.latest(topic).items() if value is not None}
+
+
+@pytest.mark.timeout(600)
+def test_results_are_those_of_the_records(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """At first tables are read to their end before any order meets them; later both are in the order of their times."""
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("users", "plans", partitions=2)
+    app.create("orders")
+    model = Model()
+    number = 0
+    for start in (NOON, NOON + HOUR):
+        tables = (
+            (model.users, "users", spread(changes(start, KEYS, 160, start, USERS), 2), 0),
+            (model.plans, "plans", spread(changes(start + 1, KEYS, 60, start, PLANS), 2), 1),
+        )
+        orders: list[Change] = []
+        for key, _, at in changes(start + 2, [*KEYS, "stranger"], 60, start + 50, {"x": [1]}):
+            number += 1
+            orders.append((key, {"user": key, "n": number}, at))
+        timed = [(*one[:3], table, one[3]) for table, _, found, rank in tables for one in in_time(found, rank)]
+        waiting = [(*one[:3], None, one[3]) for one in in_time({0: orders}, 2)]
+        by_time = (
+            sorted(timed, key=lambda one: one[:3]) + waiting
+            if start == NOON
+            else sorted([*timed, *waiting], key=lambda one: one[:3])
+        )
+        for *_, table, (key, row, _) in by_time:
+            if table is None:
+                model.order(key, row["n"] if row else 0)
+            else:
+                model.change(table, key, row)
+        for _, topic, found, _ in tables:
+            for partition, mine in found.items():
+                app.send(topic, *mine, partition=partition)
+        app.send("orders", *((None, row, at) for _, row, at in orders))
+        app.send("users", (None, {"city": "Nowhere", "age": 1}, start))
+        app.run()
+        model.require(app)
+        bad = app.statuses[-1]["subTopologies"]["users"]["badRecords"]
+        assert bad["users"] == 1, "a record without a key is none of a table's"
+    assert any(value is None for value in app.latest("old").values())
+    assert model.met.total() < model.all.total() == 120
+
+
+def test_a_table_is_there_before_the_first_record_meets_it(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """It takes several epochs to read, and the records are older than all of it."""
+    topology = """
+  - {name: users, table: {topic: $T-users, value: text}}
+  - {name: orders, stream: {topic: $T-orders, value: text}}
+  - {name: met, join: {with: users, type: left, select: {order: orders.value, user: users.value}}}
+  - {name: to-met, to: {topic: $T-met}}
+"""
+    app = App(kafka, tmp_path, topology)
+    app.create("users", "orders")
+    app.send("users", *((f"u{i}", f"user {i}", NOON + i) for i in range(12_000)))
+    app.send("orders", *((f"u{i}", f"order {i}", NOON - HOUR) for i in range(0, 12_000, 500)))
+    app.run()
+    assert {r.key: r.value["user"] for r in app.received("met")} == {
+        f"u{i}": f"user {i}" for i in range(0, 12_000, 500)
+    }
+    assert app.statuses[-1]["subTopologies"]["users"]["epochs"] >= 3
+
+
+STEPS = (
+    "metadata.after-write.offsets",
+    "store.after-restore#1",
+    "store.changes-sent#0",
+    "transaction.before-commit#0",
+    "transaction.after-commit#1",
+    "epoch.tasks-committed",
+    "metadata.deferred.commits",
+)
+KILLED = """
+  - {name: users, table: {topic: $T-numbers, value: text}}
+  - {name: orders, stream: {topic: $T-ticks, value: text}}
+  - {name: met, join: {with: users, type: left, select: {order: orders.value, user: users.value}}}
+  - {name: to-met, to: {topic: $T-pairs}}
+  - {name: latest, from: orders, toTable: {}}
+  - {name: both, from: users, join: {with: latest, type: outer, select: {user: users.value, order: latest.value}}}
+  - {name: by-user, groupBy: [user], aggregate: {many: count(*), last: "sum(bigint(order))"}}
+  - {name: to-by-user, to: {topic: $T-totals}}
+"""
+
+
+@pytest.mark.timeout(900)
+def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Two tables and their join in one task, groups of it behind a topic: each record counts once."""
+    producer = in_order(kafka)
+    users: dict[str, str] = {}
+    latest: dict[str, int] = {}
+    number = 0
+    with Bench(kafka, tmp_path, "tables", KILLED, partitions=2) as bench:
+        for i, step in enumerate((*STEPS, None)):
+            for j in range(40):
+                key, at = f"k{j % 13}", NOON + i * HOUR + j
+                if j % 2:
+                    number += 1
+                    latest[key] = number
+                    producer.produce(bench.topics["ticks"], str(number).encode(), key.encode(), 0, timestamp=at)
+                else:
+                    users[key] = f"user {(i + j) % 3}"
+                    value = users[key].encode() if j % 7 else None
+                    producer.produce(bench.topics["numbers"], value, key.encode(), j % 13 % 2, timestamp=at)
+                    if value is None:
+                        del users[key]
+            assert producer.flush(30) == 0
+            if step is not None:
+                halt_at(bench, step)
+        rows = [(users[key], latest.get(key)) for key in users]
+        expected = {}
+        for user in (f"user {i}" for i in range(3)):
+            mine = [order for name, order in rows if name == user]
+            numbers = [order for order in mine if order is not None]
+            expected[user] = {"many": len(mine), "last": sum(numbers) if numbers else None}
+        app = bench.start()
+        until(lambda: _totals(kafka, bench) == expected, START_SECONDS, f"totals {expected}; {app.tail()}")
+        assert app.stop() == 0
+        orders = Counter(int(_json(message)["order"]) for message in committed(kafka, bench.topics["pairs"]))
+        assert orders == Counter(range(1, number + 1))
+        assert _totals(kafka, bench) == expected
+
+
+def _json(message: Any) -> Any:
+    return json.loads(message.value())
+
+
+def _totals(kafka: KafkaConfig, bench: Bench) -> dict[str, Any]:
+    found = {}
+    for message in committed(kafka, bench.topics["totals"]):
+        found[(message.key() or b"").decode()] = _json(message)
+    return found

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stateful nodes of one key share a task; what cannot comes by internal topics, and never in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from streamapp.compile.tasks import Tasks
+from streamapp.nodes import RepartitionSink, RepartitionSource
+from streamapp.operations import Stream, Table
+from streamapp.plan import Plan, SubTopology
+
+Compile = Callable[[str], Plan]
+
+USERS = '- {name: users, table: {topic: users, value: {format: json, schema: "name STRING, city STRING"}}}\n'
+ORDERS = '- {name: orders, stream: {topic: orders, value: {format: json, schema: "user STRING, amount BIGINT"}}}\n'
+ENRICHED = "- {name: enriched, from: orders, join: {with: users, by: [user], SELECT}}\n".replace(
+    "SELECT", "select: {amount: orders.amount, city: users.city}"
+)
+SPENT = "- {name: spent, from: orders, groupBy: [user], aggregate: {total: sum(amount)}}\n"
+OUT = "- {name: out, from: LAST, to: {topic: o}}\n"
+
+
+def hops(plan: Plan) -> list[str]:
+    return [topic.name for topic in plan.topics if topic.role == "repartition"]
+
+
+def part_of(plan: Plan, node: str) -> SubTopology:
+    return next(part for part in plan.subtopologies if node in part.stateful)
+
+
+def require_no_circle(plan: Plan) -> None:
+    """Each reads only what an earlier one has written."""
+    written: set[str] = set()
+    for part in plan.subtopologies:
+        assert part.reads_internally <= written
+        written |= part.writes_internally
+
+
+def test_joins_and_tables_of_one_key_are_one_task_without_a_topic(plan: Compile) -> None:
+    clicks = '- {name: clicks, table: {topic: clicks, value: {format: json, schema: "n BIGINT"}}}\n'
+    both = "- {name: active, from: users, filter: city is not null}\n"
+    both += "- {name: profile, from: active, join: {with: clicks, type: outer}}\n"
+    twice = "- {name: twice, from: orders, join: {with: profile, by: [user], type: left}}\n"
+    out = "- {name: first, from: enriched, to: {topic: first}}\n" + OUT.replace("LAST", "twice")
+    made = plan(USERS + ORDERS + clicks + ENRICHED + both + twice + out)
+    (part,) = made.subtopologies
+    assert part.name == "users"
+    assert set(part.stateful) == {"users", "clicks", "enriched", "profile", "twice"}
+    assert set(part.task) == {*part.stateful, "active"}
+    assert part.stores == ("users", "clicks")
+    assert hops(made) == []
+
+
+def test_a_stream_goes_on_in_the_task_only_where_a_join_behind_it_needs_it(plan: Compile) -> None:
+    big = "- {name: big, filter: amount > 3}\n"
+    made = plan(USERS + ORDERS + ENRICHED + big + OUT.replace("LAST", "big"))
+    assert made.subtopologies[0].task == ("users", "enriched")
+    again = "- {name: again, from: big, join: {with: users, select: {amount: big.amount, name: users.name}}}\n"
+    made = plan(USERS + ORDERS + ENRICHED + big + again + OUT.replace("LAST", "again"))
+    assert made.subtopologies[0].task == ("users", "enriched", "big", "again")
+    assert hops(made) == []
+
+
+def test_a_table_goes_on_in_the_task_so_that_its_deletions_are_those_of_rows_that_were(plan: Compile) -> None:
+    berlin = "- {name: berlin, from: users, filter: city = 'Berlin'}\n- {name: named, select: {n: name}}\n"
+    made = plan(USERS + berlin.replace("{n:", "{'n':") + OUT.replace("LAST", "named"))
+    assert made.subtopologies[0].task == ("users", "berlin", "named")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "- {name: mine, from: orders, with: {r: rand()}}\n",
+        "- {name: mine, from: orders, python: {function: 'm:f', schema: 'user STRING, amount BIGINT'}}\n",
+    ],
+)
+def test_what_cannot_be_repeated_is_written_down_before_a_join(plan: Compile, between: str) -> None:
+    made = plan(USERS + ORDERS + between + ENRICHED.replace("orders", "mine") + OUT.replace("LAST", "enriched"))
+    assert hops(made) == ["app-enriched-left-repartition"]
+    assert "enriched-left-repartition-source" in [node.name for node in part_of(made, "enriched").nodes]
+
+
+def test_a_join_by_another_key_is_behind_a_topic(plan: Compile) -> None:
+    cities = "- {name: cities, table: {topic: cities, value: {format: json, schema: 'size INT'}}}\n"
+    located = "- {name: located, from: enriched, join: {with: cities, by: [city], select: {size: cities.size}}}\n"
+    made = plan(USERS + ORDERS + ENRICHED + cities + located + OUT.replace("LAST", "located"))
+    assert [part.name for part in made.subtopologies] == ["users", "cities"]
+    assert hops(made) == ["app-located-left-repartition"]
+    require_no_circle(made)
+
+
+def test_a_computed_table_comes_by_a_topic_and_is_kept_where_it_is_looked_up(plan: Compile) -> None:
+    profile = "- {name: profile, from: users, join: {with: spent, type: left}}\n"
+    made = plan(USERS + ORDERS + SPENT + profile + OUT.replace("LAST", "profile"))
+    assert [(part.name, part.stores) for part in made.subtopologies] == [
+        ("spent", ("spent",)),
+        ("users", ("users", "profile-right")),
+    ]
+    store = made.store("profile-right")
+    assert (store.node, store.changelog_topic) == ("profile-right-table", "app-profile-right-changelog")
+    assert hops(made) == ["app-profile-right-repartition"]
+
+
+def test_a_fingerprint_of_a_kept_table_is_of_what_it_is_made_of(plan: Compile) -> None:
+    profile = "- {name: profile, from: users, join: {with: spent, type: left, select: {x: spent.total}}}\n"
+    one, same, other = (
+        plan(USERS + ORDERS + text + profile + OUT.replace("LAST", "profile")).store("profile-right").fingerprint
+        for text in (
+            SPENT,
+            SPENT.replace("sum(amount)", "SUM(amount)"),
+            SPENT.replace("[user]", "[{user: lower(user)}]"),
+        )
+    )
+    assert one == same
+    assert one != other
+
+
+def test_groups_of_a_table_get_what_each_row_was(plan: Compile) -> None:
+    made = plan(
+        USERS + "- {name: cities, groupBy: [city], aggregate: {many: count(*)}}\n" + OUT.replace("LAST", "cities")
+    )
+    assert [part.name for part in made.subtopologies] == ["users", "cities"]
+    (sink,) = [node for part in made.subtopologies for node in part.nodes if isinstance(node, RepartitionSink)]
+    (source,) = [node for part in made.subtopologies for node in part.nodes if isinstance(node, RepartitionSource)]
+    assert (sink.signed, source.signed, source.kind) == (True, True, "TABLE")
+
+
+def test_groups_of_a_computed_table_know_its_rows_by_a_table_of_ours(plan: Compile) -> None:
+    rich = "- {name: rich, from: spent, groupBy: [{level: total div 100}], aggregate: {many: count(*)}}\n"
+    made = plan(ORDERS + SPENT + rich + OUT.replace("LAST", "rich"))
+    assert [(part.name, part.stores) for part in made.subtopologies] == [
+        ("spent", ("spent",)),
+        ("rich-rows", ("rich-rows",)),
+        ("rich", ("rich",)),
+    ]
+    assert hops(made) == ["app-rich-rows-repartition", "app-rich-repartition"]
+
+
+def test_no_task_reads_what_it_writes(plan: Compile) -> None:
+    """The table's own groups, looked up by the table's key: together they would wait for each other."""
+    cities = "- {name: cities, from: users, groupBy: [{key: city}], aggregate: {many: count(*)}}\n"
+    both = (
+        "- {name: both, from: users, join: {with: cities, type: left, select: {city: users.city, many: cities.many}}}\n"
+    )
+    made = plan(USERS + cities + both + OUT.replace("LAST", "both"))
+    require_no_circle(made)
+    assert part_of(made, "users") is not part_of(made, "both")
+    assert part_of(made, "both").stores == ("both-left", "both-right")
+
+
+def test_no_task_reads_what_it_writes_by_a_stream(plan: Compile) -> None:
+    changes = "- {name: changes, from: users, toStream: {}}\n- {name: named, keyBy: [name]}\n"
+    found = "- {name: found, from: named, join: {with: users, select: {a: named.city, b: users.city}}}\n"
+    made = plan(USERS + changes + found + OUT.replace("LAST", "found"))
+    require_no_circle(made)
+    assert part_of(made, "users") is not part_of(made, "found")
+
+
+def test_dead_letters_of_a_table_are_read_beside_it(plan: Callable[..., Plan]) -> None:
+    made = plan(USERS + OUT.replace("LAST", "users"), "onBadRecord: {deadLetter: bad}")
+    nodes = {part.name: [type(node) for node in part.nodes if node.source] for part in made.subtopologies}
+    assert nodes == {"users": [Table], "users-dead-letter": [Stream]}
+
+
+def test_tasks_become_one_unless_one_reads_the_other() -> None:
+    tasks = Tasks()
+    tasks.unite(["a"], "b")
+    assert tasks.whole("a") == tasks.whole("b")
+    tasks.feed("b", "c")
+    assert tasks.leads("a", "c")
+    assert not tasks.leads("c", "a")
+    assert not tasks.may_unite(["a", "c"], [])
+    assert not tasks.may_unite(["a"], ["c"])
+    assert tasks.may_unite(["c"], ["a"])
+    tasks.feed("c", "d")
+    assert not tasks.may_unite(["a", "d"], [])
