@@ -15,6 +15,7 @@ object PartitionProbe {
   import PartitionState._
 
   private object NoSnapshot extends Snapshot {
+    override def families: Map[String, Short] = Map.empty
     override def get(key: Array[Byte]): Array[Byte] = null
     override def rows(): RocksIterator = null
     override def release(): Unit = ()
@@ -60,6 +61,7 @@ object PartitionProbe {
       snapshots += 1
       val seen = content
       new Snapshot {
+        override def families: Map[String, Short] = Map.empty
         override def get(key: Array[Byte]): Array[Byte] = Database.this.synchronized {
           if (!open) told("a read of a closed database")
           BigInt(seen).toByteArray

@@ -22,6 +22,7 @@ from lib.app import START_SECONDS, TOTALS, WINDOW_MS, WINDOWS, AppProcess, Bench
 from lib.faults import executors, kill_executor, require_work
 from lib.verify import Proof, TotalsCheck, Violation
 from lib.wait import until
+from lib.windows import SessionModel, SlidingModel, Span
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -33,6 +34,16 @@ PAIRS = """
     aggregate: {mean: avg(n), some: "array_sort(collect_set(pmod(n, 3)))"}
 """
 """A store that nothing is written from, with a key of two columns, one of them a number."""
+LENGTH_MS = 1_000
+OF_RECORDS = """
+  - name: %(kind)s
+    from: ticks
+    groupBy: [key]
+    window: {%(kind)s: 1s}
+    retention: 8 minutes
+    aggregate: {'n': count(*)}
+"""
+KINDS = {"session": SessionModel, "sliding": SlidingModel}
 
 
 def ask(app: AppProcess, path: str, **fields: str) -> Any:
@@ -167,7 +178,10 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
-    with Bench(kafka, tmp_path, "panes", WINDOWS.replace("emit: final", "grace: 1 day")) as bench:
+    """Open ones, and those that are closed and kept."""
+    topology = WINDOWS.replace("emit: final", "emit: final\n    retention: 8 minutes")
+    topology += "".join(OF_RECORDS % {"kind": kind} for kind in KINDS)
+    with Bench(kafka, tmp_path, "panes", topology) as bench:
         load = bench.load(seed=1302, rate=0)
         app = bench.start()
         load.send(400)
@@ -193,6 +207,42 @@ def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
         }
         row = rows(app, "/stores/windows", limit="1")[0]
         assert _millis(row["window_end"]) - _millis(row["window_start"]) == WINDOW_MS
+
+        def spans(kind: str, **fields: str) -> dict[Span, int]:
+            path = f"/stores/{kind}/{fields.pop('key')}" if "key" in fields else f"/stores/{kind}"
+            return {
+                (row["key"], _millis(row["window_start"]), _millis(row["window_end"])): row["n"]
+                for row in rows_so_far(app, path, **fields)
+            }
+
+        wanted: dict[str, dict[Span, int]] = {}
+        for kind, cls in KINDS.items():
+            model = cls(LENGTH_MS, 0)
+            model.read({0: load.history.ticks})
+            every = wanted[kind] = {(key[0], start, end): n for (key, start, end), n in model.all.items()}
+            assert len(windows) < len(every) < 1000
+            until(lambda: spans(kind) == every, 60, f"all windows of {kind}", every=0.5)  # noqa: B023
+            of_one = {span: n for span, n in every.items() if span[0] == "a"}
+            assert spans(kind, key="a") == of_one
+            assert spans(kind, key="a", windowFrom=_iso(first), windowTo=_iso(last)) == {
+                span: n for span, n in of_one.items() if first <= span[1] < last
+            }
+            assert spans(kind, key="nobody") == {}
+
+        app.stop()
+        app = bench.start()
+        for kind, every in wanted.items():
+            until(lambda: spans(kind) == every, START_SECONDS, f"{kind} restored", every=0.5)  # noqa: B023
+
+        # Sixteen minutes later all of them have been kept for long enough.
+        load.close_windows()
+        at = load.history.last_tick
+        only = {("last", at, at): 1}
+        until(lambda: spans("session") == only, 60, "sessions are gone", every=0.5)
+        until(lambda: spans("sliding") == {("last", at - LENGTH_MS, at): 1}, 60, "sliding windows are gone", every=0.5)
+        until(
+            lambda: found() == {("last", at - at % WINDOW_MS): windows["last", at - at % WINDOW_MS]}, 60, "all are gone"
+        )
 
 
 def test_a_question_that_takes_too_long_is_given_up(kafka: KafkaConfig, tmp_path: Path, root: Path) -> None:

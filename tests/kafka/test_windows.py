@@ -21,7 +21,7 @@ from lib.faults import halt_at
 from lib.inprocess import App
 from lib.verify import committed
 from lib.wait import until
-from lib.windows import Event, Model, disordered
+from lib.windows import Event, Model, SessionModel, SlidingModel, Span, disordered
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -40,6 +40,19 @@ FINAL = """
     aggregate: {'n': count(*)}
   - {name: out, to: {topic: $T-out}}
 """
+LENGTH = SECOND // 2
+OF_RECORDS = """
+  - name: %(kind)s-%(emit)s
+    from: some
+    groupBy: [{key: "concat(key, partition)"}]
+    window: {%(kind)s: 500ms}
+    grace: 5s
+    emit: %(emit)s
+    aggregate: {'n': count(*)}
+  - {name: %(kind)s-%(emit)s-out, to: {topic: $T-%(kind)s-%(emit)s}}
+"""
+KINDS = {"session": SessionModel, "sliding": SlidingModel}
+ALL_OF_RECORDS = "".join(OF_RECORDS % {"kind": kind, "emit": emit} for kind in KINDS for emit in ("final", "updates"))
 
 
 def finals(app: App) -> dict[tuple[str, int], int]:
@@ -57,8 +70,25 @@ def finals_in(kafka: KafkaConfig, topic: str) -> dict[tuple[str, int], int]:
     return found
 
 
-def late(app: App) -> int:
-    return sum(part["lateRecords"] for part in app.statuses[-1]["subTopologies"].values())
+def spans_in(kafka: KafkaConfig, topic: str) -> tuple[dict[Span, int], int]:
+    """The table of windows at the end of a topic, and how many of its records were taken back or replaced."""
+    found: dict[Span, int] = {}
+    records = committed(kafka, topic)
+    for message in records:
+        key = json.loads(message.key() or b"")
+        start, end = (int(datetime.fromisoformat(key[f"window_{at}"]).timestamp() * 1000) for at in ("start", "end"))
+        span = key["key"], start, end
+        if message.value() is None:
+            del found[span]
+        else:
+            found[span] = json.loads(message.value() or b"")["n"]
+            assert start <= message.timestamp()[1] <= end
+    return found, len(records) - len(found)
+
+
+def late(app: App, subtopology: str = "counts") -> int:
+    count: int = app.statuses[-1]["subTopologies"][subtopology]["lateRecords"]
+    return count
 
 
 def send(app: App, partition: int, events: Sequence[Event]) -> None:
@@ -84,13 +114,18 @@ STEPS = (
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
     """What the times of an epoch go through: each start goes on with those that the last epoch has ended with."""
     topology = FINAL.replace("$T-in", "$T-numbers").replace("$T-out", "$T-windows")
+    for kind in KINDS:
+        topology += (OF_RECORDS % {"kind": kind, "emit": "final"}).replace(f"$T-{kind}-final", f"$T-{kind}")
     partitions = {p: disordered(11, p, 700, NOON, 90 + 10 * p, 40 * SECOND) for p in range(3)}
     model = Model(SIZE, ADVANCE, GRACE)
+    of_records = {kind: cls(LENGTH, GRACE) for kind, cls in KINDS.items()}
     producer = in_order(kafka)
     with Bench(kafka, tmp_path, "steps", topology, partitions=3, spec="idleTimeout: 1 day") as bench:
         for i, step in enumerate((*STEPS, None)):
             part = {p: beginning_late(events[i * 100 : i * 100 + 100]) for p, events in partitions.items()}
             model.read(part)
+            for other in of_records.values():
+                other.read(part)
             for partition, events in part.items():
                 for key, at in events:
                     producer.produce(bench.topics["numbers"], b"x", key.encode(), partition=partition, timestamp=at)
@@ -100,10 +135,16 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
         app = bench.start()
         output = bench.topics["windows"]
         until(lambda: len(finals_in(kafka, output)) >= len(model.closed), START_SECONDS, "all is final")
+        found = {kind: lambda kind=kind: spans_in(kafka, bench.topics[kind]) for kind in KINDS}
+        for kind, spans in of_records.items():
+            until(lambda: len(found[kind]()[0]) >= len(spans.closed), START_SECONDS, f"all of {kind} is final")  # noqa: B023
         assert app.stop() == 0
         assert finals_in(kafka, output) == model.closed
         assert model.late > 100
         assert len(model.closed) > 20
+        for kind, spans in of_records.items():
+            assert found[kind]() == (spans.closed, 0), kind
+            assert min(spans.late, len(spans.closed)) > 100
 
 
 @pytest.mark.parametrize("cuts", [(), (1, 90, 40), (50, 2, 99)], ids=["at-once", "one-behind", "another-behind"])
@@ -111,11 +152,12 @@ def test_results_do_not_depend_on_how_partitions_are_read(
     kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...]
 ) -> None:
     """`cuts`: how much of each partition, in percent, a first run reads; the rest is a second one's."""
-    app = App(kafka, tmp_path, FINAL)
+    app = App(kafka, tmp_path, FINAL + ALL_OF_RECORDS)
     app.create("in", partitions=3)
     partitions = {p: disordered(7, p, 2_500, NOON, 40 + 5 * p, 40 * SECOND) for p in range(3)}
     model = Model(SIZE, ADVANCE, GRACE)
-    counted = 0
+    of_records = {kind: cls(LENGTH, GRACE) for kind, cls in KINDS.items()}
+    counted, counted_of = 0, dict.fromkeys(KINDS, 0)
     at = dict.fromkeys(partitions, 0)
     for part in ([dict(zip(partitions, cuts, strict=True))] if cuts else []) + [dict.fromkeys(partitions, 100)]:
         new = {p: beginning_late(events[at[p] : len(events) * part[p] // 100]) for p, events in partitions.items()}
@@ -126,6 +168,17 @@ def test_results_do_not_depend_on_how_partitions_are_read(
         app.run()
         counted += late(app)
         assert finals(app) == model.closed
+        for kind, spans in of_records.items():
+            spans.read(new)
+            counted_of[kind] += late(app, f"{kind}-final")
+            assert late(app, f"{kind}-final") == late(app, f"{kind}-updates")
+            assert spans_in(kafka, app.topic(f"{kind}-final")) == (spans.closed, 0), kind
+            table, replaced = spans_in(kafka, app.topic(f"{kind}-updates"))
+            assert table == spans.all, kind
+            assert replaced > 0 or len(new) == len(partitions), kind
+    for kind, spans in of_records.items():
+        assert counted_of[kind] == spans.late > 100, kind
+        assert len(spans.closed) > 100, kind
     assert counted == model.late > 100
     assert len(model.closed) > 20
 

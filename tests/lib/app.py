@@ -283,6 +283,11 @@ class History:
     def records(self) -> int:
         return sum(len(prefixes) for prefixes in self.prefixes.values())
 
+    @property
+    def ticks(self) -> list[tuple[str, int]]:
+        """Their keys and times, in their order."""
+        return sorted(((key, at) for key, ticks in self._ticks.items() for at, _ in ticks), key=lambda tick: tick[1])
+
     def closed_windows(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Windows whose end the event time has reached."""
         return {key: row for key, row in self.windows.items() if key[1] + WINDOW_MS <= self.last_tick}
@@ -466,7 +471,15 @@ class Bench:
         self.prefix = unique_name(name.replace("_", "-").lower()[:40])
         self.admin = Admin(kafka)
         inputs = {"numbers": partitions, "ticks": 1, "tocks": 1}
-        outputs = {"totals": 2, "echo": partitions, "windows": 2, "pairs": 2, "dead": 2}
+        outputs = {
+            "totals": 2,
+            "echo": partitions,
+            "windows": 2,
+            "pairs": 2,
+            "dead": 2,
+            "session": 2,
+            "sliding": 2,
+        }
         made = inputs | outputs if beside is None else outputs
         own = {name: f"{self.prefix}-{name}" for name in made if f"$T-{name}" in topology + spec}
         self.admin.create([TopicSpec(topic, "test", made[name]) for name, topic in own.items()])

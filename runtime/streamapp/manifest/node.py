@@ -46,7 +46,6 @@ NOT_YET: dict[str, tuple[str, ...]] = {
     "stream": ("connector", "options"),
     "table": ("ttl", "history", "bootstrap"),
     "to": ("connector", "options"),
-    "window": ("session", "sliding"),
     "join": ("asOf",),
     "kafka": ("schemaRegistry",),
 }
@@ -81,6 +80,7 @@ class NodeSpec(Model):
     aggregate: operations.group_by.Aggregates = None
     window: operations.window.Given = None
     grace: operations.group_by.Grace = None
+    retention: operations.group_by.Retention = None
     emit: operations.group_by.Emit = None
     store: Annotated[str | None, Field(description="Name of the node's store. Default: the node's name.")] = None
     join: operations.join.Given = None

@@ -13,7 +13,7 @@ from streamapp.companions import Rule, Rules, only_for
 from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
 from streamapp.expressions import normalise, quote, read_expression
-from streamapp.fields import Duration, Expressions, one_of, refuse
+from streamapp.fields import Duration, Expressions, PositiveDuration, one_of, refuse
 from streamapp.nodes import TABLE, Columns, NodeExpression, OneInput, Origins, Role, StoredTable, Topology
 from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
@@ -38,9 +38,12 @@ GROUP = Rule(
 """Without it nobody knows what the node computes."""
 RULES: Rules = (
     GROUP,
-    *(only_for(field, "groupBy") for field in ("aggregate", "window", "grace", "emit")),
+    *(only_for(field, "groupBy") for field in ("aggregate", "window", "grace", "retention", "emit")),
     only_for("store", "groupBy", "join", "table", "toTable"),
-    Rule("grace", "`grace` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",)),
+    *(
+        Rule(field, f"`{field}` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",))
+        for field in ("grace", "retention")
+    ),
     Rule(
         "emit",
         "`emit: final` needs a `window`: without one no result is ever final",
@@ -75,6 +78,12 @@ Given = Annotated[
 """The field of the manifest."""
 Aggregates = Annotated[Expressions | None, Field(description="With groupBy: column to aggregate expression.")]
 Grace = Annotated[Duration | None, Field(description="With window: how late a record may come. Default: 0s.")]
+Retention = Annotated[
+    PositiveDuration | None,
+    Field(
+        description="With window: how long a window can still be asked for when it is closed. Default: not at all.",
+    ),
+]
 Emit = Annotated[
     str | None,
     BeforeValidator(lambda value: one_of(value, ("updates", "final")) if value is not None else None),
@@ -104,13 +113,21 @@ class Aggregate(OneInput):
     emit: str
     """`updates`, or `final`: once per window, when it closes."""
     store: str
+    retention_ms: int = 0
+    """How long windows stay in the store when they are closed."""
 
     operation: ClassVar[str] = "groupBy"
     outline: ClassVar[Outline] = Outline(
         rules=RULES,
         inner_rules={"window": WINDOWS},
         columns=(("aggregate",),),
-        aside=(("grace",), ("emit",), ("store",), *(("window", field) for field in WindowSpec.model_fields)),
+        aside=(
+            ("grace",),
+            ("retention",),
+            ("emit",),
+            ("store",),
+            *(("window", field) for field in WindowSpec.model_fields),
+        ),
     )
     keyed: ClassVar[bool] = True
 
@@ -129,6 +146,7 @@ class Aggregate(OneInput):
             grace_ms=parse_duration(spec.grace or "0s"),
             emit=spec.emit or "updates",
             store=spec.store or spec.name,
+            retention_ms=parse_duration(spec.retention or "0s"),
         )
         return (made,)
 
@@ -178,6 +196,7 @@ class Aggregate(OneInput):
         text = f"by {by}: {described(self.columns)}"
         if self.window is not None:
             text += f", {self.window.description}, grace {format_duration(self.grace_ms)}"
+            text += f", kept for {format_duration(self.retention_ms)}" if self.retention_ms else ""
         return text + (", emit final" if self.emit == "final" else "")
 
     def check(self, topology: Topology) -> Iterator[Problem]:
@@ -237,7 +256,7 @@ class Aggregate(OneInput):
         return {
             "operation": "aggregate",
             **({"layout": _IN_ORDER} if self.window else {}),
-            "window": [self.window.size_ms, self.window.advance_ms] if self.window else None,
+            "window": self.window.shape if self.window else None,
             "key": [[name.lower(), expression(text, source)] for name, text in self.by],
             "values": {
                 name.lower(): [normalise(text), {used: declared(source.get(used)) for used in used_by(text)}]
@@ -258,6 +277,7 @@ class Groups(Generic[S]):
     by: tuple[str | dict[str, str], ...]
     windows: Mapping[str, str] | None = None
     grace: str | None = None
+    retention: str | None = None
 
     def window(
         self,
@@ -265,10 +285,21 @@ class Groups(Generic[S]):
         tumbling: str | None = None,
         hopping: str | None = None,
         every: str | None = None,
+        session: str | None = None,
+        sliding: str | None = None,
         grace: str | None = None,
+        retention: str | None = None,
     ) -> Self:
-        """Groups in windows of event time."""
-        return replace(self, windows=given(tumbling=tumbling, hopping=hopping, every=every), grace=grace)
+        """Groups in windows of event time.
+
+        >>> from streamapp.builder import StreamBuilder
+        >>> clicks = StreamBuilder("app").stream("clicks", topic="clicks").group_by("sessions", "key")
+        >>> counts = clicks.window(session="30 minutes", grace="1 minute").aggregate(clicks="count(*)")
+        >>> counts.builder.build().spec.topology[1].window.session
+        '30 minutes'
+        """
+        windows = given(tumbling=tumbling, hopping=hopping, every=every, session=session, sliding=sliding)
+        return replace(self, windows=windows, grace=grace, retention=retention)
 
     def aggregate(
         self,
@@ -285,6 +316,7 @@ class Groups(Generic[S]):
             groupBy=list(self.by),
             window=dict(self.windows) if self.windows is not None else None,
             grace=self.grace,
+            retention=self.retention,
             aggregate={**(columns or {}), **more},
             emit=emit,
             store=store,

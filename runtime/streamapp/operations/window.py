@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -26,13 +26,7 @@ RULES: Rules = (
         needs=("every",),
         told="every",
     ),
-    Rule(
-        "tumbling",
-        "`every` is for hopping windows",
-        "remove it, or write hopping",
-        excludes=("every",),
-        told="every",
-    ),
+    Rule("every", "`every` is for hopping windows", "remove it, or write hopping", needs=("hopping",)),
 )
 MOST_WINDOWS = 1_000
 """Hopping windows that one record may be in: each is a row of its own, for Spark's planner too."""
@@ -44,6 +38,17 @@ class WindowSpec(Model):
     tumbling: Annotated[PositiveDuration | None, Field(description="Windows of this size, one after the other.")] = None
     hopping: Annotated[PositiveDuration | None, Field(description="Windows of this size, overlapping.")] = None
     every: Annotated[PositiveDuration | None, Field(description="With hopping: how often a window starts.")] = None
+    session: Annotated[
+        PositiveDuration | None,
+        Field(description="Windows that last as long as a record comes at most this long after the one before."),
+    ] = None
+    sliding: Annotated[
+        PositiveDuration | None,
+        Field(
+            description="Windows of records at most this far apart: for each record one that ends with it, and one "
+            "that begins right behind it."
+        ),
+    ] = None
 
 
 Given = Annotated[WindowSpec | None, Field(description="With groupBy: windows in event time.")]
@@ -52,12 +57,14 @@ Given = Annotated[WindowSpec | None, Field(description="With groupBy: windows in
 
 @dataclass(frozen=True)
 class Window:
-    """Windows of `size_ms`, a new one every `advance_ms`, aligned to the epoch."""
+    """Windows in event time."""
 
     kind: str
-    """`tumbling` or `hopping`."""
+    """`tumbling`, `hopping`, `session` or `sliding`."""
     size_ms: int
+    """How long one is; of a session: the gap, how far apart two records may be that follow each other in it."""
     advance_ms: int
+    """How often one starts, from 1970 on; 0 where records say when."""
 
     @classmethod
     def of(cls, node: str, spec: WindowSpec, making: Making) -> Self:
@@ -65,6 +72,10 @@ class Window:
         if spec.tumbling is not None:
             size = parse_duration(spec.tumbling)
             return cls("tumbling", size, size)
+        if spec.session is not None:
+            return cls("session", parse_duration(spec.session), 0)
+        if spec.sliding is not None:
+            return cls("sliding", parse_duration(spec.sliding), 0)
         size, every = parse_duration(spec.hopping or "1s"), parse_duration(spec.every or "1s")
         if spec.hopping is not None and every > size:
             making.problems.append(
@@ -89,6 +100,16 @@ class Window:
         return cls("hopping", size, every)
 
     @property
+    def of_records(self) -> bool:
+        """Whether records say where its windows are."""
+        return self.kind in ("session", "sliding")
+
+    @property
+    def shape(self) -> Any:
+        """What of it says which windows there are, as plain data."""
+        return [self.kind, self.size_ms] if self.of_records else [self.size_ms, self.advance_ms]
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the key that it adds."""
         return ("window_start", "window_end")
@@ -96,5 +117,7 @@ class Window:
     @property
     def description(self) -> str:
         """In the manifest's terms."""
+        if self.kind == "session":
+            return f"sessions with gaps of at most {format_duration(self.size_ms)}"
         text = f"{self.kind} window {format_duration(self.size_ms)}"
         return text + (f" every {format_duration(self.advance_ms)}" if self.kind == "hopping" else "")

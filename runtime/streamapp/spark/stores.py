@@ -145,7 +145,6 @@ class Stores:
             self._application_id,
             table.store.subtopology,
             question.store,
-            table.windowed,
             list(question.key) or None,
         )
 

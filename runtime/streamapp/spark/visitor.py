@@ -25,6 +25,7 @@ from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, column, hidden
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.joins import joined
+from streamapp.spark.record_windows import record_windows
 from streamapp.spark.streamtime import tags_of, with_stream_time
 from streamapp.spark.tables import TaskRows, joined_with_table, of_changes
 from streamapp.spark.usercode import MINE, UserFunction
@@ -307,6 +308,8 @@ class Visitor:
         results = [expression(sql).alias(f"__result_{i}") for i, (_, sql) in enumerate(node.columns)]
         results.append(F.max(column(EVENT_TIME)).alias("__latest"))
         keys = {name: column(physical) for name, physical in by.items()}
+        if node.window is not None and node.window.of_records:
+            return record_windows(node, node.window, rows, by)
         if node.window is not None:
             counted = self._in_windows(node, node.window, rows).groupBy("__window", *groups).agg(*results)
             keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
@@ -328,7 +331,9 @@ class Visitor:
     def _in_windows(self, node: o.Aggregate, window: o.Window, rows: DataFrame) -> DataFrame:
         """Each row once for each of its windows that is not over for it, in `__window`."""
         size, advance, grace = (ms * 1000 for ms in (window.size_ms, window.advance_ms, node.grace_ms))
-        windows = json.dumps({"size": size, "grace": grace, "isFinal": node.emit == "final"})
+        windows = json.dumps(
+            {"size": size, "grace": grace, "retention": node.retention_ms * 1000, "isFinal": node.emit == "final"}
+        )
         spans = F.window(column(EVENT_TIME), f"{size} microseconds", f"{advance} microseconds")
         placed = rows.withColumn("__window", spans)
         over = F.unix_micros(F.col("__window.end")) + F.lit(grace) <= column(STREAM_TIME)

@@ -134,6 +134,41 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
             id="more windows than can be planned",
         ),
         pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {session: 0s}}",
+            "node 'x': `window.session`: '0s' is no time at all; write e.g. 5 minutes",
+            id="sessions without a gap",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {session: 5s, hopping: 9s}}",
+            "node 'x': `window`: has `hopping` and `session`; keep one of them",
+            id="sessions that hop",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {session: 5s, every: 1s}}",
+            "node 'x': `window.every`: `every` is for hopping windows; remove it, or write hopping",
+            id="sessions with a step",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [{window_end: user}], aggregate: {'n': count(*)}, window: {session: 5s}}",
+            "node 'x': `groupBy`: `window_end` is also a column of the window; give it another name",
+            id="a group named like an end of a session",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {sliding: 5s, every: 1s}}",
+            "node 'x': `window.every`: `every` is for hopping windows; remove it, or write hopping",
+            id="sliding windows with a step",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, retention: 1 day}",
+            "node 'x': `retention` is there without a `window`; add e.g. window: {tumbling: 5 minutes}",
+            id="retention without a window",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, retention: 0s}",
+            "node 'x': `retention`: '0s' is no time at all; write e.g. 5 minutes",
+            id="retention of nothing",
+        ),
+        pytest.param(
             "- {name: x, groupBy: [user], aggregate: {'n': amount}}",
             "node 'x': `aggregate.n`: is no aggregate (in \"amount\"); use an aggregate function, e.g. count(*), sum(amount)",
             id="aggregate that is none",
@@ -600,8 +635,6 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
         "process: {class: 'm:C'}",
         "groupBy: [user], reduce: {'n': acc.n + n}",
         "join: {with: lines, asOf: true}",
-        "groupBy: [user], aggregate: {'n': count(*)}, window: {session: 5s}",
-        "groupBy: [user], aggregate: {'n': count(*)}, window: {sliding: 5s}",
         "groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}",
         "to: {connector: parquet}",
         "stream: {connector: parquet}",

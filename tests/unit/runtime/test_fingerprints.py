@@ -96,6 +96,12 @@ def test_window_sizes_matter_and_grace_does_not(plan: Compile) -> None:
     assert windowed("window: {hopping: 5s, every: 5s}") == base
     assert windowed("window: {tumbling: 6s}") != base
     assert windowed("window: {hopping: 5s, every: 1s}") != base
+    sessions = windowed("window: {session: 5s}")
+    assert sessions != base
+    assert windowed("window: {session: 5000ms}, grace: 1 hour, emit: final") == sessions
+    assert windowed("window: {session: 6s}") != sessions
+    assert windowed("window: {sliding: 5s}") not in (base, sessions)
+    assert windowed("window: {tumbling: 5s}, retention: 1 day") == base
 
 
 JOIN = (

@@ -89,6 +89,19 @@ def page_views() -> StreamBuilder:
     return b
 
 
+def click_sessions() -> StreamBuilder:
+    b = StreamBuilder("click-sessions")
+    schema = "user STRING, page STRING, clicked_at TIMESTAMP"
+    (
+        b.stream("clicks", topic="clicks", value=Format("json", schema), timestamp="clicked_at")
+        .group_by("sessions", "user")
+        .window(session="30 minutes", grace="1 minute")
+        .aggregate(clicks="count(*)", pages="approx_count_distinct(page)", emit="final")
+        .to("out", topic="clicks-per-session")
+    )
+    return b
+
+
 def payment_risk() -> StreamBuilder:
     b = StreamBuilder("payment-risk", code={"path": "payment_risk", "configMapRef": {"name": "payment-risk"}})
     schema = "card STRING, country STRING, amount DOUBLE"
@@ -105,7 +118,10 @@ def payment_risk() -> StreamBuilder:
     return b
 
 
-@pytest.mark.parametrize("make", [word_count, orders_payments, log_router, page_views, payment_risk])
+EXAMPLES_IN_PYTHON = [word_count, orders_payments, log_router, page_views, click_sessions, payment_risk]
+
+
+@pytest.mark.parametrize("make", EXAMPLES_IN_PYTHON)
 def test_the_examples_in_python_are_the_examples_in_yaml(make: object) -> None:
     assert callable(make)
     built: Manifest = make().build()
@@ -113,7 +129,7 @@ def test_the_examples_in_python_are_the_examples_in_yaml(make: object) -> None:
     assert compile_manifest(built) == compile_manifest(written)
 
 
-@pytest.mark.parametrize("make", [word_count, orders_payments, log_router, page_views, payment_risk])
+@pytest.mark.parametrize("make", EXAMPLES_IN_PYTHON)
 def test_the_yaml_it_writes_is_read_back(make: object) -> None:
     assert callable(make)
     built: Manifest = make().build()

@@ -9,16 +9,14 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.{Partition, SparkContext, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BindReferences, Cast, EvalMode, JoinedRow, Literal, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, BindReferences, Cast, EvalMode, Literal, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{DataFrame, SparkSession}
-import org.apache.spark.sql.execution.{ProjectExec, RDDScanExec, SparkPlan}
-import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.RDDScanExec
 import org.apache.spark.sql.execution.streaming.runtime.{StreamExecution, StreamingQueryWrapper}
-import org.apache.spark.sql.execution.streaming.state.{CommittedStore, CommittedView, StateStore, StateStoreId, StateStoreProviderId, StorePlace}
-import org.apache.spark.sql.streamapp.keyed.{GroupKeys, KeyedAggregateExec, KeyedTaskExec}
+import org.apache.spark.sql.execution.streaming.state.{CommittedStore, CommittedView, StateStoreId, StateStoreProviderId, StorePlace}
+import org.apache.spark.sql.streamapp.keyed.{StoredResults, StoredScan}
 import org.apache.spark.sql.types.StringType
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.CollectionAccumulator
@@ -41,40 +39,32 @@ object StoreReader {
   /**
    * Every answer has in it all of the epochs that had ended when this was called.
    *
-   * @param windowed whether the first column of the state's key is a window
-   * @param key one text per further column of the key; null for all rows
+   * @param key one text per column of the key, without a window; null for all rows
    * @return null when the query has never had an epoch: its store is empty
    * @throws IllegalArgumentException when the key does not fit
    * @throws StoreNotReadyException when the query has had no epoch since the application started
    */
-  def open(session: SparkSession, applicationId: String, subTopology: String, store: String, windowed: Boolean,
-      key: JList[String]): StoreReader = {
+  def open(session: SparkSession, applicationId: String, subTopology: String, store: String, key: JList[String]): StoreReader = {
     val query = running(session, subTopology)
     val least = query.commitLog.getLatestBatchId().map(_ + 1).getOrElse(0L)
     if (least == 0) null
     else {
       val plan = Option(query.lastExecution).map(_.executedPlan).getOrElse(throw new StoreNotReadyException(
         s"store '$store' has had no epoch since the app started; it can be asked after the next one"))
-      val held = plan.collectFirst {
-        case keyed: KeyedAggregateExec => HeldRows.of(keyed)
-        case HeldRows.InTask(found) if found(store).isDefined => found(store).get
-      }.getOrElse(throw new IllegalStateException(s"no table of ours with store '$store' in the plan:\n$plan"))
-      val keys = held.keys.groups
-      val named = if (windowed) keys.tail else keys
-      val wanted = Option(key).map(texts => keyRow(named, texts.asScala.toSeq))
-      val info = held.info
-      // The windows of a key are all over the partitions.
-      val partitions = wanted.filterNot(_ => windowed).map(partitionOf(keys, _, info.numPartitions))
+      val stored = StoredResults.in(plan, store, query.runId)
+      val wanted = Option(key).map(texts => keyRow(stored.named, texts.asScala.toSeq))
+      val info = stored.place
+      val partitions = wanted.filter(_ => stored.together).map(partitionOf(stored.named, _, info.numPartitions))
         .fold[Seq[Int]](0.until(info.numPartitions))(Seq(_))
       val missing = session.sparkContext.collectionAccumulator[Integer]("absent partitions")
       session.withActive {
         val located = partitions.map { partition =>
-          val id = StateStoreProviderId(info, partition, held.sparkName)
+          val id = StateStoreProviderId(info, partition, stored.sparkName)
           LocatedStore(StorePlace(applicationId, store, partition), id.storeId,
             session.streams.stateStoreCoordinator.getLocation(id))
         }
-        val rows = new CommittedRows(session.sparkContext, located, least, held.keys, held.values, named, wanted, missing)
-        val results = held.finish(RDDScanExec(keys ++ held.values, rows, "committed state"))
+        val rows = new CommittedRows(session.sparkContext, located, least, stored.scan(wanted), missing)
+        val results = stored.finish(RDDScanExec(stored.scanned, rows, "committed state"))
         new StoreReader(
           session.internalCreateDataFrame(results.execute(), DataTypeUtils.fromAttributes(results.output)), missing)
       }
@@ -153,44 +143,6 @@ object StoreReader {
       .eval(key).asInstanceOf[Int]
 }
 
-/**
- * How a store's rows lie in it, and what becomes of them.
- *
- * @param finish what an answer has, of all rows: the key's columns as `__key_0`, `__key_1`, …, then the results
- */
-private final case class HeldRows(info: StatefulOperatorStateInfo, sparkName: String, keys: GroupKeys, values: Seq[Attribute],
-    finish: SparkPlan => SparkPlan)
-
-private object HeldRows {
-  def of(keyed: KeyedAggregateExec): HeldRows = {
-    val keys = keyed.save.keyExpressions
-    HeldRows(keyed.save.getStateInfo, StateStoreId.DEFAULT_STORE_NAME, keyed.groupKeys, keyed.save.output.drop(keys.size),
-      rows => withKeys(keyed.finish, keys).withNewChildren(Seq(rows)))
-  }
-
-  /** The stores of a keyed task, by name. */
-  object InTask {
-    def unapply(plan: SparkPlan): Option[String => Option[HeldRows]] = plan match {
-      case task: KeyedTaskExec => Some(name => task.graph.store(name).map { store =>
-        HeldRows(task.getStateInfo, task.graph.sparkName(store), GroupKeys(store.keys, None), store.values,
-          rows => ProjectExec(store.answersOver(rows.output), rows))
-      })
-      case _ => None
-    }
-  }
-
-  // An epoch leaves out the columns of the key that no later node uses.
-  private def withKeys(finish: BaseAggregateExec, keys: Seq[Attribute]): SparkPlan = {
-    val named = keys.zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() }
-    val results = named ++ finish.resultExpressions
-    finish match {
-      case hash: HashAggregateExec => hash.copy(resultExpressions = results)
-      case objects: ObjectHashAggregateExec => objects.copy(resultExpressions = results)
-      case sorted: SortAggregateExec => sorted.copy(resultExpressions = results)
-    }
-  }
-}
-
 /** The state may be asked for later. */
 final class StoreNotReadyException(message: String) extends RuntimeException(message)
 
@@ -201,9 +153,9 @@ private final case class LocatedStore(place: StorePlace, id: StateStoreId, locat
 
 private final case class StoreSplit(index: Int, store: LocatedStore) extends Partition
 
-/** Groups and buffers, as the aggregation saves them. */
-private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStore], least: Long, keys: GroupKeys,
-    buffers: Seq[Attribute], named: Seq[Attribute], wanted: Option[UnsafeRow], missing: CollectionAccumulator[Integer])
+/** What stores have in them, as the operator that keeps them reads it. */
+private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStore], least: Long, scan: StoredScan,
+    missing: CollectionAccumulator[Integer])
   extends RDD[InternalRow](context, Nil) {
 
   override protected def getPartitions: Array[Partition] =
@@ -219,20 +171,9 @@ private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStor
         missing.add(place.partition)
         Iterator.empty
       case Some(held) =>
-        val store = new CommittedStore(held, id, keys.encoding, DataTypeUtils.fromAttributes(buffers))
+        val store = new CommittedStore(held, id, scan.encoding, scan.values)
         task.addTaskCompletionListener[Unit](_ => store.release())
-        val groupOf = keys.toGroup
-        val whole = UnsafeProjection.create((keys.groups ++ buffers).map(_.dataType).toArray)
-        val both = new JoinedRow
-        def rowOf(key: UnsafeRow, value: UnsafeRow): InternalRow = whole(both(groupOf(key), value))
-        wanted match {
-          case Some(row) if named.size == keys.groups.size =>
-            Option(store.get(row, StateStore.DEFAULT_COL_FAMILY_NAME)).iterator.map(rowOf(row, _))
-          case _ =>
-            val part = UnsafeProjection.create(named, keys.groups)
-            store.iterator(StateStore.DEFAULT_COL_FAMILY_NAME)
-              .filter(pair => wanted.forall(_ == part(groupOf(pair.key)))).map(pair => rowOf(pair.key, pair.value))
-        }
+        scan.rows(store)
     }
   }
 }

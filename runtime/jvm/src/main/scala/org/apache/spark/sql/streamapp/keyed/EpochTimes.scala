@@ -22,8 +22,12 @@ final case class Closing(before: Long, after: Long)
 /** A task asks its driver for them, when all records of the epoch were read. Answered by [[Closing]]. */
 final case class AskClosing(applicationId: String, subTopology: String, attempt: Long)
 
-/** What the tasks behind the shuffle learn of time, and tell: when the first is over of what they have still open. */
-final case class TaskClosing(question: AskClosing, due: EarliestTime) {
+/**
+ * What the tasks behind the shuffle learn of time, and tell: when the first is over of what they have still open.
+ *
+ * @param fresh whether it is the first epoch of a driver: an earlier version of the app may have had other settings
+ */
+final case class TaskClosing(question: AskClosing, due: EarliestTime, fresh: Boolean) {
   /** To be asked when all records of the epoch were read. */
   def ask(): Closing = RuntimePlugin.ask[Closing](question)
 }
@@ -34,11 +38,12 @@ final case class TaskClosing(question: AskClosing, due: EarliestTime) {
  * What closes follows from the epoch's range, the times written with the end of the epoch before, and the idle
  * partitions written with the range: a replay comes to the same.
  */
-final class EpochTimes private (conf: RuntimeConf, epoch: Long, lasting: Option[Long], val attempt: Long) {
+final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, lasting: Option[Long], val attempt: Long) {
   val before: StreamTimes = EpochTimes.before(conf, epoch)
   private val seen = mutable.Buffer.empty[LatestTimes]
   private var due: Option[(EarliestTime, Int)] = None
   @volatile var done = false
+  private var fresh = false
 
   // For the tasks behind the shuffle: when the first of what they have open is over.
   private def dueIn(context: SparkContext, tasks: Int): EarliestTime = {
@@ -91,8 +96,10 @@ object EpochTimes {
    */
   def begin(context: SparkContext, conf: RuntimeConf, state: StatefulOperatorStateInfo, lasting: Option[Long]): TaskClosing = {
     val times = new EpochTimes(conf, state.storeVersion, lasting, attempts.incrementAndGet())
-    current.put((conf.applicationId, conf.subTopology), times)
-    TaskClosing(AskClosing(conf.applicationId, conf.subTopology, times.attempt), times.dueIn(context, state.numPartitions))
+    val former = Option(current.put((conf.applicationId, conf.subTopology), times))
+    // An epoch that is tried again is as fresh as it was.
+    times.fresh = former.forall(last => last.fresh && last.epoch == times.epoch)
+    TaskClosing(AskClosing(conf.applicationId, conf.subTopology, times.attempt), times.dueIn(context, state.numPartitions), times.fresh)
   }
 
   /** That of the attempt which is being planned. */

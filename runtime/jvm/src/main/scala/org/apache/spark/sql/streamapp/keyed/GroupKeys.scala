@@ -12,9 +12,10 @@ import org.apache.spark.sql.types.{LongType, StructType, TimestampType}
 /**
  * The windows of an aggregation; times are in microseconds.
  *
+ * @param retention how long windows stay in the state when they are closed
  * @param isFinal whether a window gives one result when it closes, and none before
  */
-final case class Windows(size: Long, grace: Long, isFinal: Boolean) {
+final case class Windows(size: Long, grace: Long, retention: Long, isFinal: Boolean) {
   /** The start of the last window that is over when time has come that far. */
   def lastStart(closed: Long): Long = closed - lasting
 
@@ -60,7 +61,7 @@ final case class GroupKeys(groups: Seq[Attribute], windows: Option[Windows]) {
     val columns = schema.fields.zipWithIndex.map { case (field, i) => BoundReference(i, field.dataType, field.nullable) }.toSeq
     windows match {
       case None => UnsafeProjection.create(columns)
-      case Some(Windows(size, _, _)) =>
+      case Some(Windows(size, _, _, _)) =>
         def time(value: Expression) = PreciseTimestampConversion(value, LongType, TimestampType)
         val window = CreateNamedStruct(Seq(
           Literal("start"), time(columns.head), Literal("end"), time(Add(columns.head, Literal(size)))))

@@ -94,6 +94,7 @@ class KeyedExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPlannerStrategy(_ => StreamTimeStrategy)
     extensions.injectPlannerStrategy(_ => KeyedJoinStrategy)
     extensions.injectPlannerStrategy(_ => KeyedTaskStrategy)
+    extensions.injectPlannerStrategy(_ => RecordWindowsStrategy)
     extensions.injectColumnar(_ => new ColumnarRule {
       override def preColumnarTransitions: Rule[SparkPlan] = KeyedAggregates
     })

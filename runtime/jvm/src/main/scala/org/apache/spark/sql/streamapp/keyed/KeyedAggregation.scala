@@ -5,7 +5,7 @@ import java.util.{Collections, LinkedHashMap => JLinkedHashMap, Map => JMap}
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state.StateStore
+import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair}
 
 /**
  * The work of one task of [[KeyedAggregateExec]]. Results come in the order in which their groups have come, behind them
@@ -85,37 +85,40 @@ private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val
   private var closed = StreamTimes.Unknown
 
   /**
-   * Takes them out of the state, the earliest first. To be asked when all records of the epoch were read.
-   * @return keys and buffers of those that give a result now, each good until the next one
+   * Takes out of the state what is not kept any more. To be asked when all records of the epoch were read.
+   * @return keys and buffers of those that give a result now, the earliest first, each good until the next one
    */
   def over(): Iterator[(UnsafeRow, UnsafeRow)] = {
     val Closing(before, after) = times.ask()
     closed = after
-    if (after == before) Iterator.empty
-    else {
-      val last = windows.lastStart(after)
-      // What is below was taken out before; the files still have its deletions, which a scan would have to pass.
-      val first = from(before)
-      val scan = store.rangeScan(first, Some(bound(last + 1)), StateStore.DEFAULT_COL_FAMILY_NAME)
-      val found = scan.takeWhile(_.key.getLong(0) <= last).map { pair =>
-        store.remove(pair.key)
-        (pair.key, pair.value)
-      }
-      if (windows.isFinal) found
-      else {
-        found.foreach(_ => ())
-        Iterator.empty
-      }
+    val found = if (windows.isFinal) between(before, after, kept = 0).map(pair => (pair.key, pair.value)) else Iterator.empty
+    found ++ {
+      // An earlier version may have kept them for longer.
+      val since = if (times.fresh) StreamTimes.Unknown else before
+      between(since, after, windows.retention).foreach(pair => store.remove(pair.key))
+      Iterator.empty
     }
   }
 
-  /** When those have been taken out: tells the driver when the first that is still there is over. */
+  /** When those have been taken out: tells the driver when the first that is open is over. */
   def tellDue(): Unit = {
-    val scan = store.rangeScan(from(closed), None, StateStore.DEFAULT_COL_FAMILY_NAME)
+    val scan = store.rangeScan(behind(closed, kept = 0), None, StateStore.DEFAULT_COL_FAMILY_NAME)
     try times.due.add(if (scan.hasNext) scan.next().key.getLong(0) + windows.lasting else Long.MaxValue)
     finally scan.close()
   }
 
-  private def from(closed: Long): Option[UnsafeRow] =
-    Option.when(closed != StreamTimes.Unknown)(bound(windows.lastStart(closed)))
+  /** The windows that have been closed for so long since time was at `before`. */
+  private def between(before: Long, after: Long, kept: Long): Iterator[UnsafeRowPair] =
+    if (after == before) Iterator.empty
+    else {
+      val last = windows.lastStart(after) - kept
+      store.rangeScan(behind(before, kept), Some(bound(last + 1)), StateStore.DEFAULT_COL_FAMILY_NAME).takeWhile(_.key.getLong(0) <= last)
+    }
+
+  // What was taken out before is not looked at again: the files still have its deletions, which a scan would have to pass. Windows
+  // begin at whole milliseconds, and those of just the bound's time may be on either side of it.
+  private def behind(closed: Long, kept: Long): Option[UnsafeRow] = Option.when(closed != StreamTimes.Unknown) {
+    val last = windows.lastStart(closed) - kept
+    bound(if (Math.floorMod(last, 1000L) == 0) last + 1 else last)
+  }
 }

@@ -24,12 +24,16 @@ trait KeyedOperator extends SparkPlan with StatefulOperator {
   /** None as long as only others have asked: they are not told of the epoch. */
   override def stateInfo: Option[StatefulOperatorStateInfo] = synchronized {
     if (found.isEmpty) found = Option(sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)).map { run =>
-      val conf = RuntimeConf(session.conf.getAll)
-      StatefulOperatorStateInfo(s"/${conf.applicationId}/${conf.subTopology}/state", UUID.fromString(run), operatorId = 0,
-        storeVersion = sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong,
-        numPartitions = conf.maxParallelism, stateSchemaMetadata = None, stateStoreCkptIds = None)
+      stateInfo(UUID.fromString(run), sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong)
     }
     found
+  }
+
+  /** That of a run of the query, and of a version. */
+  def stateInfo(run: UUID, version: Long): StatefulOperatorStateInfo = {
+    val conf = RuntimeConf(session.conf.getAll)
+    StatefulOperatorStateInfo(s"/${conf.applicationId}/${conf.subTopology}/state", run, operatorId = 0, storeVersion = version,
+      numPartitions = conf.maxParallelism, stateSchemaMetadata = None, stateStoreCkptIds = None)
   }
 
   // The form of the state is on record as the store's fingerprint.

@@ -12,7 +12,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.FileSystem
 import org.apache.kafka.clients.producer.ProducerRecord
 import org.apache.kafka.common.TopicPartition
-import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, RocksDBException, Snapshot}
+import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, RocksDBException}
 
 import org.apache.spark.io.CompressionCodec
 import org.apache.spark.sql.streamapp.{EpochRanges, Failpoint, PositionMismatchException, RestoreProgress, RuntimeConf, TaskTransaction, TransactionParticipant}
@@ -33,7 +33,7 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
   /** The column families of the live store: its keys start with their ids, so a restore needs the same ids. */
   val families = new ConcurrentHashMap[String, ColumnFamilyInfo]()
   /** What a range deletion is about to remove; set only while one runs. */
-  @volatile var beforeDeletion: Snapshot = _
+  @volatile var beforeDeletion: org.rocksdb.Snapshot = _
 
   private var db: ChangelogRocksDB = _
   private lazy val base = LocalBases.of(runtime, changelog, this)
@@ -48,8 +48,10 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
 
   override def confirmed(version: Long, nextOffset: Long): Unit = {
     writtenTo = nextOffset
-    if (local.confirmed(version, nextOffset)(new NativeSnapshot(db.native))) db.closeNow()
+    if (local.confirmed(version, nextOffset)(snapshot)) db.closeNow()
   }
+
+  private[state] def snapshot: Snapshot = new NativeSnapshot(db.native, families.asScala.view.mapValues(_.cfId).toMap)
 
   override def lost(): Unit = if (local.lost()) db.closeNow()
 

@@ -43,7 +43,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
   private lazy val store = runtime.storeOf(sparkStoreName)
   private lazy val topic = new TopicPartition(runtime.changelogTopic(store), partitionId)
   private lazy val local = new StorePartition(s"store '$store', changelog $topic",
-    Option.when(!useColumnFamilies)(StorePlace(runtime.applicationId, store, partitionId)))
+    Some(StorePlace(runtime.applicationId, store, partitionId)))
   private def changelog: ChangelogFileManager = fileManager.asInstanceOf[ChangelogFileManager]
   changelog.attach(this)
 
@@ -83,7 +83,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
       local.reopen() // Spark closes the database
     }
     super.load(version, stateStoreCkptId, readOnly, loadEmpty)
-    local.opened(new NativeSnapshot(native))
+    local.opened(changelog.snapshot)
     if (!readOnly) local.write(version, attempt)
     this
   }

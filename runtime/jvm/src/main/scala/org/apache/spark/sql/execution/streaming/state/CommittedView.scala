@@ -10,15 +10,16 @@ import org.apache.spark.sql.types.StructType
 
 /** A database as it was at one moment. To be released before the database is closed, or the process dies. */
 trait Snapshot {
+  /** The ids that the keys of column families begin with, by name; empty in a database without families. */
+  def families: Map[String, Short]
   def get(key: Array[Byte]): Array[Byte]
   def rows(): RocksIterator
   def release(): Unit
 }
 
-final class NativeSnapshot(native: NativeRocksDB) extends Snapshot {
+final class NativeSnapshot(native: NativeRocksDB, override val families: Map[String, Short]) extends Snapshot {
   private val snapshot = native.getSnapshot
   private val options = new ReadOptions().setSnapshot(snapshot)
-
   override def get(key: Array[Byte]): Array[Byte] = native.get(options, key)
   override def rows(): RocksIterator = native.newIterator(options)
   override def release(): Unit = {
@@ -81,6 +82,8 @@ final class CommittedView(place: StorePlace, owner: StorePartition) {
     private[CommittedView] var users = 0
     private val born = withdrawals
 
+    def families: Map[String, Short] = snapshot.families
+
     def get(key: Array[Byte]): Array[Byte] = { requireHere(); snapshot.get(key) }
 
     def rows(): RocksIterator = { requireHere(); snapshot.rows() }
@@ -113,43 +116,61 @@ object CommittedView {
 }
 
 /**
- * The view as Spark's own readers of state take it: for stores with one value per key and without column families.
- * To be released when it has been read.
+ * The view as Spark's own readers of state take it: with one value per key, and column families that have this layout. To be
+ * released when it has been read.
  */
 final class CommittedStore(held: CommittedView#Held, override val id: StateStoreId, layout: KeyStateEncoderSpec,
     values: StructType) extends ReadStateStore {
 
   // Encoders reuse their rows, so those of the store itself are its task's.
   private val data = new UnsafeRowDataEncoder(layout, values)
-  private val keyEncoder = RocksDBStateEncoder.getKeyEncoder(data, layout, useColumnFamilies = false)
+  private val keyEncoder = RocksDBStateEncoder.getKeyEncoder(data, layout, useColumnFamilies = held.families.nonEmpty)
   private val valueEncoder = RocksDBStateEncoder.getValueEncoder(data, values, useMultipleValuesPerKey = false)
 
   private var scans: List[RocksIterator] = Nil
 
   override def version: Long = held.version
 
-  override def get(key: UnsafeRow, family: String): UnsafeRow =
-    valueEncoder.decodeValue(held.get(keyEncoder.encodeKey(key)))
+  /** The same for families of another layout; it is released with this one. */
+  def as(layout: KeyStateEncoderSpec, values: StructType): CommittedStore = new CommittedStore(held, id, layout, values)
 
-  override def iterator(family: String): StateStoreIterator[UnsafeRowPair] = {
+  override def get(key: UnsafeRow, family: String): UnsafeRow =
+    prefixOf(family).map(prefix => valueEncoder.decodeValue(held.get(prefix ++ keyEncoder.encodeKey(key)))).orNull
+
+  override def iterator(family: String): StateStoreIterator[UnsafeRowPair] = scan(family, Array.emptyByteArray)
+
+  override def prefixScan(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] =
+    scan(family, keyEncoder.encodePrefixKey(prefix))
+
+  /** What of a family has keys that begin so. */
+  private def scan(family: String, start: Array[Byte]): StateStoreIterator[UnsafeRowPair] =
+    new StateStoreIterator(prefixOf(family).fold(Iterator.empty[UnsafeRowPair])(prefix => scan(prefix.length, prefix ++ start)))
+
+  private def scan(prefixBytes: Int, start: Array[Byte]): Iterator[UnsafeRowPair] = {
     val rows = held.rows()
     scans ::= rows
-    rows.seekToFirst()
+    rows.seek(start)
     val pair = new UnsafeRowPair()
-    val pairs = new Iterator[UnsafeRowPair] {
+    new Iterator[UnsafeRowPair] {
       override def hasNext: Boolean = {
         held.requireHere()
-        rows.isValid
+        rows.isValid && begins(rows.key)
       }
       override def next(): UnsafeRowPair = {
         if (!hasNext) throw new NoSuchElementException
-        pair.withRows(keyEncoder.decodeKey(rows.key), valueEncoder.decodeValue(rows.value))
+        pair.withRows(keyEncoder.decodeKey(rows.key.drop(prefixBytes)), valueEncoder.decodeValue(rows.value))
         rows.next()
         pair
       }
+      private def begins(key: Array[Byte]): Boolean =
+        key.length >= start.length && java.util.Arrays.equals(key, 0, start.length, start, 0, start.length)
     }
-    new StateStoreIterator(pairs)
   }
+
+  // None: there is no such family yet.
+  private def prefixOf(family: String): Option[Array[Byte]] =
+    if (held.families.isEmpty) Some(Array.emptyByteArray)
+    else held.families.get(family).map(RocksDBStateStoreProvider.encodeStateRowWithPrefix(Array.emptyByteArray, _))
 
   override def release(): Unit = {
     scans.foreach(_.close())
@@ -157,11 +178,10 @@ final class CommittedStore(held: CommittedView#Held, override val id: StateStore
   }
 
   override def abort(): Unit = release()
-  override def allColumnFamilyNames: Set[String] = Set(StateStore.DEFAULT_COL_FAMILY_NAME)
+  override def allColumnFamilyNames: Set[String] = held.families.keySet
   override def valuesIterator(key: UnsafeRow, family: String): Iterator[UnsafeRow] = no("several values per key")
-  override def prefixScan(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] = no("prefixes")
   override def prefixScanWithMultiValues(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] =
-    no("prefixes")
+    no("several values per key")
   override def iteratorWithMultiValues(family: String): StateStoreIterator[UnsafeRowPair] = no("several values per key")
 
   private def no(what: String): Nothing = throw new UnsupportedOperationException(s"a committed view has no $what")

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, JoinedRow, UnsafeRow}
+import org.apache.spark.sql.execution.streaming.state.StateStore
+
+/** Sessions: a record makes one of all that it meets. */
+private[keyed] final class SessionsOfTask(store: StateStore, rows: Iterator[InternalRow], sessions: Sessions, columns: Seq[Attribute],
+    aggregates: RowAggregates, state: SessionState, output: Seq[Attribute], times: TaskClosing)
+  extends GroupsOfTask(store, rows, columns, aggregates, output, times) {
+
+  private val groupAndBuffer = new JoinedRow
+
+  override protected def open(group: UnsafeRow): OpenGroup = new Group(group)
+
+  override protected def earliest(closed: Long): Long = state.earliest(closed)
+
+  override protected def close(before: Long, after: Long, fresh: Boolean): Iterator[InternalRow] = {
+    val over = state.over(before, after)
+    val told = if (sessions.isFinal) over.map { case (group, found) =>
+      result(group, found.start, found.end, found.end, buffers.fromState(found.buffer))
+    } else {
+      over.foreach(_ => ())
+      Iterator.empty
+    }
+    told ++ {
+      state.forget(if (fresh) StreamTimes.Unknown else before, after)
+      Iterator.empty
+    }
+  }
+
+  /** The sessions of one group, in the order of their begins. */
+  private final class Group(key: UnsafeRow) extends OpenGroup {
+    private final class Session(val stored: Option[StoredSession], var start: Long, var end: Long, val buffer: InternalRow) {
+      var changed = false
+    }
+    private var open = state.ofGroup(key).map { found =>
+      new Session(Some(found.copy(buffer = null)), found.start, found.end, buffers.fromState(found.buffer))
+    }.toSeq.sortBy(session => (session.start, session.end))
+    private val before = open.flatMap(_.stored)
+
+    override def add(row: InternalRow): Boolean = {
+      val (time, reached) = (row.getLong(timeAt), row.getLong(streamTimeAt))
+      val (near, others) = open.partition { session =>
+        time >= session.start - sessions.gap && time <= session.end + sessions.gap && !sessions.isOver(session.end, reached)
+      }
+      val taken = near.nonEmpty || !sessions.isOver(time, reached)
+      if (taken) {
+        val session = near.reduceOption(merged).getOrElse(new Session(None, time, time, buffers.fresh()))
+        session.start = math.min(session.start, time)
+        session.end = math.max(session.end, time)
+        session.changed = true
+        updates.add(session.buffer, row)
+        // Of a key that comes in several partitions, one that is over for this one may have the very same begin and end.
+        val (same, rest) = others.partition(other => other.start == session.start && other.end == session.end)
+        open = (same.foldLeft(session)(merged) +: rest).sortBy(session => (session.start, session.end))
+      }
+      taken
+    }
+
+    private def merged(session: Session, other: Session): Session = {
+      buffers.merge(session.buffer, groupAndBuffer(key, buffers.toState(other.buffer)))
+      session.end = math.max(session.end, other.end)
+      session
+    }
+
+    // First the sessions that are gone, under the keys that they had, then those that have changed.
+    override def save(): Iterator[InternalRow] = {
+      val kept = open.flatMap(_.stored).map(_.number).toSet
+      before.filterNot(session => kept(session.number)).foreach(session => state.remove(key, session.number))
+      val changed = open.filter(_.changed)
+      changed.foreach { session =>
+        val buffer = buffers.toState(session.buffer)
+        session.stored match {
+          case Some(found) => state.put(key, found.number, session.start, session.end, buffer)
+          case None => state.add(key, session.start, session.end, buffer)
+        }
+      }
+      if (sessions.isFinal) Iterator.empty
+      else {
+        val spans = open.map(session => session.start -> session.end).toSet
+        before.iterator.filterNot(session => spans(session.start -> session.end))
+          .map(session => gone(key, session.start, session.end, session.end)) ++
+          changed.iterator.map(session => result(key, session.start, session.end, session.end, session.buffer))
+      }
+    }
+  }
+}

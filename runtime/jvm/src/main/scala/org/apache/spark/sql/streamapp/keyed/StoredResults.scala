@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import java.util.UUID
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
+import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.state.{CommittedStore, KeyStateEncoderSpec, StateStore, StateStoreId, UnsafeRowPair}
+import org.apache.spark.sql.types.{StructType, TimestampType}
+
+/** How a task reads a store for a question. */
+trait StoredScan extends Serializable {
+  def encoding: KeyStateEncoderSpec
+  def values: StructType
+  def rows(store: CommittedStore): Iterator[InternalRow]
+}
+
+/** An operator's results out of its store, finished as the operator itself finishes them. */
+trait StoredResults {
+  def place: StatefulOperatorStateInfo
+  /** What Spark calls the store. */
+  def sparkName: String = StateStoreId.DEFAULT_STORE_NAME
+  /** The columns of the key, without a window. */
+  def named: Seq[Attribute]
+  /** Whether all that a key has is in one partition, found by those columns. */
+  def together: Boolean
+
+  /** @param wanted the key that is asked for; None: all */
+  def scan(wanted: Option[UnsafeRow]): StoredScan
+  /** The columns of what it reads. */
+  def scanned: Seq[Attribute]
+
+  /** The key's columns as `__key_0`, `__key_1`, ..., a window first, then the aggregates as `__result_0`, .... */
+  def finish(rows: SparkPlan): SparkPlan
+}
+
+object StoredResults {
+  /**
+   * @param plan of the last epoch, which may not have begun to run
+   * @param store its name
+   * @param run of the query
+   */
+  def in(plan: SparkPlan, store: String, run: UUID): StoredResults = plan.collectFirst {
+    case found: KeyedAggregateExec => new StoredAggregates(found)
+    case task: KeyedTaskExec if task.graph.store(store).isDefined => new StoredTable(task, store, task.stateInfo(run, version = 0))
+    case found: RecordWindowsExec => new StoredRecordWindows(found, found.stateInfo(run, version = 0))
+  }.getOrElse(throw new IllegalStateException(s"no table of ours with store '$store' in the plan:\n$plan"))
+}
+
+/** Groups and buffers, as an aggregation saves them. */
+private final class StoredAggregates(keyed: KeyedAggregateExec) extends StoredResults {
+  private val keys = keyed.save.keyExpressions
+  private val windowed = keyed.groupKeys.windows.nonEmpty
+
+  override def place: StatefulOperatorStateInfo = keyed.save.getStateInfo
+  override def named: Seq[Attribute] = if (windowed) keys.tail else keys
+  // The windows of a key are all over the partitions.
+  override def together: Boolean = !windowed
+  override def scanned: Seq[Attribute] = keyed.save.output
+  override def scan(wanted: Option[UnsafeRow]): StoredScan =
+    AggregateScan(keyed.groupKeys, keyed.save.output.drop(keys.size), named, wanted)
+
+  // An epoch leaves out the columns of the key that no later node uses.
+  override def finish(rows: SparkPlan): SparkPlan = {
+    val results = keys.zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ keyed.finish.resultExpressions
+    val finish: BaseAggregateExec = keyed.finish match {
+      case hash: HashAggregateExec => hash.copy(resultExpressions = results)
+      case objects: ObjectHashAggregateExec => objects.copy(resultExpressions = results)
+      case sorted: SortAggregateExec => sorted.copy(resultExpressions = results)
+    }
+    finish.withNewChildren(Seq(rows))
+  }
+}
+
+private final case class AggregateScan(keys: GroupKeys, buffers: Seq[Attribute], named: Seq[Attribute], wanted: Option[UnsafeRow])
+  extends StoredScan {
+  override def encoding: KeyStateEncoderSpec = keys.encoding
+  override def values: StructType = DataTypeUtils.fromAttributes(buffers)
+
+  override def rows(store: CommittedStore): Iterator[InternalRow] = {
+    val groupOf = keys.toGroup
+    val whole = UnsafeProjection.create((keys.groups ++ buffers).map(_.dataType).toArray)
+    val both = new JoinedRow
+    def rowOf(key: UnsafeRow, value: UnsafeRow): InternalRow = whole(both(groupOf(key), value))
+    wanted match {
+      case Some(row) if named.size == keys.groups.size =>
+        Option(store.get(row, StateStore.DEFAULT_COL_FAMILY_NAME)).iterator.map(rowOf(row, _))
+      case _ =>
+        val part = UnsafeProjection.create(named, keys.groups)
+        store.iterator(StateStore.DEFAULT_COL_FAMILY_NAME)
+          .filter(pair => wanted.forall(_ == part(groupOf(pair.key)))).map(pair => rowOf(pair.key, pair.value))
+    }
+  }
+}
+
+/** A table of a keyed task. */
+private final class StoredTable(task: KeyedTaskExec, name: String, override val place: StatefulOperatorStateInfo) extends StoredResults {
+  private val store = task.graph.store(name).get
+  private val keys = GroupKeys(store.keys, None)
+
+  override def sparkName: String = task.graph.sparkName(store)
+  override def named: Seq[Attribute] = store.keys
+  override def together: Boolean = true
+  override def scanned: Seq[Attribute] = store.keys ++ store.values
+  override def scan(wanted: Option[UnsafeRow]): StoredScan = AggregateScan(keys, store.values, named, wanted)
+  override def finish(rows: SparkPlan): SparkPlan = ProjectExec(store.answersOver(rows.output), rows)
+}
+
+/** Windows that records have made. */
+private final class StoredRecordWindows(keyed: RecordWindowsExec, override val place: StatefulOperatorStateInfo) extends StoredResults {
+  private val head = RecordWindows.Head.length
+  private val span = Seq("start", "end").map(AttributeReference(_, TimestampType)())
+
+  override def named: Seq[Attribute] = keyed.columns
+  override def together: Boolean = true
+  override def scanned: Seq[Attribute] = span ++ keyed.output.drop(head)
+  override def scan(wanted: Option[UnsafeRow]): StoredScan = keyed.rule match {
+    case _: Sessions => SessionScan(SessionLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
+    case slides: Slides => SlideScan(slides, PaneLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
+  }
+
+  override def finish(rows: SparkPlan): SparkPlan = {
+    val (keys, results) = keyed.output.drop(head).splitAt(keyed.groups)
+    val window = CreateNamedStruct(span.flatMap(time => Seq(Literal(time.name), time)))
+    val columns = (window +: keys).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results
+    ProjectExec(columns, rows)
+  }
+}
+
+/** Those of a column family whose keys begin with a group: all, or those of the one that is wanted. */
+private object StoredGroups {
+  def in(store: CommittedStore, family: String, wanted: Option[UnsafeRow]): Iterator[UnsafeRowPair] =
+    wanted.fold[Iterator[UnsafeRowPair]](store.iterator(family))(store.prefixScan(_, family))
+}
+
+/** Sessions that are open, and those that are kept. */
+private final case class SessionScan(layout: SessionLayout, bound: BoundAggregates, wanted: Option[UnsafeRow]) extends StoredScan {
+  override def encoding: KeyStateEncoderSpec = layout.encoding
+  override def values: StructType = layout.values
+
+  override def rows(store: CommittedStore): Iterator[InternalRow] = {
+    val (groupOf, bufferOf) = (layout.groupOf, layout.bufferOf)
+    val buffers = new AggregateBuffers(bound)
+    val (withGroup, whole) = (new JoinedRow, new JoinedRow)
+    Iterator(StateStore.DEFAULT_COL_FAMILY_NAME, SessionLayout.Closed).flatMap(StoredGroups.in(store, _, wanted)).map { pair =>
+      val group = groupOf(pair.key)
+      val span = InternalRow(pair.value.getLong(0), pair.value.getLong(1))
+      whole(withGroup(span, group), buffers.result(group, buffers.fromState(bufferOf(pair.value))))
+    }
+  }
+}
+
+/** Sliding windows that are open, and those that are kept. The panes of a group lie together. */
+private final case class SlideScan(slides: Slides, layout: PaneLayout, bound: BoundAggregates, wanted: Option[UnsafeRow])
+  extends StoredScan {
+  override def encoding: KeyStateEncoderSpec = layout.encoding
+  override def values: StructType = layout.values
+
+  override def rows(store: CommittedStore): Iterator[InternalRow] = {
+    val groupOf = layout.groupOf
+    val buffers = new AggregateBuffers(bound)
+    val merge = new PaneMerge(buffers)
+    val (withGroup, whole) = (new JoinedRow, new JoinedRow)
+    val shown = PaneLayout.shown(store, slides)
+    val found = StoredGroups.in(store, StateStore.DEFAULT_COL_FAMILY_NAME, wanted).map { pair =>
+      groupOf(pair.key).copy() -> layout.pane(pair)
+    }.buffered
+    Iterator.continually(()).takeWhile(_ => found.hasNext).flatMap { _ =>
+      val group = found.head._1
+      val panes = Iterator.continually(()).takeWhile(_ => found.hasNext && found.head._1 == group).map(_ => found.next()._2)
+      val ofGroup = new SlidesOfGroup(slides, panes.toIndexedSeq.sorted)
+      ofGroup.all.filter(shown).map { slide =>
+        whole(withGroup(InternalRow(slide.start, slide.end), group), buffers.result(group, merge.of(group, ofGroup.within(slide))))
+      }
+    }
+  }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import org.json4s.{DefaultFormats, Formats, ShortTypeHints}
+import org.json4s.jackson.Serialization
+
+/** Windows that records make by their times; times are in microseconds. */
+sealed trait WindowRule {
+  /** How long after the end of a window a record for it may be read. */
+  def grace: Long
+  /** How long windows stay in the state when they are closed. */
+  def retention: Long
+  /** Whether a window gives one result when it closes, and none before. */
+  def isFinal: Boolean
+  /** How long after a record something that it has opened is open. */
+  def lasting: Long
+}
+
+object WindowRule {
+  private implicit val formats: Formats =
+    DefaultFormats.withHints(ShortTypeHints(List(classOf[Sessions], classOf[Slides]), "kind"))
+
+  /** Out of JSON, whose field `kind` has the class. */
+  def read(text: String): WindowRule = Serialization.read[WindowRule](text)
+}
+
+/**
+ * Sessions.
+ *
+ * @param gap how far apart two records may be that follow each other in a session
+ * @param grace how much longer than the gap a session stays open
+ */
+final case class Sessions(gap: Long, grace: Long, retention: Long, isFinal: Boolean) extends WindowRule {
+  override def lasting: Long = gap + grace + 1
+
+  /** Whether a session with this last record is over when time has come that far. */
+  def isOver(end: Long, time: Long): Boolean = end + lasting <= time
+
+  /** The last record of the last session that is over then. */
+  def lastEnd(closed: Long): Long = closed - lasting
+}
+
+/**
+ * Sliding windows, as Kafka Streams has them: for each time of a record in milliseconds the window that ends there, and the one that
+ * begins a millisecond later if anything is in it. Both ends are in a window.
+ *
+ * @param size how far apart two records of a window may be
+ */
+final case class Slides(size: Long, grace: Long, retention: Long, isFinal: Boolean) extends WindowRule {
+  import Slides.Tick
+
+  override def lasting: Long = size + Tick + grace + 1
+
+  /** Where a record lies. */
+  def placeOf(time: Long): Long = Math.floorDiv(time, Tick) * Tick
+
+  /** Whether a record is late for each window that it could be in. */
+  def isLate(place: Long, streamTime: Long): Boolean = place + size + grace < streamTime
+
+  /** The earliest end of a window that a record counts in: for those before it is late. */
+  def countsFrom(place: Long, streamTime: Long): Long = math.max(place, streamTime - grace)
+
+  /** The window that ends at a record, and the one that begins behind it. */
+  def before(place: Long): Slide = Slide(place - size, place)
+  def behind(place: Long): Slide = Slide(place + Tick, place + Tick + size)
+
+  /** The end of the last window that is closed then. */
+  def lastEnd(closed: Long): Long = closed - grace - 1
+}
+
+object Slides {
+  /** The step of times, a millisecond. */
+  val Tick: Long = 1000
+}
+
+/** A sliding window. */
+final case class Slide(start: Long, end: Long)
