@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from pyspark import SparkContext
+
 from lib.broker import in_order
 from lib.verify import committed
 from streamapp.compile import compile_manifest
@@ -69,13 +71,22 @@ class App:
             )
         assert producer.flush(30) == 0
 
-    def run(self, settings: Mapping[str, str] | None = None) -> None:
-        """To the end of the input, as `streamapp run --until-caught-up`; with further settings of Spark's."""
+    def run(self, settings: Mapping[str, str] | None = None, epoch_records: int | None = None) -> None:
+        """To the end of the input, as `streamapp run --until-caught-up`; with further settings of Spark's.
+
+        `epoch_records`: no epoch takes more from a source (from each of its partitions one at least).
+        """
         ensure_topics(Admin(self.kafka), topics_of(self.plan), create_all=True)
         state_dir = self._folder / self.prefix
         place = replace(place_here(self.plan, state_dir), settings=settings or {})
         options = Options(state_dir=state_dir, until_caught_up=True, place=place)
-        run_app(self.plan, self.kafka, options, on_progress=lambda status: self.statuses.append(dict(status)))
+
+        def limit(url: str) -> None:
+            if epoch_records is not None:
+                jvm: Any = SparkContext._jvm
+                jvm.org.apache.spark.sql.streamapp.EpochPacer.atMost(epoch_records)
+
+        run_app(self.plan, self.kafka, options, limit, lambda status: self.statuses.append(dict(status)))
 
     def run_until_told(self, on_progress: Callable[[Mapping[str, Any]], None]) -> None:
         """Until a SIGTERM, which `on_progress` can send to this process."""

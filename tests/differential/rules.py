@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where we differ from Kafka Streams on purpose (docs/semantics.md), each as what is done to its records or results.
+
+Nothing else is forgiven: with these rules what comes out is compared exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from differential.records import TIME, Result, Sent, text_of, with_stream_time
+
+Side = Literal["left", "right"]
+SIDES: dict[str, Side] = {"s": "left", "t": "right"}
+Which = tuple[Side, int]
+"""A record of a join: its side, and its number."""
+
+
+def every_record_moves_time(records: Iterable[Sent]) -> Iterator[Sent]:
+    """Stream time moves where a record is read. There only by those that have a key and, some operators, a value."""
+    reached: dict[tuple[str, int], int] = {}
+    for sent, now in with_stream_time(records):
+        place = sent.topic, sent.partition
+        if (sent.key is None or sent.value is None) and now > reached.get(place, now - 1):
+            yield Sent(sent.topic, TIME, {"n": -2, "g": TIME, "x": 0}, sent.timestamp, sent.partition)
+        reached[place] = now
+        yield sent
+
+
+def a_value_is_needed(records: Iterable[Sent]) -> Iterator[Sent]:
+    """A record without a value takes no part in a window. There it does, against what its own manual says."""
+    return (sent for sent in records if sent.value is not None)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A join of the streams `s` and `t`: how far before and after the left record the right one may be, in ms.
+
+    Attributes:
+        alone: the sides whose records are given alone where they meet none.
+    """
+
+    before: int
+    after: int
+    grace: int
+    alone: tuple[Side, ...] = ()
+
+    def last_moment(self, sent: Sent) -> int:
+        """The stream time up to which a record may be read, and one that is to meet it."""
+        return sent.timestamp + (self.after if sent.topic == "s" else self.before) + self.grace
+
+    def in_time(self, records: Iterable[Sent]) -> Iterator[Sent]:
+        """A late record takes no part. There it is given alone at once, and may meet what is still kept."""
+        return (sent for sent, now in with_stream_time(records) if now <= self.last_moment(sent))
+
+    def said_once(self, records: Iterable[Sent], results: Iterable[Result]) -> Iterator[Result]:
+        """A record that may stay alone is given alone or in pairs: once its window and grace are past it meets none.
+
+        There it is given alone as soon as its window is past, without its grace, if it is read after that; and it is
+        given in pairs as well where some come later. It may miss being alone where the one to meet it comes just then.
+        """
+        read = {
+            (SIDES[sent.topic], sent.value["n"]): (sent, now) for sent, now in with_stream_time(records) if sent.value
+        }
+        told = [(result, _who(result)) for result in results]
+        pairs = [(result, who) for result, who in told if len(who) == 2]
+        kept = [(result, who) for result, who in pairs if self._may_meet(*(read[one] for one in who))]
+        met = {one for _, who in kept for one in who}
+        single = [(result, who[0]) for result, who in told if len(who) == 1 and who[0] not in met]
+        missed = {one for _, who in pairs for one in who if one[0] in self.alone} - met - {one for _, one in single}
+        yield from (result for result, _ in (*kept, *single))
+        for side, number in sorted(missed):
+            sent = read[side, number][0]
+            value = text_of({"left": None, "right": None, side: number})
+            yield Result(sent.key, value, sent.timestamp)
+
+    def _may_meet(self, left: tuple[Sent, int], right: tuple[Sent, int]) -> bool:
+        """Whether each was read before the other one, if that may stay alone, had to be given alone."""
+        of_left, of_right = "left" not in self.alone, "right" not in self.alone
+        return (of_left or right[1] <= self.last_moment(left[0])) and (
+            of_right or left[1] <= self.last_moment(right[0])
+        )
+
+
+def _who(result: Result) -> tuple[Which, ...]:
+    pair = result.fields
+    return tuple((side, pair[side]) for side in SIDES.values() if pair[side] is not None)
