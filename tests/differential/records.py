@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 NOON = 1_704_110_400_000
@@ -100,6 +101,30 @@ def with_stream_time(records: Iterable[Sent]) -> Iterator[tuple[Sent, int]]:
         place = sent.topic, sent.partition
         reached[place] = max(sent.timestamp, reached.get(place, sent.timestamp))
         yield sent, reached[place]
+
+
+def processed(part: Sequence[Sent], one_by_one: bool, first: bool) -> list[Sent]:
+    """A part in the order in which a task that has all its topics processes it.
+
+    Args:
+        one_by_one: an epoch takes one record of each partition; else one takes all.
+        first: the app starts for the first time: its tables are read before a stream.
+    """
+    of_tables = [sent for sent in part if sent.topic in TABLES]
+    of_streams = [sent for sent in part if sent.topic not in TABLES]
+    together = [of_tables, of_streams] if first else [[*of_tables, *of_streams]]
+    if not one_by_one:
+        return [sent for some in together for sent in merged(some)]
+    found = []
+    for some in together:
+        by_place: dict[tuple[str, int], list[tuple[int, Sent]]] = {}
+        for sent, now in with_stream_time(some):
+            by_place.setdefault((sent.topic, sent.partition), []).append((now, sent))
+        for epoch in zip_longest(*by_place.values()):
+            there = [one for one in epoch if one is not None]
+            there.sort(key=lambda one: (one[0], one[1].topic not in TABLES))
+            found += [sent for _, sent in there]
+    return found
 
 
 def merged(records: Iterable[Sent]) -> list[Sent]:

@@ -73,6 +73,9 @@ class ToTable(OneInput):
     def hop_name(self, upstream: str) -> str:
         return self.store
 
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return f"by {inputs[0].key_in_words}"
+
     def check(self, topology: Topology) -> Iterator[Problem]:
         if topology.kind(self.input) == TABLE and topology.columns(self.input).known:
             said = f"'{self.input}' is a table already"
@@ -108,6 +111,9 @@ class ToStream(OneInput):
 
     def output_kind(self, inputs: Sequence[str]) -> str:
         return STREAM
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return f"changes by {inputs[0].key_in_words}"
 
     def check(self, topology: Topology) -> Iterator[Problem]:
         if topology.kind(self.input) == STREAM and topology.columns(self.input).known:

@@ -61,7 +61,7 @@ def _around_task(part: SubTopology, visitor: Visitor) -> DataFrame:
     before = _ancestors(outside, reader.name)
     flows = _inputs(before, visitor)
     exits, output = Task(part, flows[0].frame.sparkSession, visitor.visit).exits(entries, flows)
-    names = {(exit.node, exit.signed): f"{exit.node}\0{exit.signed}" for exit in exits}
+    names = {(exit.node, exit.changes): f"{exit.node}\0{exit.changes}" for exit in exits}
     inner = {*(node.name for node in before), *part.task}
     after = []
     for node in part.nodes:
@@ -71,7 +71,7 @@ def _around_task(part: SubTopology, visitor: Visitor) -> DataFrame:
             after.append(node.with_inputs(renamed))
     if not exits:
         return output.select(*(F.lit(None).cast(kind).alias(name) for name, kind in RECORD_TYPES.items()))
-    return _records(tuple(after), visitor, {names[exit.node, exit.signed]: exit.flow for exit in exits})
+    return _records(tuple(after), visitor, {names[exit.node, exit.changes]: exit.flow for exit in exits})
 
 
 def _ancestors(nodes: tuple[n.Node, ...], name: str) -> tuple[n.Node, ...]:

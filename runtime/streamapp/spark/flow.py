@@ -20,8 +20,10 @@ STREAM_TIME = "__stream_time"
 """How far event time has come when the row was read, in microseconds; see `spark.streamtime`."""
 PLACE = "__place"
 """Where the row was read: topic, partition and offset, which order the rows of one stream time."""
+WAS, IS = "__was", "__is"
+"""Of a table's change: the row that was and the row that is, as structs; null where there is none."""
 SIGN = "__sign"
-"""Of a table's changes: -1 for what a row was, 1 for what it is."""
+"""Of a row of a change: -1 for what was, 1 for what is."""
 
 
 def quoted(name: str) -> str:
@@ -55,8 +57,10 @@ class Flow:
     """Whether its rows have STREAM_TIME."""
     placed: bool = False
     """Whether its rows have PLACE."""
+    changes: bool = False
+    """Whether its rows are changes of a table: they have its key, WAS and IS, and no columns yet."""
     signed: bool = False
-    """Whether its rows are changes of a table, and have SIGN."""
+    """Whether its rows are those of changes, and have SIGN."""
     guard: Column | None = None
     """Which rows of the frame are this node's, when several branches share the frame."""
     carried: tuple[str, ...] = ()
@@ -74,6 +78,8 @@ class Flow:
 
     def physical(self) -> list[str]:
         """Every physical column once, in a fixed order."""
+        if self.changes:
+            return list(dict.fromkeys((*self.carried, EVENT_TIME, *(p for _, p in self.key), WAS, IS)))
         names = [
             *self.carried,
             DELETED,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +12,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from streamapp import operations as o
 from streamapp.errors import ManifestError, Problem
-from streamapp.spark.flow import DELETED, EVENT_TIME, SIGN, Flow, column, quoted
+from streamapp.spark.flow import DELETED, EVENT_TIME, IS, SIGN, WAS, Flow, column, quoted
 from streamapp.spark.joins import keys_of, result_of, values_of
 
 _NOW = "__now"
@@ -33,9 +34,11 @@ class TaskRows:
         """One row of these columns."""
         return ClassicDataFrame(self.task.rowOf(schema.json()), self._spark)
 
-    def of_both(self, left: StructType, left_alias: str, right: StructType, right_alias: str) -> DataFrame:
-        """Two rows, whose columns are called ALIAS.column."""
-        rows = self.task.rowsOf(left.json(), left_alias, right.json(), right_alias)
+    def of_both(
+        self, left: StructType, left_alias: str, right: StructType, right_alias: str, *more: StructField
+    ) -> DataFrame:
+        """Two rows, whose columns are called ALIAS.column, and more columns."""
+        rows = self.task.rowsOf(left.json(), left_alias, right.json(), right_alias, StructType([*more]).json())
         return ClassicDataFrame(rows, self._spark)
 
 
@@ -98,7 +101,7 @@ def kept(flow: Flow, rows: TaskRows) -> Kept:
 
 
 def deletions(flow: Flow, rows: TaskRows) -> DataFrame:
-    """Of the row that was, the time and its sign: the row that says that it is deleted."""
+    """Of the row that was, and the time: the row that says that it is deleted."""
     keys = {name.lower() for name, _ in flow.key} | {physical for _, physical in flow.key}
     special = {DELETED: F.lit(True), EVENT_TIME: F.timestamp_micros(column(_NOW))}
 
@@ -106,19 +109,51 @@ def deletions(flow: Flow, rows: TaskRows) -> DataFrame:
         kept = column(field.name) if field.name.lower() in keys else F.lit(None).cast(field.dataType)
         return special.get(field.name, kept).alias(field.name)
 
-    return _changed(flow, rows).select(*(of(field) for field in flow.schema()))
+    schema = flow.schema()
+    given = rows.of(StructType([*schema.fields, StructField(_NOW, LongType())]))
+    return given.select(*(of(field) for field in schema))
 
 
 def changes(flow: Flow, rows: TaskRows) -> Flow:
-    """Of a row, the time and its sign: a row of the table's changes."""
-    changed = _changed(flow, rows).withColumn(EVENT_TIME, F.timestamp_micros(column(_NOW)))
-    return replace(flow, signed=True).tidy(changed)
+    """Of the row that was, the row that is, and the time: both in one row, so that nobody sees the one without the other."""
+    schema = flow.schema()
+    was, now = _Side(WAS), _Side(IS)
+    both = rows.of_both(schema, WAS, schema, IS, StructField(_NOW, LongType()))
+
+    def whole(side: _Side) -> Column:
+        # A row that is there says whether it is deleted.
+        row = F.struct(*(side[name].alias(name) for name in schema.names))
+        return F.when(side[DELETED].isNotNull(), row)
+
+    key = (F.coalesce(now[physical], was[physical]).alias(physical) for _, physical in flow.key)
+    frame = both.select(
+        F.timestamp_micros(column(_NOW)).alias(EVENT_TIME), *key, whole(was).alias(WAS), whole(now).alias(IS)
+    )
+    return replace(flow, frame=frame, changes=True)
 
 
-def _changed(flow: Flow, rows: TaskRows) -> DataFrame:
-    """A row of a table, the time at which it changed, in microseconds, and its sign."""
-    more = [StructField(_NOW, LongType()), StructField(SIGN, IntegerType())]
-    return rows.of(StructType([*flow.schema().fields, *more]))
+def typed_as_changes(flow: Flow) -> Flow:
+    """A table's rows with the types of its changes, where nothing is run."""
+    row = F.struct(*(column(name) for name in flow.row()))
+    key = (column(physical) for _, physical in flow.key)
+    frame = flow.frame.select(column(EVENT_TIME), *key, row.alias(WAS), row.alias(IS))
+    return replace(flow, frame=frame, changes=True)
+
+
+def signed_rows(flow: Flow, place: Sequence[str]) -> Flow:
+    """The rows of changes, each with its sign: what was and what is.
+
+    Args:
+        place: further columns that stay.
+    """
+    schema = flow.frame.schema[IS].dataType
+    assert isinstance(schema, StructType)
+    sides = (F.struct(F.lit(sign).alias(SIGN), column(side).alias("__row")) for sign, side in ((-1, WAS), (1, IS)))
+    there = F.filter(F.array(*sides), lambda side: side["__row"].isNotNull())
+    exploded = flow.frame.select(EVENT_TIME, *place, F.explode(there).alias("__side"))
+    fields = (F.col("__side.__row")[name].alias(name) for name in schema.names if name != EVENT_TIME)
+    frame = exploded.select(EVENT_TIME, *place, F.col("__side")[SIGN].alias(SIGN), *fields)
+    return replace(flow, frame=frame, changes=False, signed=True)
 
 
 def of_changes(node: o.Aggregate, aggregated: DataFrame) -> DataFrame:

@@ -54,7 +54,8 @@ class Exit:
     node: str
     flow: Flow
     """In a struct column of the task's output, which all exits share."""
-    signed: bool
+    changes: bool
+    """Whether it has of each change what was and what is."""
 
 
 class Task:
@@ -138,11 +139,11 @@ class Task:
         found = []
         if any(not _wants_changes(reader) for reader in readers):
             gone = deletions(flow, self._rows)._jdf if flow.table else None
-            found.append(Exit(node.name, replace(flow, packed=_column(self._task.exit(place, gone))), signed=False))
+            found.append(Exit(node.name, replace(flow, packed=_column(self._task.exit(place, gone))), changes=False))
         if any(_wants_changes(reader) for reader in readers):
-            signed = changes(flow, self._rows)
-            at = self._task.signedExit(place, signed.frame._jdf)
-            found.append(Exit(node.name, replace(signed, packed=_column(at)), signed=True))
+            both = changes(flow, self._rows)
+            at = self._task.exitOfChanges(place, both.frame._jdf)
+            found.append(Exit(node.name, replace(both, packed=_column(at)), changes=True))
         return found
 
 

@@ -27,7 +27,7 @@ from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.joins import joined
 from streamapp.spark.record_windows import record_windows
 from streamapp.spark.streamtime import tags_of, with_stream_time
-from streamapp.spark.tables import TaskRows, joined_with_table, of_changes
+from streamapp.spark.tables import TaskRows, joined_with_table, of_changes, signed_rows, typed_as_changes
 from streamapp.spark.usercode import MINE, UserFunction
 
 _WHERE = ("topic", "partition", "offset")
@@ -214,7 +214,10 @@ class Visitor:
         # The hop's own place, beside that of the record which a row was made of.
         place = [column(name).alias(f"__hop_{name}") for name in _WHERE]
         frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
-        flow = self._timed(node, replace(upstream, frame=frame), *(f"__hop_{name}" for name in _WHERE))
+        read = replace(upstream, frame=frame)
+        if read.changes:
+            read = signed_rows(read, [f"__hop_{name}" for name in _WHERE])
+        flow = self._timed(node, read, *(f"__hop_{name}" for name in _WHERE))
         return flow.tidy(flow.frame)
 
     # Stateless operations
@@ -372,6 +375,8 @@ class Visitor:
 
     def visit_repartitionsink(self, node: n.RepartitionSink, flow: Flow) -> Flow:
         """The whole row, exactly: what reads this topic continues as if there had been no cut."""
+        if node.signed and not flow.changes:
+            flow = typed_as_changes(flow)
         names = [name for name in flow.physical() if name != EVENT_TIME and name not in flow.carried]
         row = formats.struct_of(names)
         schema = flow.frame.select(*(column(name) for name in names)).schema

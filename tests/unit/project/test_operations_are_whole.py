@@ -35,7 +35,8 @@ def described(root: Path) -> dict[type[n.Node], str]:
 @pytest.mark.parametrize("cls", CLASSES)
 def test_it_has_all_its_parts(cls: type[n.Node], described: dict[type[n.Node], str], root: Path) -> None:
     assert (cls.check is not n.Node.check) != (cls in UNCHECKED), "a check, or none on purpose"
-    assert not cls.keyed or cls.state_shape is not n.Node.state_shape, "the shape of its state"
+    keeps = cls.stores is not n.Node.stores
+    assert not keeps or cls.state_shape is not n.Node.state_shape, "the shape of its state"
     assert hasattr(Visitor, "visit_" + cls.__name__.lower()), "a visitor"
     assert described.get(cls), "a node in a golden manifest, with a description"
     if cls.operation in OPERATIONS:
@@ -43,8 +44,8 @@ def test_it_has_all_its_parts(cls: type[n.Node], described: dict[type[n.Node], s
 
 
 def test_each_operation_of_the_manifest_is_a_class() -> None:
-    """A branch is two: where the records are split, and each of its arms."""
-    ours = {"?", "when", "hop in", "hop out", "dead letters"}
+    """A branch is two: where the records are split, and each of its arms. A join is of two streams, or with a table."""
+    ours = {"?", "when", "table join", "hop in", "hop out", "dead letters"}
     assert {cls.operation for cls in NODE_CLASSES.values()} - ours == set(OPERATIONS)
 
 

@@ -25,9 +25,9 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   /** A row's columns, to compute with. */
   def rowOf(schema: String): DataFrame = over(columns(schema, ""))
 
-  /** The columns of two rows, each under its alias. */
-  def rowsOf(left: String, leftAlias: String, right: String, rightAlias: String): DataFrame =
-    over(columns(left, leftAlias) ++ columns(right, rightAlias))
+  /** The columns of two rows, each under its alias, and then those of a third without one. */
+  def rowsOf(left: String, leftAlias: String, right: String, rightAlias: String, more: String): DataFrame =
+    over(columns(left, leftAlias) ++ columns(right, rightAlias) ++ columns(more, ""))
 
   /** Rows from outside, in that column of the task's input. */
   def entry(at: Int, schema: String): Int = {
@@ -62,13 +62,14 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   /**
    * Rows that leave, in a column of their own of the task's output: which it is.
    *
-   * @param gone over the row, the time of its deletion in microseconds, and -1: the row that says so; null of a stream
+   * @param gone over the row, and the time of its deletion in microseconds: the row that says so; null of a stream
    */
-  def exit(input: Int, gone: DataFrame): Int = leave(schemas(input), at => Exit(input, at, Option(gone).map(RowsOf(_)), None))
+  def exit(input: Int, gone: DataFrame): Int =
+    leave(schemas(input), at => Exit(input, at, schemas(input).length, Option(gone).map(RowsOf(_)), None))
 
-  /** @param signed over a row, the time of its change, and its sign, an INT: what was has -1, what is 1 */
-  def signedExit(input: Int, signed: DataFrame): Int =
-    leave(signed.schema, at => Exit(input, at, None, Some(RowsOf(signed))))
+  /** @param change over the row that was, the row that is, and the time of the change; null columns where there is none */
+  def exitOfChanges(input: Int, change: DataFrame): Int =
+    leave(change.schema, at => Exit(input, at, schemas(input).length, None, Some(RowsOf(change))))
 
   /**
    * The task's output: one struct column for each exit, of which one is not null.

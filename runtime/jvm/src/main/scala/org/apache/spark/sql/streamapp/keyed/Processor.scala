@@ -83,22 +83,19 @@ private[keyed] final class TableSteps(node: Steps, table: Processor) extends Pro
 /** Rows that leave, each copied: they wait until they are asked for. */
 private[keyed] final class ExitProcessor(node: Exit, task: TaskAtWork) extends Processor {
   private val goneOf = node.gone.map(_.projection)
-  private val signedOf = node.signed.map(_.projection)
-  private val more = new GenericInternalRow(2)
-  private val both = new JoinedRow().withRight(more)
+  private val changeOf = node.change.map(_.projection)
+  private val none = new GenericInternalRow(node.width)
+  private val at = new GenericInternalRow(1)
+  private val (rows, timed) = (new JoinedRow, new JoinedRow().withRight(at))
 
-  override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = signedOf match {
-    case Some(signed) =>
-      if (old != null) task.leave(node.at, signed(beside(old, time, -1)))
-      if (row != null) task.leave(node.at, signed(beside(row, time, 1)))
-    case None if row != null => task.leave(node.at, row)
-    case None => goneOf.foreach(gone => task.leave(node.at, gone(beside(old, time, -1))))
-  }
-
-  private def beside(row: InternalRow, time: Long, sign: Int): InternalRow = {
-    more.update(0, time)
-    more.update(1, sign)
-    both.withLeft(row)
+  override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
+    at.update(0, time)
+    changeOf match {
+      case Some(change) =>
+        task.leave(node.at, change(timed.withLeft(rows(if (old == null) none else old, if (row == null) none else row))))
+      case None if row != null => task.leave(node.at, row)
+      case None => goneOf.foreach(gone => task.leave(node.at, gone(timed.withLeft(old))))
+    }
   }
 }
 

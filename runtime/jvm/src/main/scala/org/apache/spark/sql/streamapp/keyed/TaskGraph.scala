@@ -108,10 +108,11 @@ private[keyed] final case class Side(width: Int, timeAt: Int)
  * Rows that leave the task.
  *
  * @param at   which of the output's columns they are in, as a struct
- * @param gone of the row that was, the time of the change, and -1: the row that says that it is deleted
- * @param signed of a row, that time, and -1 or 1: of each change what was and what is, in place of what is alone
+ * @param width of its rows
+ * @param gone of the row that was, and the time of the change: the row that says that it is deleted
+ * @param change of the row that was, the row that is, and that time: both, in place of what is alone
  */
-private[keyed] final case class Exit(input: Int, at: Int, gone: Option[RowsOf], signed: Option[RowsOf]) extends TaskNode {
+private[keyed] final case class Exit(input: Int, at: Int, width: Int, gone: Option[RowsOf], change: Option[RowsOf]) extends TaskNode {
   override def inputs: Seq[Int] = Seq(input)
   override def open(task: TaskAtWork): Processor = new ExitProcessor(this, task)
 }
