@@ -309,7 +309,7 @@ class Visitor:
         results.append(F.max(column(EVENT_TIME)).alias("__latest"))
         keys = {name: column(physical) for name, physical in by.items()}
         if node.window is not None and node.window.of_records:
-            return record_windows(node, node.window, rows, by)
+            return record_windows(node, node.window, replace(flow, frame=rows), by)
         if node.window is not None:
             counted = self._in_windows(node, node.window, rows).groupBy("__window", *groups).agg(*results)
             keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
@@ -369,6 +369,10 @@ class Visitor:
         values = [(name, column(name)) for name in flow.columns if name not in in_key]
         value = formats.encode(values, node.value or Format("json", None))
         return self._records(flow, node.topic, key, F.when(~column(DELETED), value))
+
+    def visit_laterecords(self, node: n.LateRecords, flow: Flow) -> Flow:
+        """They are records already (spark/late.py)."""
+        return replace(flow, frame=flow.frame.select(*map(column, (*flow.carried, *RECORD_COLUMNS))))
 
     def visit_repartitionsink(self, node: n.RepartitionSink, flow: Flow) -> Flow:
         """The whole row, exactly: what reads this topic continues as if there had been no cut."""

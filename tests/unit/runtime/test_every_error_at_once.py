@@ -169,6 +169,17 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
             id="retention of nothing",
         ),
         pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}}",
+            "node 'x': `late` is not available yet for tumbling windows, only for sessions and sliding ones; remove it: "
+            "late records are counted",
+            id="late records of tumbling windows",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, late: {topic: u}}",
+            "node 'x': `late` is there without a `window`; add e.g. window: {tumbling: 5 minutes}",
+            id="late without a window",
+        ),
+        pytest.param(
             "- {name: x, groupBy: [user], aggregate: {'n': amount}}",
             "node 'x': `aggregate.n`: is no aggregate (in \"amount\"); use an aggregate function, e.g. count(*), sum(amount)",
             id="aggregate that is none",
@@ -635,7 +646,6 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
         "process: {class: 'm:C'}",
         "groupBy: [user], reduce: {'n': acc.n + n}",
         "join: {with: lines, asOf: true}",
-        "groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}",
         "to: {connector: parquet}",
         "stream: {connector: parquet}",
         "stream: {topic: u, value: avro}",

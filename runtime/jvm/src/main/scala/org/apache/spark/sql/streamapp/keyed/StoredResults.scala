@@ -117,16 +117,16 @@ private final class StoredRecordWindows(keyed: RecordWindowsExec, override val p
 
   override def named: Seq[Attribute] = keyed.columns
   override def together: Boolean = true
-  override def scanned: Seq[Attribute] = span ++ keyed.output.drop(head)
+  private val (keys, results) = keyed.output.drop(head).splitAt(keyed.groups)
+  override def scanned: Seq[Attribute] = span ++ keys ++ results.drop(keyed.late)
   override def scan(wanted: Option[UnsafeRow]): StoredScan = keyed.rule match {
     case _: Sessions => SessionScan(SessionLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
     case slides: Slides => SlideScan(slides, PaneLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
   }
 
   override def finish(rows: SparkPlan): SparkPlan = {
-    val (keys, results) = keyed.output.drop(head).splitAt(keyed.groups)
     val window = CreateNamedStruct(span.flatMap(time => Seq(Literal(time.name), time)))
-    val columns = (window +: keys).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results
+    val columns = (window +: keys).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results.drop(keyed.late)
     ProjectExec(columns, rows)
   }
 }
