@@ -241,6 +241,14 @@ LATE = """
   - {name: visits, groupBy: [key], window: {session: 5s}, late: {topic: $T-late}, aggregate: {'n': count(*)}}
   - {name: out, from: visits, to: {topic: $T-out}}
   - {name: near, from: in, groupBy: [key], window: {sliding: 5s}, late: {topic: $T-late}, aggregate: {'n': count(*)}}
+  - name: hops
+    from: in
+    groupBy: [key]
+    window: {hopping: 20s, every: 10s}
+    late: {topic: $T-late-for-hops}
+    emit: final
+    aggregate: {'n': count(*), last: max(value)}
+  - {name: hops-out, to: {topic: $T-hops}}
 """
 
 
@@ -267,3 +275,11 @@ def test_late_records_go_to_a_topic(kafka: KafkaConfig, tmp_path: Path) -> None:
             "streamapp.partition": "0",
             "streamapp.offset": "2",
         }
+    # Once for each window.
+    assert late(app, "hops") == 2
+    hops = [(r.key, r.value, dict(r.headers)["streamapp.window"]) for r in app.received("late-for-hops")]
+    assert sorted(hops) == [
+        ("a", {"value": "y"}, "2024-01-01T12:00:00.000Z/2024-01-01T12:00:20.000Z"),
+        ("a", {"value": "y"}, "2024-01-01T12:00:10.000Z/2024-01-01T12:00:30.000Z"),
+    ]
+    assert [(r.value["n"], r.value["last"]) for r in app.received("hops")] == [(1, "x")] * 2

@@ -222,7 +222,6 @@ class Aggregate(OneInput):
         yield from check_names(self.name, "aggregate", self.columns)
         yield from self._check_groups(columns)
         yield from self._check_aggregates(columns)
-        yield from self._check_late()
 
     def _check_retractable(self) -> Iterator[Problem]:
         """Over a table, what a row was is taken out of its group again."""
@@ -236,11 +235,6 @@ class Aggregate(OneInput):
                 said = f"`{others[0]}` cannot be taken back when a row of the table '{self.input}' changes"
                 fix = f"over a table there are {', '.join(sorted(RETRACTABLE))}"
                 yield Problem(self.name, f"aggregate.{name}", text, said, fix)
-
-    def _check_late(self) -> Iterator[Problem]:
-        if self.late is not None and self.window is not None and not self.window.of_records:
-            said = f"`late` is not available yet for {self.window.kind} windows, only for sessions and sliding ones"
-            yield Problem(self.name, "late", None, said, "remove it: late records are counted")
 
     def _check_groups(self, columns: Columns) -> Iterator[Problem]:
         for name, text in self.by:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streamapp import operations as o
@@ -13,6 +15,7 @@ from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column,
 
 RECORD = "__late_record"
 """The struct column of a late record among what a node gives; null in its results."""
+_RESULTS = "__results"
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 _HEADERS = "array<struct<key:string,value:binary>>"
 
@@ -46,6 +49,11 @@ def late_record(node: o.Aggregate, flow: Flow, start: Column, end: Column) -> Co
         F.unix_millis(column(EVENT_TIME)).alias("timestamp"),
         added.cast(_HEADERS).alias("headers"),
     )
+
+
+def beside_late(frame: DataFrame, late: Column, columns: Sequence[Column]) -> tuple[DataFrame, str]:
+    """The results of a node as a struct, and its name, beside RECORD."""
+    return frame.select(F.when(~late, F.struct(*columns)).alias(_RESULTS), RECORD), _RESULTS
 
 
 def _text(time: Column) -> Column:

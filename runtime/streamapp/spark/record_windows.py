@@ -13,7 +13,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from streamapp import operations as o
 from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column
 from streamapp.spark.guard import expression
-from streamapp.spark.late import RECORD, late_record
+from streamapp.spark.late import RECORD, beside_late, late_record
 
 _RULES = {"session": ("Sessions", "gap"), "sliding": ("Slides", "size")}
 """What the operator calls each kind, and its size (WindowRule.scala)."""
@@ -59,6 +59,5 @@ def record_windows(node: o.Aggregate, window: o.Window, flow: Flow, by: Mapping[
     if node.late is None:
         frame, packed = seen.filter(~column("__late")).select(*columns), None
     else:
-        packed = "__results"
-        frame = seen.select(F.when(~column("__late"), F.struct(*columns)).alias(packed), RECORD)
+        frame, packed = beside_late(seen, column("__late"), columns)
     return Flow(frame, (*keys, *values), ("timestamp",), key, table=True, packed=packed)

@@ -169,10 +169,10 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
             id="retention of nothing",
         ),
         pytest.param(
-            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}}",
-            "node 'x': `late` is not available yet for tumbling windows, only for sessions and sliding ones; remove it: "
-            "late records are counted",
-            id="late records of tumbling windows",
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: t}}",
+            "node 'x': `late.topic`: topic 't' is also read, by node 'lines': the app would feed itself for ever; write to "
+            "another topic",
+            id="late records that come again",
         ),
         pytest.param(
             "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, late: {topic: u}}",

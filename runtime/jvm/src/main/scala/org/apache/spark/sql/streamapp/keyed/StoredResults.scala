@@ -57,7 +57,7 @@ private final class StoredAggregates(keyed: KeyedAggregateExec) extends StoredRe
   private val windowed = keyed.groupKeys.windows.nonEmpty
 
   override def place: StatefulOperatorStateInfo = keyed.save.getStateInfo
-  override def named: Seq[Attribute] = if (windowed) keys.tail else keys
+  override def named: Seq[Attribute] = keyed.groupKeys.named
   // The windows of a key are all over the partitions.
   override def together: Boolean = !windowed
   override def scanned: Seq[Attribute] = keyed.save.output
