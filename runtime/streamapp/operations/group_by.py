@@ -28,6 +28,7 @@ from streamapp.nodes import (
 )
 from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
+from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
 from streamapp.operations.window import A_WINDOW, Window, WindowSpec
@@ -163,7 +164,7 @@ class Aggregate(OneInput):
             retention_ms=parse_duration(spec.retention or "0s"),
             late=spec.late.topic if spec.late is not None else None,
         )
-        return (made,) if made.late is None else (made, LateRecords(f"{made.name}-late", made.name, made.late))
+        return (made,) if made.late is None else (made, LateRecords(late_name(made.name), made.name, made.late))
 
     @property
     def stores(self) -> tuple[str, ...]:

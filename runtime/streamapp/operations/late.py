@@ -21,3 +21,8 @@ Given = Annotated[
     Field(description="With window: a topic for records that are late. Default: they are dropped, and counted."),
 ]
 """The field of the manifest."""
+
+
+def late_name(node: str) -> str:
+    """What the node is called that writes the late records of another."""
+    return f"{node}-late"

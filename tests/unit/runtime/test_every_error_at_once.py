@@ -175,6 +175,12 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
             id="late records that come again",
         ),
         pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}}\n"
+            "- {name: x-late, from: x, filter: n > 1}",
+            "node 'x-late': `name`: two nodes are named 'x-late', the first in line 7; rename one of them",
+            id="a node named like that of late records",
+        ),
+        pytest.param(
             "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, late: {topic: u}}",
             "node 'x': `late` is there without a `window`; add e.g. window: {tumbling: 5 minutes}",
             id="late without a window",
