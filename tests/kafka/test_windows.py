@@ -234,3 +234,52 @@ def test_a_run_to_the_end_closes_what_is_open(kafka: KafkaConfig, tmp_path: Path
     app.run()
     assert len(finals(app)) == 5
     assert late(app) == 0
+
+
+LATE = """
+  - {name: in, stream: {topic: $T-in, value: text}}
+  - {name: visits, groupBy: [key], window: {session: 5s}, late: {topic: $T-late}, aggregate: {'n': count(*)}}
+  - {name: out, from: visits, to: {topic: $T-out}}
+  - {name: near, from: in, groupBy: [key], window: {sliding: 5s}, late: {topic: $T-late}, aggregate: {'n': count(*)}}
+  - name: hops
+    from: in
+    groupBy: [key]
+    window: {hopping: 20s, every: 10s}
+    late: {topic: $T-late-for-hops}
+    emit: final
+    aggregate: {'n': count(*), last: max(value)}
+  - {name: hops-out, to: {topic: $T-hops}}
+"""
+
+
+def test_late_records_go_to_a_topic(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Beside results that go on, and beside a store alone."""
+    app = App(kafka, tmp_path, LATE)
+    app.create("in")
+    app.send("in", ("a", "x", NOON), ("b", "x", NOON + 60 * SECOND), ("a", "y", NOON + 10 * SECOND))
+    app.run()
+    assert app.latest("out").keys() == {
+        '{"key":"a","window_start":"2024-01-01T12:00:00.000Z","window_end":"2024-01-01T12:00:00.000Z"}',
+        '{"key":"b","window_start":"2024-01-01T12:01:00.000Z","window_end":"2024-01-01T12:01:00.000Z"}',
+    }
+    told = {dict(record.headers)["streamapp.node"]: record for record in app.received("late")}
+    assert told.keys() == {"visits", "near"}
+    for node, last in (("visits", 10), ("near", 15)):
+        assert late(app, node) == 1
+        assert (told[node].key, told[node].value, told[node].timestamp) == ("a", {"value": "y"}, NOON + 10 * SECOND)
+        assert dict(told[node].headers) == {
+            "streamapp.error": "late: the time of its partition had come to 2024-01-01T12:01:00.000Z",
+            "streamapp.node": node,
+            "streamapp.window": f"2024-01-01T12:00:10.000Z/2024-01-01T12:00:{last}.000Z",
+            "streamapp.topic": app.topic("in"),
+            "streamapp.partition": "0",
+            "streamapp.offset": "2",
+        }
+    # Once for each window.
+    assert late(app, "hops") == 2
+    hops = [(r.key, r.value, dict(r.headers)["streamapp.window"]) for r in app.received("late-for-hops")]
+    assert sorted(hops) == [
+        ("a", {"value": "y"}, "2024-01-01T12:00:00.000Z/2024-01-01T12:00:20.000Z"),
+        ("a", {"value": "y"}, "2024-01-01T12:00:10.000Z/2024-01-01T12:00:30.000Z"),
+    ]
+    assert [(r.value["n"], r.value["last"]) for r in app.received("hops")] == [(1, "x")] * 2

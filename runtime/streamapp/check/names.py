@@ -111,7 +111,7 @@ def _check_topics(topology: Topology, application_id: str) -> Iterator[Problem]:
             reader = next(readers, None) or next((s for s in sources if _matches(s.pattern_read, topic)), None)
             if reader is not None:
                 yield Problem(
-                    sink.name,
+                    sink.owner,
                     f"{sink.operation}.topic",
                     topic,
                     f"topic '{topic}' is also read, by node '{reader.name}': the app would feed itself for ever",
@@ -122,9 +122,9 @@ def _check_topics(topology: Topology, application_id: str) -> Iterator[Problem]:
 def _check_topic(node: Node, topic: str, internal: set[str], fix: str) -> Iterator[Problem]:
     field, fault = f"{node.operation}.topic", topic_fault(topic)
     if fault:
-        yield Problem(node.name, field, topic, f"topic '{topic}' {fault}", None)
+        yield Problem(node.owner, field, topic, f"topic '{topic}' {fault}", None)
     elif topic in internal:
-        yield Problem(node.name, field, topic, f"topic '{topic}' is internal to this app", fix)
+        yield Problem(node.owner, field, topic, f"topic '{topic}' is internal to this app", fix)
 
 
 def _check_pattern(source: Node, pattern: str, internal: set[str]) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from streamapp.errors import Problem, near_miss
 from streamapp.manifest.node import NodeSpec
 from streamapp.nodes import Broken, Node, Topology, sort_nodes
 from streamapp.operations import BY_NAME
+from streamapp.operations.late import late_name
 
 
 def build_partial(
@@ -64,6 +65,9 @@ class _Builder:
                     self._branches[name] = arms
                 elif spec.to:
                     self._sinks.add(name)
+                elif spec.late:
+                    arms = (late_name(name),)
+                    self._sinks.update(arms)
             for new in (name, *arms):
                 if new in names:
                     first = f", the first in line {names[new]}" if names[new] else ""

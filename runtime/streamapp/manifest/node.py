@@ -36,7 +36,6 @@ NOT_YET: dict[str, tuple[str, ...]] = {
     "node": (
         "globalTable",
         "reduce",
-        "late",
         "cogroup",
         "deduplicate",
         "suppress",
@@ -53,7 +52,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
 
 LATER = frozenset(name for names in NOT_YET.values() for name in names)
 
-NOT_YET_OPERATIONS = tuple(name for name in NOT_YET["node"] if name not in ("reduce", "late"))
+NOT_YET_OPERATIONS = tuple(name for name in NOT_YET["node"] if name != "reduce")
 
 
 class NodeSpec(Model):
@@ -81,6 +80,7 @@ class NodeSpec(Model):
     window: operations.window.Given = None
     grace: operations.group_by.Grace = None
     retention: operations.group_by.Retention = None
+    late: operations.late.Given = None
     emit: operations.group_by.Emit = None
     store: Annotated[str | None, Field(description="Name of the node's store. Default: the node's name.")] = None
     join: operations.join.Given = None

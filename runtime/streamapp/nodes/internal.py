@@ -82,6 +82,13 @@ class DeadLetter(_WritesInput):
 
 
 @dataclass(frozen=True)
+class LateRecords(_WritesInput):
+    """Writes the records that are late for its input, a node with windows, to a topic."""
+
+    operation: ClassVar[str] = "late"
+
+
+@dataclass(frozen=True)
 class Broken(Node):
     """A node of the manifest that could not be understood. It stands in for it, so that the rest can be
     checked."""

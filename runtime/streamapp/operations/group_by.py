@@ -14,9 +14,21 @@ from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
 from streamapp.expressions import normalise, quote, read_expression
 from streamapp.fields import Duration, Expressions, PositiveDuration, one_of, refuse
-from streamapp.nodes import TABLE, Columns, NodeExpression, OneInput, Origins, Role, StoredTable, Topology
+from streamapp.nodes import (
+    TABLE,
+    Columns,
+    LateRecords,
+    Node,
+    NodeExpression,
+    OneInput,
+    Origins,
+    Role,
+    StoredTable,
+    Topology,
+)
 from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
+from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
 from streamapp.operations.window import A_WINDOW, Window, WindowSpec
@@ -38,11 +50,11 @@ GROUP = Rule(
 """Without it nobody knows what the node computes."""
 RULES: Rules = (
     GROUP,
-    *(only_for(field, "groupBy") for field in ("aggregate", "window", "grace", "retention", "emit")),
+    *(only_for(field, "groupBy") for field in ("aggregate", "window", "grace", "retention", "late", "emit")),
     only_for("store", "groupBy", "join", "table", "toTable"),
     *(
         Rule(field, f"`{field}` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",))
-        for field in ("grace", "retention")
+        for field in ("grace", "retention", "late")
     ),
     Rule(
         "emit",
@@ -115,6 +127,8 @@ class Aggregate(OneInput):
     store: str
     retention_ms: int = 0
     """How long windows stay in the store when they are closed."""
+    late: str | None = None
+    """The topic that late records go to; None: none."""
 
     operation: ClassVar[str] = "groupBy"
     outline: ClassVar[Outline] = Outline(
@@ -124,6 +138,7 @@ class Aggregate(OneInput):
         aside=(
             ("grace",),
             ("retention",),
+            ("late",),
             ("emit",),
             ("store",),
             *(("window", field) for field in WindowSpec.model_fields),
@@ -132,7 +147,7 @@ class Aggregate(OneInput):
     keyed: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:
+    def of(cls, spec: NodeSpec, making: Making) -> tuple[Node, ...]:
         # A string is a column's name, whatever characters it has; a map has an expression.
         by = (
             (item, quote(item)) if isinstance(item, str) else next(iter(item.items())) for item in spec.group_by or ()
@@ -147,8 +162,9 @@ class Aggregate(OneInput):
             emit=spec.emit or "updates",
             store=spec.store or spec.name,
             retention_ms=parse_duration(spec.retention or "0s"),
+            late=spec.late.topic if spec.late is not None else None,
         )
-        return (made,)
+        return (made,) if made.late is None else (made, LateRecords(late_name(made.name), made.name, made.late))
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -278,6 +294,7 @@ class Groups(Generic[S]):
     windows: Mapping[str, str] | None = None
     grace: str | None = None
     retention: str | None = None
+    late: str | None = None
 
     def window(
         self,
@@ -289,8 +306,9 @@ class Groups(Generic[S]):
         sliding: str | None = None,
         grace: str | None = None,
         retention: str | None = None,
+        late: str | None = None,
     ) -> Self:
-        """Groups in windows of event time.
+        """Groups in windows of event time; `late` is the topic of late records.
 
         >>> from streamapp.builder import StreamBuilder
         >>> clicks = StreamBuilder("app").stream("clicks", topic="clicks").group_by("sessions", "key")
@@ -299,7 +317,7 @@ class Groups(Generic[S]):
         '30 minutes'
         """
         windows = given(tumbling=tumbling, hopping=hopping, every=every, session=session, sliding=sliding)
-        return replace(self, windows=windows, grace=grace, retention=retention)
+        return replace(self, windows=windows, grace=grace, retention=retention, late=late)
 
     def aggregate(
         self,
@@ -317,6 +335,7 @@ class Groups(Generic[S]):
             window=dict(self.windows) if self.windows is not None else None,
             grace=self.grace,
             retention=self.retention,
+            late={"topic": self.late} if self.late is not None else None,
             aggregate={**(columns or {}), **more},
             emit=emit,
             store=store,

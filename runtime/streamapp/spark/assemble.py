@@ -19,6 +19,7 @@ from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
 from streamapp.spark.flow import Flow, column
+from streamapp.spark.late import RECORD
 from streamapp.spark.tasks import Task, entries_of
 from streamapp.spark.visitor import RECORD_COLUMNS, RECORD_TYPES, Visitor
 
@@ -40,6 +41,12 @@ def assemble(part: SubTopology, visitor: Visitor) -> DataFrame:
     stateful = visitor.visit(before[-1], _inputs(before, visitor))
     inner = {node.name for node in before}
     after = tuple(node for node in part.nodes if node.name not in inner)
+    if any(isinstance(node, n.LateRecords) for node in after):
+        late = f"{name}\0late"
+        after = tuple(node.with_inputs({name: late}) if isinstance(node, n.LateRecords) else node for node in after)
+        return _records(
+            after, visitor, {name: stateful, late: Flow(stateful.frame, RECORD_COLUMNS, (), (), packed=RECORD)}
+        )
     return _records(after, visitor, {name: stateful})
 
 
@@ -217,8 +224,9 @@ class _Weave:
         numbers: Column = F.lit(None)
         parked: list[tuple[str, _Parked]] = []
         for name, flow in given.items():
-            mine = [self._new_edge(replace(flow, packed=None)) for _ in self._consumers[name]]
-            self._parked |= dict(zip(self._consumers[name], mine, strict=True))
+            edges = self._consumers.get(name, [])  # none, of a store alone
+            mine = [self._new_edge(replace(flow, packed=None)) for _ in edges]
+            self._parked |= dict(zip(edges, mine, strict=True))
             assert flow.packed is not None
             parked += [(flow.packed, waiting) for waiting in mine]
             there = column(flow.packed).isNotNull()

@@ -25,6 +25,7 @@ from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, column, hidden
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.joins import joined
+from streamapp.spark.late import RECORD, beside_late, late_record
 from streamapp.spark.record_windows import record_windows
 from streamapp.spark.streamtime import tags_of, with_stream_time
 from streamapp.spark.tables import TaskRows, joined_with_table, of_changes, signed_rows, typed_as_changes
@@ -46,6 +47,9 @@ _EXACT_JSON = {
 
 _WINDOWS = "streamapp.windows"
 """In a column's metadata: what the operator that keeps the windows has to know (GroupKeys.scala)."""
+
+_LATE = "streamapp.late"
+"""In a column's metadata: it has late records (GroupKeys.scala)."""
 
 SourceReader = Callable[[n.Node], DataFrame]
 
@@ -312,9 +316,11 @@ class Visitor:
         results.append(F.max(column(EVENT_TIME)).alias("__latest"))
         keys = {name: column(physical) for name, physical in by.items()}
         if node.window is not None and node.window.of_records:
-            return record_windows(node, node.window, rows, by)
+            return record_windows(node, node.window, replace(flow, frame=rows), by)
         if node.window is not None:
-            counted = self._in_windows(node, node.window, rows).groupBy("__window", *groups).agg(*results)
+            late = () if node.late is None else (RECORD,)
+            placed = self._in_windows(node, node.window, replace(flow, frame=rows))
+            counted = placed.groupBy("__window", *groups, *late).agg(*results)
             keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
         else:
             counted = rows.groupBy(*groups).agg(*results)
@@ -323,24 +329,34 @@ class Visitor:
         counted = _needing(counted, [column(f"__result_{i}") for i in range(len(node.columns))] + [column("__latest")])
         values = {name: column(f"__result_{i}") for i, (name, _) in enumerate(node.columns)}
         key = tuple((name, f"__key_{i}") for i, name in enumerate(keys))
-        frame = counted.select(
+        columns = (
             F.lit(False).alias(DELETED),
             column("__latest").alias(EVENT_TIME),
             *(keys[name].alias(physical) for name, physical in key),
             *(c.alias(name) for name, c in {**keys, **values}.items()),
         )
-        return Flow(frame, (*keys, *values), ("timestamp",), key, table=True)
+        if node.late is None:
+            frame, packed = counted.select(*columns), None
+        else:
+            frame, packed = beside_late(counted, column(RECORD).isNotNull(), columns)
+        return Flow(frame, (*keys, *values), ("timestamp",), key, table=True, packed=packed)
 
-    def _in_windows(self, node: o.Aggregate, window: o.Window, rows: DataFrame) -> DataFrame:
-        """Each row once for each of its windows that is not over for it, in `__window`."""
+    def _in_windows(self, node: o.Aggregate, window: o.Window, flow: Flow) -> DataFrame:
+        """Each row once for each of its windows, in `__window`. Of those that are over for it only a late record is
+        left, in RECORD, where that is to go to a topic."""
         size, advance, grace = (ms * 1000 for ms in (window.size_ms, window.advance_ms, node.grace_ms))
         windows = json.dumps(
             {"size": size, "grace": grace, "retention": node.retention_ms * 1000, "isFinal": node.emit == "final"}
         )
         spans = F.window(column(EVENT_TIME), f"{size} microseconds", f"{advance} microseconds")
-        placed = rows.withColumn("__window", spans)
+        placed = flow.frame.withColumn("__window", spans)
         over = F.unix_micros(F.col("__window.end")) + F.lit(grace) <= column(STREAM_TIME)
-        seen = placed.observe(f"late:{node.name}", F.count_if(over).alias("late")).filter(~over)
+        seen = placed.observe(f"late:{node.name}", F.count_if(over).alias("late"))
+        if node.late is None:
+            seen = seen.filter(~over)
+        else:
+            record = late_record(node, flow, F.col("__window.start"), F.col("__window.end"))
+            seen = seen.withColumn(RECORD, F.when(over, record)).withMetadata(RECORD, {_LATE: True})
         return seen.withMetadata("__window", {_WINDOWS: windows})
 
     def visit_join(self, node: o.Join, left: Flow, right: Flow) -> Flow:
@@ -372,6 +388,10 @@ class Visitor:
         values = [(name, column(name)) for name in flow.columns if name not in in_key]
         value = formats.encode(values, node.value or Format("json", None))
         return self._records(flow, node.topic, key, F.when(~column(DELETED), value))
+
+    def visit_laterecords(self, node: n.LateRecords, flow: Flow) -> Flow:
+        """They are records already (spark/late.py)."""
+        return replace(flow, frame=flow.frame.select(*map(column, (*flow.carried, *RECORD_COLUMNS))))
 
     def visit_repartitionsink(self, node: n.RepartitionSink, flow: Flow) -> Flow:
         """The whole row, exactly: what reads this topic continues as if there had been no cut."""

@@ -169,6 +169,23 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
             id="retention of nothing",
         ),
         pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: t}}",
+            "node 'x': `late.topic`: topic 't' is also read, by node 'lines': the app would feed itself for ever; write to "
+            "another topic",
+            id="late records that come again",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}}\n"
+            "- {name: x-late, from: x, filter: n > 1}",
+            "node 'x-late': `name`: two nodes are named 'x-late', the first in line 7; rename one of them",
+            id="a node named like that of late records",
+        ),
+        pytest.param(
+            "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, late: {topic: u}}",
+            "node 'x': `late` is there without a `window`; add e.g. window: {tumbling: 5 minutes}",
+            id="late without a window",
+        ),
+        pytest.param(
             "- {name: x, groupBy: [user], aggregate: {'n': amount}}",
             "node 'x': `aggregate.n`: is no aggregate (in \"amount\"); use an aggregate function, e.g. count(*), sum(amount)",
             id="aggregate that is none",
@@ -635,7 +652,6 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
         "process: {class: 'm:C'}",
         "groupBy: [user], reduce: {'n': acc.n + n}",
         "join: {with: lines, asOf: true}",
-        "groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}",
         "to: {connector: parquet}",
         "stream: {connector: parquet}",
         "stream: {topic: u, value: avro}",

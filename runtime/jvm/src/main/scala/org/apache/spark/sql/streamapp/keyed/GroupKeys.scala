@@ -37,12 +37,20 @@ object Windows {
  * How the groups of an aggregation are keys of its state: as they are; or, where the first column is a window, with its
  * start in place of it. Then the state is in the order of the windows, and those that are over are the first.
  *
+ * The last column may be a late record ([[GroupKeys.Late]]): a row that has one is of no group, and not for the state.
+ *
  * @param groups columns of the group
  */
 final case class GroupKeys(groups: Seq[Attribute], windows: Option[Windows]) {
+  val late: Option[Attribute] = groups.lastOption.filter(_.metadata.contains(GroupKeys.Late))
+  private val kept = groups.dropRight(late.size)
+
+  /** The columns of the group, without the window. */
+  def named: Seq[Attribute] = if (windows.isEmpty) kept else kept.tail
+
   val schema: StructType = windows match {
-    case None => DataTypeUtils.fromAttributes(groups)
-    case Some(_) => StructType(new StructType().add("start", LongType, nullable = false) ++ DataTypeUtils.fromAttributes(groups.tail))
+    case None => DataTypeUtils.fromAttributes(kept)
+    case Some(_) => StructType(new StructType().add("start", LongType, nullable = false) ++ DataTypeUtils.fromAttributes(kept.tail))
   }
 
   def encoding: KeyStateEncoderSpec =
@@ -50,22 +58,28 @@ final case class GroupKeys(groups: Seq[Attribute], windows: Option[Windows]) {
 
   /** The key of a row that has the group among these columns. */
   def ofRow(columns: Seq[Attribute]): UnsafeProjection = windows match {
-    case None => UnsafeProjection.create(groups, columns)
+    case None => UnsafeProjection.create(kept, columns)
     case Some(_) =>
       val start = PreciseTimestampConversion(GetStructField(groups.head, 0), TimestampType, LongType)
-      UnsafeProjection.create(start +: groups.tail, columns)
+      UnsafeProjection.create(start +: kept.tail, columns)
   }
 
   /** The group out of a key. */
   def toGroup: UnsafeProjection = {
     val columns = schema.fields.zipWithIndex.map { case (field, i) => BoundReference(i, field.dataType, field.nullable) }.toSeq
+    val noLate = late.map(record => Literal(null, record.dataType))
     windows match {
-      case None => UnsafeProjection.create(columns)
+      case None => UnsafeProjection.create(columns ++ noLate)
       case Some(Windows(size, _, _, _)) =>
         def time(value: Expression) = PreciseTimestampConversion(value, LongType, TimestampType)
         val window = CreateNamedStruct(Seq(
           Literal("start"), time(columns.head), Literal("end"), time(Add(columns.head, Literal(size)))))
-        UnsafeProjection.create(window +: columns.tail)
+        UnsafeProjection.create((window +: columns.tail) ++ noLate)
     }
   }
+}
+
+object GroupKeys {
+  /** The key in the metadata of the column that has a late record. */
+  val Late = "streamapp.late"
 }

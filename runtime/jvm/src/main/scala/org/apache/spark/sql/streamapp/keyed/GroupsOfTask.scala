@@ -19,10 +19,11 @@ private[keyed] trait OpenGroup {
  * back. Behind the groups come the windows that close.
  */
 private[keyed] abstract class GroupsOfTask(store: StateStore, incoming: Iterator[InternalRow], columns: Seq[Attribute],
-    aggregates: RowAggregates, output: Seq[Attribute], times: TaskClosing) extends Iterator[InternalRow] {
+    record: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute], times: TaskClosing) extends Iterator[InternalRow] {
 
   protected val timeAt: Int = columns.length
   protected val streamTimeAt: Int = columns.length + 1
+  private val recordAt = columns.length + GroupsOfTask.Times
   protected val buffers = new AggregateBuffers(aggregates.buffers)
   protected val updates = new RowUpdates(aggregates)
   private val rows = incoming.buffered
@@ -30,8 +31,11 @@ private[keyed] abstract class GroupsOfTask(store: StateStore, incoming: Iterator
     columns.zipWithIndex.map { case (column, i) => BoundReference(i, column.dataType, column.nullable) })
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
   private val head = new GenericInternalRow(RecordWindows.Head.length)
+  private val recordOf = UnsafeProjection.create(
+    record.zipWithIndex.map { case (column, i) => BoundReference(recordAt + i, column.dataType, column.nullable) })
+  private val noRecord = new GenericInternalRow(record.length)
   private val noResult = new GenericInternalRow(aggregates.buffers.results.length)
-  private val (withGroup, whole) = (new JoinedRow, new JoinedRow)
+  private val (withGroup, withRecord, whole) = (new JoinedRow, new JoinedRow, new JoinedRow)
   private var results: Iterator[InternalRow] = Iterator.empty
   private var closing = false
   private var committed = false
@@ -75,26 +79,31 @@ private[keyed] abstract class GroupsOfTask(store: StateStore, incoming: Iterator
   private def ofGroup(): Iterator[InternalRow] = {
     val group = groupOf(rows.head).copy()
     val opened = open(group)
-    val late = Iterator.continually(()).takeWhile(_ => rows.hasNext && groupOf(rows.head) == group)
-      .filterNot(_ => opened.add(rows.next())).map(_ => told(group, 0, 0, 0, isLate = true, isGone = false, noResult))
+    val late = Iterator.continually(()).takeWhile(_ => rows.hasNext && groupOf(rows.head) == group).map(_ => rows.next())
+      .filterNot(opened.add).map(row => told(group, 0, 0, 0, isLate = true, isGone = false, recordOf(row), noResult))
     late ++ opened.save()
   }
 
   /** A window has this result, as of the latest of its records. */
   protected def result(group: UnsafeRow, start: Long, end: Long, latest: Long, buffer: InternalRow): InternalRow =
-    told(group, start, end, latest, isLate = false, isGone = false, buffers.result(group, buffer))
+    told(group, start, end, latest, isLate = false, isGone = false, noRecord, buffers.result(group, buffer))
 
   /** There is no such window any more. */
   protected def gone(group: UnsafeRow, start: Long, end: Long, latest: Long): InternalRow =
-    told(group, start, end, latest, isLate = false, isGone = true, noResult)
+    told(group, start, end, latest, isLate = false, isGone = true, noRecord, noResult)
 
   private def told(group: UnsafeRow, start: Long, end: Long, latest: Long, isLate: Boolean, isGone: Boolean,
-      values: InternalRow): InternalRow = {
+      late: InternalRow, values: InternalRow): InternalRow = {
     head.update(0, start)
     head.update(1, end)
     head.update(2, latest)
     head.update(3, isLate)
     head.update(4, isGone)
-    resultOf(whole(withGroup(head, group), values))
+    resultOf(whole(withRecord(withGroup(head, group), late), values))
   }
+}
+
+private[keyed] object GroupsOfTask {
+  /** How many columns a row has behind those of its group: event time, stream time, and its number. */
+  val Times = 3
 }

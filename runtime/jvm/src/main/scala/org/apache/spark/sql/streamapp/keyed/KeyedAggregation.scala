@@ -3,12 +3,14 @@ package org.apache.spark.sql.streamapp.keyed
 
 import java.util.{Collections, LinkedHashMap => JLinkedHashMap, Map => JMap}
 
+import scala.collection.mutable.ArrayDeque
+
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair}
 
 /**
- * The work of one task of [[KeyedAggregateExec]]. Results come in the order in which their groups have come, behind them
+ * The work of one task of [[KeyedAggregateExec]]. Late records pass. Results come in the order in which their groups have come, behind them
  * those of windows that close, the earliest first.
  */
 private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[InternalRow], keys: GroupKeys,
@@ -17,6 +19,9 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
 
   private val keyOf = keys.ofRow(incoming)
   private val groupOf = keys.toGroup
+  private val lateAt = keys.late.fold(-1)(record => incoming.indexWhere(_.exprId == record.exprId))
+  private val groupOfLate = UnsafeProjection.create(keys.groups, incoming)
+  private val late = ArrayDeque.empty[InternalRow]
   private val held = new JLinkedHashMap[UnsafeRow, InternalRow]()
   private var heldBytes = 0L
   private var results: java.util.Iterator[JMap.Entry[UnsafeRow, InternalRow]] = Collections.emptyIterator()
@@ -25,15 +30,15 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
   private var committed = false
 
   override def hasNext: Boolean = {
-    while (!results.hasNext && closed == null) {
+    while (!results.hasNext && late.isEmpty && closed == null) {
       held.clear()
       heldBytes = 0
-      while (rows.hasNext && held.size < MostGroups && heldBytes < MostBytes) merge(rows.next())
+      while (rows.hasNext && held.size < MostGroups && heldBytes < MostBytes) take(rows.next())
       results = held.entrySet.iterator
       if (isFinal) while (results.hasNext) save(results.next())
-      if (!results.hasNext && !rows.hasNext) closed = closing.fold(Iterator.empty[(UnsafeRow, UnsafeRow)])(_.over())
+      if (!results.hasNext && late.isEmpty && !rows.hasNext) closed = closing.fold(Iterator.empty[(UnsafeRow, UnsafeRow)])(_.over())
     }
-    if (results.hasNext || (closed != null && closed.hasNext)) true
+    if (results.hasNext || late.nonEmpty || (closed != null && closed.hasNext)) true
     else {
       if (!committed) {
         closing.foreach(_.tellDue())
@@ -46,7 +51,8 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
 
   override def next(): InternalRow = {
     if (!hasNext) throw new NoSuchElementException
-    if (results.hasNext) {
+    if (late.nonEmpty) late.removeHead()
+    else if (results.hasNext) {
       val entry = results.next()
       save(entry)
       buffers.result(groupOf(entry.getKey), entry.getValue)
@@ -58,6 +64,15 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
 
   private def save(entry: JMap.Entry[UnsafeRow, InternalRow]): Unit =
     store.put(entry.getKey, buffers.toState(entry.getValue))
+
+  private def take(row: InternalRow): Unit =
+    if (lateAt < 0 || row.isNullAt(lateAt)) merge(row)
+    else {
+      val buffer = buffers.fresh()
+      buffers.merge(buffer, row)
+      late += buffers.result(groupOfLate(row), buffer).copy()
+      heldBytes += row.asInstanceOf[UnsafeRow].getSizeInBytes
+    }
 
   private def merge(row: InternalRow): Unit = {
     val key = keyOf(row)

@@ -18,9 +18,10 @@ import org.apache.spark.sql.types.{BooleanType, DataType, LongType, TimestampTyp
  * the aggregates through Spark's optimizer.
  *
  * @param groups how many columns a group has
- * @param output [[RecordWindows.Head]], then the columns of the group, then the aggregates
+ * @param late how many columns a late record has, which come behind those of the group
+ * @param output [[RecordWindows.Head]], then the columns of the group, those of a late record, and the aggregates
  */
-final case class RecordWindows(rule: WindowRule, groups: Int, output: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
+final case class RecordWindows(rule: WindowRule, groups: Int, late: Int, output: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
   // The state has all of them, whichever a later node uses.
   @transient override lazy val references: AttributeSet = child.outputSet
   override def producedAttributes: AttributeSet = AttributeSet(output)
@@ -40,16 +41,18 @@ object RecordWindows {
   /**
    * The frame of what becomes of windows.
    *
-   * @param grouped an aggregation by event time, stream time in microseconds, and the columns of the group
+   * @param grouped an aggregation by event time, stream time in microseconds, the columns of the group, and those that a late record
+   *                is to give
    * @param groups how many columns the group has
+   * @param late how many a late record
    * @param rule [[WindowRule]] as JSON
    */
-  def of(grouped: DataFrame, groups: Int, rule: String): DataFrame = {
+  def of(grouped: DataFrame, groups: Int, late: Int, rule: String): DataFrame = {
     val frame = grouped.asInstanceOf[Dataset[Row]]
     val plan = frame.queryExecution.analyzed
     val head = Head.map { case (name, dataType) => AttributeReference(name, dataType)() }
     val rest = plan.output.drop(Times).map(column => AttributeReference(column.name, column.dataType)())
-    Dataset.ofRows(frame.sparkSession, RecordWindows(WindowRule.read(rule), groups, head ++ rest, plan))
+    Dataset.ofRows(frame.sparkSession, RecordWindows(WindowRule.read(rule), groups, late, head ++ rest, plan))
   }
 }
 
@@ -61,27 +64,30 @@ object RecordWindowsStrategy extends SparkStrategy {
   import RecordWindows.Times
 
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case RecordWindows(rule, count, output, Aggregation(PhysicalAggregation(groups, calls, results, rows))) =>
+    case RecordWindows(rule, count, late, output, Aggregation(PhysicalAggregation(groups, calls, results, rows))) =>
       val byId = groups.collect { case Alias(computed, _) => computed }.zip(groups.collect { case alias: Alias => alias.exprId })
         .map(_.swap).toMap
-      val Seq(time, streamTime, keys @ _*) = results.take(Times + count).map(valueOf(_).transform {
+      val width = Times + count + late
+      val Seq(time, streamTime, columns @ _*) = results.take(width).map(valueOf(_).transform {
         case attribute: Attribute => byId.getOrElse(attribute.exprId, attribute)
       })
+      val (keys, ofLate) = columns.splitAt(count)
       val by = keys.zipWithIndex.map { case (key, i) => Alias(NormalizeFloatingNumbers.normalize(key), s"__group_$i")() }
       val order = Seq(Alias(streamTime, "__stream_time")(), Alias(MonotonicallyIncreasingID(), "__number")())
       val when = Alias(PreciseTimestampConversion(time, TimestampType, LongType), "__time")()
-      val read = ProjectExec(by ++ (when +: order) ++ rows.output, planLater(rows))
+      val record = ofLate.zipWithIndex.map { case (column, i) => Alias(column, s"__late_$i")() }
+      val read = ProjectExec(by ++ (when +: order) ++ record ++ rows.output, planLater(rows))
       val group = by.map(_.toAttribute)
       // What the results say of their group, they say of these columns.
       val columnOf = results.slice(Times, Times + count).map(valueOf).zip(group).collect {
         case (attribute: Attribute, column) => attribute.exprId -> column
       }.toMap
-      val finished = results.drop(Times + count).map(_.transform {
+      val finished = results.drop(width).map(_.transform {
         case attribute: Attribute => columnOf.getOrElse(attribute.exprId, attribute)
       }.asInstanceOf[NamedExpression])
       val shuffled = ShuffleExchangeExec(HashPartitioning(group, SQLConf.get.numShufflePartitions), read, REPARTITION_BY_NUM)
       val sorted = SortExec((group ++ order.map(_.toAttribute)).map(SortOrder(_, Ascending)), global = false, shuffled)
-      Seq(RecordWindowsExec(rule, count, RowAggregates(group, read.output, calls, finished), output, sorted))
+      Seq(RecordWindowsExec(rule, count, late, RowAggregates(group, read.output, calls, finished), output, sorted))
     case _ => Nil
   }
 

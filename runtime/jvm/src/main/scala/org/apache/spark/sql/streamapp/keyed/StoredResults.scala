@@ -57,7 +57,7 @@ private final class StoredAggregates(keyed: KeyedAggregateExec) extends StoredRe
   private val windowed = keyed.groupKeys.windows.nonEmpty
 
   override def place: StatefulOperatorStateInfo = keyed.save.getStateInfo
-  override def named: Seq[Attribute] = if (windowed) keys.tail else keys
+  override def named: Seq[Attribute] = keyed.groupKeys.named
   // The windows of a key are all over the partitions.
   override def together: Boolean = !windowed
   override def scanned: Seq[Attribute] = keyed.save.output
@@ -117,16 +117,16 @@ private final class StoredRecordWindows(keyed: RecordWindowsExec, override val p
 
   override def named: Seq[Attribute] = keyed.columns
   override def together: Boolean = true
-  override def scanned: Seq[Attribute] = span ++ keyed.output.drop(head)
+  private val (keys, results) = keyed.output.drop(head).splitAt(keyed.groups)
+  override def scanned: Seq[Attribute] = span ++ keys ++ results.drop(keyed.late)
   override def scan(wanted: Option[UnsafeRow]): StoredScan = keyed.rule match {
     case _: Sessions => SessionScan(SessionLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
     case slides: Slides => SlideScan(slides, PaneLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
   }
 
   override def finish(rows: SparkPlan): SparkPlan = {
-    val (keys, results) = keyed.output.drop(head).splitAt(keyed.groups)
     val window = CreateNamedStruct(span.flatMap(time => Seq(Literal(time.name), time)))
-    val columns = (window +: keys).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results
+    val columns = (window +: keys).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results.drop(keyed.late)
     ProjectExec(columns, rows)
   }
 }

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`late`: a topic for the late records of a `groupBy` with windows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from streamapp.fields import Model
+
+
+class LateSpec(Model):
+    """Where late records go."""
+
+    topic: Annotated[str, Field(description="The topic that gets them, with headers that say why.")]
+
+
+Given = Annotated[
+    LateSpec | None,
+    Field(description="With window: a topic for records that are late. Default: they are dropped, and counted."),
+]
+"""The field of the manifest."""
+
+
+def late_name(node: str) -> str:
+    """What the node is called that writes the late records of another."""
+    return f"{node}-late"

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Late records as records of a topic: what came to the node, with headers that say why it takes no part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streamapp import operations as o
+from streamapp.formats import Format
+from streamapp.spark import formats
+from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden
+
+RECORD = "__late_record"
+"""The struct column of a late record among what a node gives; null in its results."""
+_RESULTS = "__results"
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+_HEADERS = "array<struct<key:string,value:binary>>"
+
+
+def late_record(node: o.Aggregate, flow: Flow, start: Column, end: Column) -> Column:
+    """The record that tells of a row which is late for that window; a struct with DELETED, and the record's columns."""
+    types: dict[str, object] = {name: flow.frame.schema[physical].dataType for name, physical in flow.key}
+    key_columns = [(name, column(physical)) for name, physical in flow.key]
+    key = formats.key_text(key_columns, types) if key_columns else F.lit(None).cast("binary")
+    in_key = {name for name, physical in flow.key if physical != hidden("key")}
+    values = [(name, column(name)) for name in flow.columns if name not in in_key]
+    reached = _text(F.timestamp_micros(column(STREAM_TIME)))
+    headers = {
+        "streamapp.error": F.concat(F.lit("late: the time of its partition had come to "), reached),
+        "streamapp.node": F.lit(node.name),
+        "streamapp.window": F.concat(_text(start), F.lit("/"), _text(end)),
+    }
+    headers |= {
+        f"streamapp.{field}": column(hidden(field)).cast("string")
+        for field in ("topic", "partition", "offset")
+        if field in flow.fields
+    }
+    added = F.array(
+        *(F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value")) for name, value in headers.items())
+    )
+    return F.struct(
+        F.lit(False).alias(DELETED),
+        F.lit(node.late).alias("topic"),
+        key.alias("key"),
+        formats.encode(values, Format("json", None)).alias("value"),
+        F.unix_millis(column(EVENT_TIME)).alias("timestamp"),
+        added.cast(_HEADERS).alias("headers"),
+    )
+
+
+def beside_late(frame: DataFrame, late: Column, columns: Sequence[Column]) -> tuple[DataFrame, str]:
+    """The results of a node as a struct, and its name, beside RECORD."""
+    return frame.select(F.when(~late, F.struct(*columns)).alias(_RESULTS), RECORD), _RESULTS
+
+
+def _text(time: Column) -> Column:
+    return F.date_format(time, _TIME)
