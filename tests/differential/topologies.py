@@ -13,11 +13,12 @@ from differential.oracle import Answer
 from differential.records import FIELDS, SECOND, STREAMS, TABLES, TIME, Result, Sent, merged
 from differential.rules import Pairing, Side, a_value_is_needed, every_record_moves_time
 
-SOURCES = "".join(
-    f"  - {{name: {name}, {kind}: {{topic: $T-{name}, value: {{format: json, schema: '{FIELDS}'}}}}}}\n"
-    for kind, names in (("stream", STREAMS), ("table", TABLES))
+# Tables are read in the order of time beside the streams, so that the order in which both meet is known.
+SOURCES = {
+    name: f"  - {{name: {name}, {kind}: {{topic: $T-{name}, value: {{format: json, schema: '{FIELDS}'}}{more}}}}}\n"
+    for names, kind, more in ((STREAMS, "stream", ""), (TABLES, "table", ", bootstrap: false"))
     for name in names
-)
+}
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,10 @@ def _joined(name: str, before: int, after: int, grace: int) -> Twin:
     return Joined(name, node, STREAMS, gives_table=False, pairing=pairing)
 
 
-def _with_table(name: str, left: str, join: str, keeps_keys: bool = True) -> Twin:
-    node = f"from: {left}, join: {{with: v, {join}, select: {{left: left.n, right: right.n}}}}"
-    return Twin(name, node, (left, "v"), gives_table=left == "u", keeps_keys=keeps_keys)
+def _with_table(name: str, left: str, more: str = "") -> Twin:
+    kind = name.rpartition("-")[2]
+    node = f"from: {left}, join: {{with: v, type: {kind}{more}, select: {{left: left.n, right: right.n}}}}"
+    return Twin(name, node, (left, "v"), gives_table=left == "u")
 
 
 KINDS = ("inner", "left", "outer")
@@ -117,17 +119,16 @@ TUMBLING = "{tumbling: 10s}, grace: 4s"
 HOPPING = "{hopping: 12s, every: 4s}, grace: 2s"
 
 AGGREGATES = (
-    Twin("count", "from: s, groupBy: [key], aggregate: {'n': count(*)}", ("s",)),
-    Twin("sum", "from: s, groupBy: [key], aggregate: {total: sum(x)}", ("s",)),
+    Twin("count", "from: s, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}", ("s",)),
     Twin("count-by-g", "from: s, groupBy: [g], aggregate: {'n': count(*)}", ("s",), keeps_keys=False),
 )
 WINDOWS = (
     _windowed("tumbling", TUMBLING),
     _windowed("hopping-final", HOPPING, "final"),
-    _windowed("strict-final", "{tumbling: 5s}", "final"),
 )
 PAIRS = (
-    *(_joined(kind, 4, 9, 3) for kind in KINDS),
+    *(_joined(f"published-{kind}", 15, 15, 5) for kind in KINDS),
+    _joined("around-outer", 4, 9, 3),
     _joined("near-left", 5, 5, 0),
 )
 COMPARED = (*AGGREGATES, *WINDOWS, *PAIRS)
@@ -145,15 +146,14 @@ PREPARED = (
     Twin("table-select", "from: u, select: {twice: x * 2}", ("u",)),
     Twin("to-table", "from: s, toTable: {}", ("s",)),
     Twin("table-count", "from: u, groupBy: [g], aggregate: {'n': count(*), total: sum(x)}", ("u",)),
-    *(_with_table(f"stream-table-{kind}", "s", f"type: {kind}") for kind in ("inner", "left")),
-    *(_with_table(f"table-table-{kind}", "u", f"type: {kind}") for kind in KINDS),
-    *(_with_table(f"foreign-key-{kind}", "u", f"type: {kind}, by: [g]") for kind in ("inner", "left")),
+    *(_with_table(f"stream-table-{kind}", "s") for kind in ("inner", "left")),
+    *(_with_table(f"table-table-{kind}", "u") for kind in KINDS),
+    *(_with_table(f"foreign-key-{kind}", "u", ", by: [g]") for kind in ("inner", "left")),
 )
 """What is to come, by the contract."""
 
 
-def manifest(twins: Iterable[Twin]) -> str:
+def manifest(twins: Sequence[Twin]) -> str:
     """All of them in one app, with the sources that they read."""
-    read = {topic for twin in twins for topic in twin.reads}
-    sources = [line for line in SOURCES.splitlines(keepends=True) if line.split("name: ")[1].split(",")[0] in read]
-    return "".join((*sources, *(twin.nodes for twin in twins)))
+    read = sorted({topic for twin in twins for topic in twin.reads})
+    return "".join((*(SOURCES[topic] for topic in read), *(twin.nodes for twin in twins)))
