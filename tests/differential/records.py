@@ -141,8 +141,13 @@ def with_stream_time(records: Iterable[Sent]) -> Iterator[tuple[Sent, int]]:
         yield sent, reached[place]
 
 
-def merged(records: Iterable[Sent]) -> list[Sent]:
-    """In the order in which partitions advance together: in a turn by stream time, tables before streams."""
+def by_turn(records: Iterable[Sent]) -> list[Sent]:
+    """In the order in which they are read here: in a turn by stream time, tables before streams."""
     timed = list(with_stream_time(records))
     timed.sort(key=lambda pair: (pair[0].turn, pair[1], pair[0].topic not in TABLES))
     return [sent for sent, _ in timed]
+
+
+def by_time(records: Iterable[Sent]) -> list[Sent]:
+    """In the order in which partitions advance together, however they are read here."""
+    return [sent for sent, _ in sorted(with_stream_time(records), key=lambda pair: pair[1])]

@@ -34,6 +34,18 @@ def a_value_is_needed(records: Iterable[Sent]) -> Iterator[Sent]:
     return (sent for sent in records if sent.value is not None)
 
 
+def without_empty_deletions(results: Iterable[Result]) -> Iterator[Result]:
+    """A row that a filter leaves out is deleted at each of its updates here, there only where it was let through."""
+    there: set[str | None] = set()
+    for result in results:
+        if result.value is not None:
+            there.add(result.key)
+            yield result
+        elif result.key in there:
+            there.remove(result.key)
+            yield result
+
+
 @dataclass(frozen=True)
 class Pairing:
     """A join of the streams `s` and `t`: how far before and after the left record the right one may be, in ms.

@@ -97,7 +97,7 @@ def test_the_same_comes_out(kafka: KafkaConfig, tmp_path: Path, partitions: int)
         asked = answers(COMPARED, records)
         for twin in COMPARED:
             expected = [result for given, answer in asked[twin.name] for result in twin.expected(given, answer.results)]
-            ours = [result_of(record) for record in app.received(twin.name)]
+            ours = twin.compared([result_of(record) for record in app.received(twin.name)])
             assert_same(twin, ours, expected, every_update=at_most == 1 and twin.keeps_keys)
             assert late[twin.name] == twin.late(records, asked[twin.name]), twin.name
             if part is parts[0] and partitions == 1 and twin.name in PUBLISHED:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from differential.oracle import Answer
-from differential.records import FIELDS, SECOND, STREAMS, TABLES, TIME, Result, Sent, merged
-from differential.rules import Pairing, Side, a_value_is_needed, every_record_moves_time
+from differential.records import FIELDS, SECOND, STREAMS, TABLES, TIME, Result, Sent, by_time, by_turn
+from differential.rules import Pairing, Side, a_value_is_needed, every_record_moves_time, without_empty_deletions
 
 # Tables are read in the order of time beside the streams, so that the order in which both meet is known.
 SOURCES = {
@@ -47,7 +47,11 @@ class Twin:
         """What Kafka Streams is given: for each partition, or in one where keys move."""
         taken = list(self.taken(sent for sent in records if sent.topic in self.reads))
         partitions = sorted({sent.partition for sent in taken}) if self.keeps_keys else [None]
-        return [merged(s for s in taken if partition is None or s.partition == partition) for partition in partitions]
+        return [self.in_order(s for s in taken if partition in (None, s.partition)) for partition in partitions]
+
+    def in_order(self, records: Iterable[Sent]) -> list[Sent]:
+        """The order in which Kafka Streams is given them."""
+        return by_turn(records)
 
     def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
         """Those of its input that Kafka Streams is given."""
@@ -57,9 +61,21 @@ class Twin:
         """What is to come out here where this comes out of Kafka Streams."""
         return results
 
+    def compared(self, ours: Sequence[Result]) -> Sequence[Result]:
+        """What is compared of what has come out here."""
+        return ours
+
     def late(self, records: Sequence[Sent], asked: Sequence[tuple[Sequence[Sent], Answer]]) -> int:
         """How many late records we are to count."""
         return 0
+
+
+@dataclass(frozen=True)
+class Filtered(Twin):
+    """A filter of a table."""
+
+    def compared(self, ours: Sequence[Result]) -> Sequence[Result]:
+        return list(without_empty_deletions(ours))
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,9 @@ class Joined(Twin):
 
     def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
         return self.pairing.in_time(records)
+
+    def in_order(self, records: Iterable[Sent]) -> list[Sent]:
+        return by_time(records)
 
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
         return list(self.pairing.said_once(given, results))
@@ -120,6 +139,7 @@ HOPPING = "{hopping: 12s, every: 4s}, grace: 2s"
 
 AGGREGATES = (
     Twin("count", "from: s, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}", ("s",)),
+    Filtered("count-filter", "from: count, filter: total > 0", ("s",)),
     Twin("count-by-g", "from: s, groupBy: [g], aggregate: {'n': count(*)}", ("s",), keeps_keys=False),
 )
 WINDOWS = (
@@ -142,7 +162,7 @@ PREPARED = (
     _windowed("sliding", SLIDING),
     _windowed("sliding-final", SLIDING, "final"),
     Twin("table", "from: u, toStream: {}", ("u",)),
-    Twin("table-filter", "from: u, filter: x > 0", ("u",)),
+    Filtered("table-filter", "from: u, filter: x > 0", ("u",)),
     Twin("table-select", "from: u, select: {twice: x * 2}", ("u",)),
     Twin("to-table", "from: s, toTable: {}", ("s",)),
     Twin("table-count", "from: u, groupBy: [g], aggregate: {'n': count(*), total: sum(x)}", ("u",)),

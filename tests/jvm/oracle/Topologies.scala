@@ -47,7 +47,8 @@ object Topologies {
 
   private val All: Map[String, Inputs => Unit] = Map(
     // Aggregates of a stream.
-    "count" -> (in => told(summed(in.s.groupByKey().aggregate(() => Sum.None, Add, in.kept)))),
+    "count" -> (in => told(sums(in))),
+    "count-filter" -> (in => told(sums(in).filter((_, sum) => number(sum, "total").exists(_ > 0)))),
     "count-by-g" -> (in => told(counted(in.s.groupBy((_, value) => text(value, "g"), grouped)))),
     // Windows.
     "tumbling" -> (in => toldOf(in.s.groupByKey().windowedBy(Tumbling).count())),
@@ -90,6 +91,7 @@ object Topologies {
 
   private def counted(groups: KGroupedStream[String, JsonNode]): Table =
     groups.count().mapValues((count: java.lang.Long) => put("n" -> Some(count.longValue)))
+  private def sums(in: Inputs): Table = summed(in.s.groupByKey().aggregate(() => Sum.None, Add, in.kept))
   private def summed(sums: Table): Table = sums.mapValues((sum: JsonNode) => Sum.told(sum))
 
   private def ended[W <: Window](windows: KTable[Windowed[String], java.lang.Long]) =
