@@ -47,7 +47,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """On a broker and in pods files of the longest tests come first, so that in the end nobody works alone."""
     longest: dict[Path, float] = {}
     for item in items:
-        limit = item.get_closest_marker("timeout") if item.path.parent.name in ("kafka", "cluster") else None
+        limit = (
+            item.get_closest_marker("timeout")
+            if item.path.parent.name in ("kafka", "differential", "cluster")
+            else None
+        )
         if limit is not None:
             longest[item.path] = max(longest.get(item.path, 0), limit.args[0])
     items.sort(key=lambda item: -longest.get(item.path, 0))

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that go into both, seeded, and records that come out."""
+"""Records that go into both, seeded or published, and records that come out."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 NOON = 1_704_110_400_000
 SECOND = 1000
+HOUR = 3600 * SECOND
+"""How long the records of a part may take."""
 TIME = "~time"
 """The key of a record that does nothing but move stream time."""
 END = "~end"
-"""How the key of the last record of each partition of a stream begins. It is so late that all before it is over."""
-HOUR = 3600 * SECOND
-"""How long the records of a part may take."""
+"""How the key of the last record of a stream's partition in a part begins. It is so late that all before it is over."""
 STREAMS, TABLES = ("s", "t"), ("u", "v")
 FIELDS = "n BIGINT, g STRING, x BIGINT"
 """`n` numbers the records of a topic, `g` is a text to group by, `x` a number to compute with."""
@@ -25,13 +28,19 @@ FIELDS = "n BIGINT, g STRING, x BIGINT"
 
 @dataclass(frozen=True)
 class Sent:
-    """A record of a topic; `partition` is where it lies here, Kafka Streams is asked for each partition alone."""
+    """A record of a topic.
+
+    Attributes:
+        partition: where it lies here; Kafka Streams is asked for each partition alone.
+        turn: when it is read here. Those of one turn may be read in one epoch.
+    """
 
     topic: str
     key: str | None
     value: Mapping[str, Any] | None
     timestamp: int
     partition: int = 0
+    turn: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,20 +62,17 @@ def text_of(value: Any) -> str | None:
     return None if value is None else json.dumps(value, sort_keys=True)
 
 
-def seeded(seed: int, *sizes: int, partitions: int = 1) -> list[list[Sent]]:
-    """Parts of so many records in each topic and partition: late, of equal times and out of order, without key, without
-    value.
+# --- what goes in -------------------------------------------------------------------------------------------
 
-    A key lies in one partition, the same in each topic, and so do the texts in `g`, which are keys too. At its end a
-    part has the same stream time everywhere.
+
+def seeded(seed: int, part: int, size: int, partitions: int) -> list[Sent]:
+    """So many records in each topic and partition: late, of equal times and out of order, without key, without value.
+
+    A key lies in one partition, the same in each topic, and so do the texts in `g`, which are keys too.
     """
-    parts: list[list[Sent]] = []
-    for size in sizes:
-        start = NOON + HOUR * len(parts)
-        rng = random.Random(f"{seed}/{len(parts)}")
-        made = [_of(rng, topic, p, start, size) for p in range(partitions) for topic in (*STREAMS, *TABLES)]
-        parts.append([sent for records in made for sent in records])
-    return parts
+    rng = random.Random(f"{seed}/{part}")
+    places = [(topic, partition) for partition in range(partitions) for topic in (*STREAMS, *TABLES)]
+    return [sent for place in places for sent in _of(rng, *place, NOON + HOUR * part, size)]
 
 
 def _of(rng: random.Random, topic: str, partition: int, start: int, size: int) -> Iterator[Sent]:
@@ -84,14 +90,46 @@ def _of(rng: random.Random, topic: str, partition: int, start: int, size: int) -
         }
         nothing = rng.random() < (0.25 if topic in TABLES else 0.06)
         yield Sent(topic, key, None if nothing else value, at - fallen_back, partition)
-    if topic in STREAMS:
-        yield Sent(
+
+
+def published() -> list[Sent]:
+    """What goes into the joins in Kafka's own manual, as streams and as tables; `n` is the letter's code."""
+    rows = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text())["records"]
+    return [
+        Sent(
             topic,
-            end := f"{END}{partition}",
-            {"n": start - NOON - 1 - partition, "g": end, "x": 0},
-            start + HOUR,
-            partition,
+            "k",
+            None if row[side] is None else {"n": ord(row[side]), "g": "k", "x": 1},
+            NOON + row["second"] * SECOND,
         )
+        for side, topics in (("left", ("s", "u")), ("right", ("t", "v")))
+        for topic in topics
+        for row in rows
+        if side in row
+    ]
+
+
+def ended(records: Iterable[Sent], part: int, turn: int, one_by_one: bool) -> list[Sent]:
+    """A part: its records in turns, and a last one for each partition of a stream. Stream time is the same everywhere
+    then.
+
+    Args:
+        turn: the first one.
+        one_by_one: whether each record of a partition has a turn of its own.
+    """
+    read = list(records)
+    places = sorted({(sent.topic, sent.partition) for sent in read if sent.topic in STREAMS})
+    for topic, partition in places:
+        key, n = f"{END}{partition}", HOUR * part - 1 - partition
+        read.append(Sent(topic, key, {"n": n, "g": key, "x": 0}, NOON + HOUR * (part + 1), partition))
+    taken: Counter[tuple[str, int]] = Counter()
+    for i, sent in enumerate(read):
+        read[i] = replace(sent, turn=turn + taken[sent.topic, sent.partition])
+        taken[sent.topic, sent.partition] += one_by_one
+    return read
+
+
+# --- in which order -----------------------------------------------------------------------------------------
 
 
 def with_stream_time(records: Iterable[Sent]) -> Iterator[tuple[Sent, int]]:
@@ -103,32 +141,13 @@ def with_stream_time(records: Iterable[Sent]) -> Iterator[tuple[Sent, int]]:
         yield sent, reached[place]
 
 
-def processed(part: Sequence[Sent], one_by_one: bool, first: bool) -> list[Sent]:
-    """A part in the order in which a task that has all its topics processes it.
-
-    Args:
-        one_by_one: an epoch takes one record of each partition; else one takes all.
-        first: the app starts for the first time: its tables are read before a stream.
-    """
-    of_tables = [sent for sent in part if sent.topic in TABLES]
-    of_streams = [sent for sent in part if sent.topic not in TABLES]
-    together = [of_tables, of_streams] if first else [[*of_tables, *of_streams]]
-    if not one_by_one:
-        return [sent for some in together for sent in merged(some)]
-    found = []
-    for some in together:
-        by_place: dict[tuple[str, int], list[tuple[int, Sent]]] = {}
-        for sent, now in with_stream_time(some):
-            by_place.setdefault((sent.topic, sent.partition), []).append((now, sent))
-        for epoch in zip_longest(*by_place.values()):
-            there = [one for one in epoch if one is not None]
-            there.sort(key=lambda one: (one[0], one[1].topic not in TABLES))
-            found += [sent for _, sent in there]
-    return found
-
-
-def merged(records: Iterable[Sent]) -> list[Sent]:
-    """In the order in which partitions advance together: by stream time, tables before streams."""
+def by_turn(records: Iterable[Sent]) -> list[Sent]:
+    """In the order in which they are read here: in a turn by stream time, tables before streams."""
     timed = list(with_stream_time(records))
-    timed.sort(key=lambda pair: (pair[1], pair[0].topic not in TABLES))
+    timed.sort(key=lambda pair: (pair[0].turn, pair[1], pair[0].topic not in TABLES))
     return [sent for sent, _ in timed]
+
+
+def by_time(records: Iterable[Sent]) -> list[Sent]:
+    """In the order in which partitions advance together, however they are read here."""
+    return [sent for sent, _ in sorted(with_stream_time(records), key=lambda pair: pair[1])]

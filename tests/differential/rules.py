@@ -7,7 +7,7 @@ Nothing else is forgiven: with these rules what comes out is compared exactly.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from differential.records import TIME, Result, Sent, text_of, with_stream_time
@@ -24,7 +24,7 @@ def every_record_moves_time(records: Iterable[Sent]) -> Iterator[Sent]:
     for sent, now in with_stream_time(records):
         place = sent.topic, sent.partition
         if (sent.key is None or sent.value is None) and now > reached.get(place, now - 1):
-            yield Sent(sent.topic, TIME, {"n": -2, "g": TIME, "x": 0}, sent.timestamp, sent.partition)
+            yield replace(sent, key=TIME, value={"n": 0, "g": TIME, "x": 0})
         reached[place] = now
         yield sent
 
@@ -34,8 +34,8 @@ def a_value_is_needed(records: Iterable[Sent]) -> Iterator[Sent]:
     return (sent for sent in records if sent.value is not None)
 
 
-def deleted_once(results: Iterable[Result]) -> Iterator[Result]:
-    """The deletion of a row that is not there changes nothing, and is not told. There it is."""
+def without_empty_deletions(results: Iterable[Result]) -> Iterator[Result]:
+    """A row that a filter leaves out is deleted at each of its updates here, there only where it was let through."""
     there: set[str | None] = set()
     for result in results:
         if result.value is not None:

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from differential.oracle import Answer
-from differential.records import FIELDS, SECOND, STREAMS, TABLES, TIME, Result, Sent, merged
-from differential.rules import Pairing, Side, a_value_is_needed, deleted_once, every_record_moves_time
+from differential.records import FIELDS, SECOND, STREAMS, TABLES, TIME, Result, Sent, by_time, by_turn
+from differential.rules import Pairing, Side, a_value_is_needed, every_record_moves_time, without_empty_deletions
 
-SOURCES = "".join(
-    f"  - {{name: {name}, {kind}: {{topic: $T-{name}, value: {{format: json, schema: '{FIELDS}'}}}}}}\n"
-    for kind, names in (("stream", STREAMS), ("table", TABLES))
+# Tables are read in the order of time beside the streams, so that the order in which both meet is known.
+SOURCES = {
+    name: f"  - {{name: {name}, {kind}: {{topic: $T-{name}, value: {{format: json, schema: '{FIELDS}'}}{more}}}}}\n"
+    for names, kind, more in ((STREAMS, "stream", ""), (TABLES, "table", ", bootstrap: false"))
     for name in names
-)
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Twin:
         node: that node, without its name.
         gives_table: whether what comes out is updates of a table; else it is a multiset.
         keeps_keys: whether what meets lies in one partition; else one driver reads all partitions.
-        every_update: whether each update comes that comes there, where an epoch takes one record of each partition.
+        every_update: whether each update there comes here too, where records are read one by one.
     """
 
     name: str
@@ -48,7 +49,11 @@ class Twin:
         """What Kafka Streams is given: for each partition, or in one where keys move."""
         taken = list(self.taken(sent for sent in records if sent.topic in self.reads))
         partitions = sorted({sent.partition for sent in taken}) if self.keeps_keys else [None]
-        return [merged(s for s in taken if partition is None or s.partition == partition) for partition in partitions]
+        return [self.in_order(s for s in taken if partition in (None, s.partition)) for partition in partitions]
+
+    def in_order(self, records: Iterable[Sent]) -> list[Sent]:
+        """The order in which Kafka Streams is given them."""
+        return by_turn(records)
 
     def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
         """Those of its input that Kafka Streams is given."""
@@ -58,9 +63,29 @@ class Twin:
         """What is to come out here where this comes out of Kafka Streams."""
         return results
 
+    def compared(self, ours: Sequence[Result]) -> Sequence[Result]:
+        """What is compared of what has come out here."""
+        return ours
+
     def late(self, records: Sequence[Sent], asked: Sequence[tuple[Sequence[Sent], Answer]]) -> int:
         """How many late records we are to count."""
         return 0
+
+
+@dataclass(frozen=True)
+class Filtered(Twin):
+    """A filter of a table."""
+
+    def compared(self, ours: Sequence[Result]) -> Sequence[Result]:
+        return list(without_empty_deletions(ours))
+
+
+@dataclass(frozen=True)
+class Tabled(Twin):
+    """A table. The deletion of a row that is not there changes nothing here, and is not told."""
+
+    def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
+        return list(without_empty_deletions(results))
 
 
 @dataclass(frozen=True)
@@ -86,6 +111,9 @@ class Joined(Twin):
     def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
         return self.pairing.in_time(records)
 
+    def in_order(self, records: Iterable[Sent]) -> list[Sent]:
+        return by_time(records)
+
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
         return list(self.pairing.said_once(given, results))
 
@@ -93,19 +121,6 @@ class Joined(Twin):
         read = [sent for sent in records if sent.topic in self.reads]
         in_time = set(map(id, self.taken(read)))
         return sum(sent.value is not None and id(sent) not in in_time for sent in read)
-
-
-@dataclass(frozen=True)
-class Tabled(Twin):
-    """A table, or a stream that looks one up: records are processed in the order of a task, as they are given."""
-
-    def questions(self, records: Sequence[Sent]) -> list[list[Sent]]:
-        taken = [sent for sent in records if sent.topic in self.reads]
-        partitions = sorted({sent.partition for sent in taken})
-        return [[sent for sent in taken if sent.partition == partition] for partition in partitions]
-
-    def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
-        return list(deleted_once(results)) if self.gives_table else results
 
 
 def _windowed(name: str, window: str, emit: str = "updates") -> Twin:
@@ -122,9 +137,10 @@ def _joined(name: str, before: int, after: int, grace: int) -> Twin:
     return Joined(name, node, STREAMS, gives_table=False, pairing=pairing)
 
 
-def _with_table(name: str, left: str, join: str) -> Twin:
-    node = f"from: {left}, join: {{with: v, {join}, select: {{left: left.n, right: right.n}}}}"
-    return Tabled(name, node, (left, "v"), gives_table=left == "u")
+def _with_table(name: str, left: str, more: str = "") -> Twin:
+    kind = name.rpartition("-")[2]
+    node = f"from: {left}, join: {{with: v, type: {kind}{more}, select: {{left: left.n, right: right.n}}}}"
+    return Tabled(name, node, (left, "v")) if left == "u" else Twin(name, node, (left, "v"), gives_table=False)
 
 
 KINDS = ("inner", "left", "outer")
@@ -132,17 +148,17 @@ TUMBLING = "{tumbling: 10s}, grace: 4s"
 HOPPING = "{hopping: 12s, every: 4s}, grace: 2s"
 
 AGGREGATES = (
-    Twin("count", "from: s, groupBy: [key], aggregate: {'n': count(*)}", ("s",)),
-    Twin("sum", "from: s, groupBy: [key], aggregate: {total: sum(x)}", ("s",)),
+    Twin("count", "from: s, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}", ("s",)),
+    Filtered("count-filter", "from: count, filter: total > 0", ("s",)),
     Twin("count-by-g", "from: s, groupBy: [g], aggregate: {'n': count(*)}", ("s",), keeps_keys=False),
 )
 WINDOWS = (
     _windowed("tumbling", TUMBLING),
     _windowed("hopping-final", HOPPING, "final"),
-    _windowed("strict-final", "{tumbling: 5s}", "final"),
 )
 PAIRS = (
-    *(_joined(kind, 4, 9, 3) for kind in KINDS),
+    *(_joined(f"published-{kind}", 15, 15, 5) for kind in KINDS),
+    _joined("around-outer", 4, 9, 3),
     _joined("near-left", 5, 5, 0),
 )
 OF_TABLES = (
@@ -150,12 +166,10 @@ OF_TABLES = (
     Tabled("table-filter", "from: u, filter: x > 0", ("u",)),
     Tabled("table-select", "from: u, select: {twice: x * 2}", ("u",)),
     Tabled("to-table", "from: s, toTable: {}", ("s",)),
-    # An epoch in which a row moves may be one of the other group as well.
-    Tabled(
-        "table-count", "from: u, groupBy: [g], aggregate: {'n': count(*), total: sum(x)}", ("u",), every_update=False
-    ),
-    *(_with_table(f"stream-table-{kind}", "s", f"type: {kind}") for kind in ("inner", "left")),
-    *(_with_table(f"table-table-{kind}", "u", f"type: {kind}") for kind in KINDS),
+    # Rows of several partitions move to one group in one epoch.
+    Twin("table-count", "from: u, groupBy: [g], aggregate: {'n': count(*), total: sum(x)}", ("u",), every_update=False),
+    *(_with_table(f"stream-table-{kind}", "s") for kind in ("inner", "left")),
+    *(_with_table(f"table-table-{kind}", "u") for kind in KINDS),
 )
 COMPARED = (*AGGREGATES, *WINDOWS, *PAIRS, *OF_TABLES)
 """What there is today."""
@@ -167,13 +181,12 @@ PREPARED = (
     _windowed("session-final", SESSION, "final"),
     _windowed("sliding", SLIDING),
     _windowed("sliding-final", SLIDING, "final"),
-    *(_with_table(f"foreign-key-{kind}", "u", f"type: {kind}, by: [g]") for kind in ("inner", "left")),
+    *(_with_table(f"foreign-key-{kind}", "u", ", by: [g]") for kind in ("inner", "left")),
 )
 """What is to come, by the contract."""
 
 
-def manifest(twins: Iterable[Twin]) -> str:
+def manifest(twins: Sequence[Twin]) -> str:
     """All of them in one app, with the sources that they read."""
-    read = {topic for twin in twins for topic in twin.reads}
-    sources = [line for line in SOURCES.splitlines(keepends=True) if line.split("name: ")[1].split(",")[0] in read]
-    return "".join((*sources, *(twin.nodes for twin in twins)))
+    read = sorted({topic for twin in twins for topic in twin.reads})
+    return "".join((*(SOURCES[topic] for topic in read), *(twin.nodes for twin in twins)))

@@ -43,7 +43,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "process",
     ),
     "stream": ("connector", "options"),
-    "table": ("ttl", "history", "bootstrap"),
+    "table": ("ttl", "history"),
     "to": ("connector", "options"),
     "join": ("asOf",),
     "kafka": ("schemaRegistry",),

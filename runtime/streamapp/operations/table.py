@@ -37,6 +37,10 @@ class TableSpec(Model):
         Duration,
         Field(description="How far an extracted event time may be ahead of the record's own timestamp."),
     ] = "1 hour"
+    bootstrap: Annotated[
+        bool,
+        Field(description="Whether streams wait, at the first start, until the table was read to its end of then."),
+    ] = True
 
 
 Given = Annotated[TableSpec | None, Field(description="Reads a topic as a table.")]
@@ -48,6 +52,8 @@ class Table(Stream):
     """A topic as a table. Each record is the row of its key from then on; one without a value deletes the row."""
 
     store: str = ""
+    bootstrap: bool = True
+    """Whether it is read to the end that it has at the first start before a stream's record looks it up."""
 
     operation: ClassVar[str] = "table"
     outline: ClassVar[Outline] = Outline(
@@ -72,6 +78,7 @@ class Table(Stream):
             table.timestamp,
             parse_duration(table.max_ahead),
             store=spec.store or spec.name,
+            bootstrap=table.bootstrap,
         )
         return (made,)
 
@@ -113,6 +120,7 @@ class TableStart(Starts[F]):
         key: FormatLike | None = None,
         value: FormatLike | None = None,
         timestamp: str | None = None,
+        bootstrap: bool | None = None,
         store: str | None = None,
     ) -> F:
         """A topic as a table: its latest record of each key.
@@ -121,5 +129,5 @@ class TableStart(Starts[F]):
         >>> StreamBuilder("app").table("users", topic="users").builder.build().spec.topology[0].table.topic
         'users'
         """
-        written = given(topic=topic, timestamp=timestamp, key=written_format(key), value=written_format(value))
+        written = given(topic=topic, timestamp=timestamp, bootstrap=bootstrap, key=written_format(key), value=written_format(value))
         return self._add(name, None, table=written, store=store)

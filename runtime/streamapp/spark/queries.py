@@ -101,7 +101,7 @@ class Queries:
             "epochIntervalMs": str(self._plan.epoch_interval_ms),
             "mayCombine": str(bool(part.stateful)).lower(),
             **self._timing(part, node),
-            **({"tables": "read" if isinstance(node, o.Table) else "await"} if part.task else {}),
+            **self._start_of_tables(part, node),
             "includeHeaders": str(self._headers_wanted).lower(),
             "groupIdPrefix": f"{self._plan.application_id}-{part.name}",
         }
@@ -130,6 +130,11 @@ class Queries:
             "idleTimeoutMs": str(self._plan.idle_timeout_ms),
             "closeAtEnd": str(self._plan.close_windows).lower(),
         }
+
+    def _start_of_tables(self, part: SubTopology, node: n.Node) -> dict[str, str]:
+        if isinstance(node, o.Table):
+            return {"tables": "read"} if node.bootstrap else {}
+        return {"tables": "await"} if part.task else {}
 
     def _start_from(self) -> dict[str, str]:
         start = str(self._plan.start_from)

@@ -8,7 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.kafka.common.utils.Bytes
 import org.apache.kafka.streams.{KeyValue, StreamsBuilder}
 import org.apache.kafka.streams.kstream._
-import org.apache.kafka.streams.state.{KeyValueStore, Stores}
+import org.apache.kafka.streams.state.KeyValueStore
 
 import dev.streamapp.oracle.Json.{Key, Value, number, pair, put, text, windowed}
 
@@ -30,43 +30,35 @@ object Topologies {
     lazy val t: Stream = builder.stream("t", consumed)
     lazy val u: Table = builder.table("u", consumed, kept)
     lazy val v: Table = builder.table("v", consumed, kept)
-    lazy val everywhere: GlobalKTable[String, JsonNode] = builder.globalTable("v", consumed)
-    lazy val versions: Table = builder.table("v", consumed, Materialized.as(
-      Stores.persistentVersionedKeyValueStore("versions", Versions)).withKeySerde(Key).withValueSerde(Value))
     def kept: Materialized[String, JsonNode, KeyValueStore[Bytes, Array[Byte]]] = Materialized.`with`(Key, Value)
   }
 
   // What the twins say in their manifests.
   private val Tumbling = TimeWindows.ofSizeAndGrace(seconds(10), seconds(4))
   private val Hopping = TimeWindows.ofSizeAndGrace(seconds(12), seconds(2)).advanceBy(seconds(4))
-  private val Strict = TimeWindows.ofSizeWithNoGrace(seconds(5))
   private val Session = SessionWindows.ofInactivityGapAndGrace(seconds(4), seconds(3))
   private val Sliding = SlidingWindows.ofTimeDifferenceAndGrace(seconds(6), seconds(3))
   // Kafka Streams forgets a record one millisecond before the last one that may meet it comes. Times are whole seconds.
   private val Around = JoinWindows.ofTimeDifferenceAndGrace(seconds(4), seconds(3).plusMillis(1)).after(seconds(9))
   private val Near = JoinWindows.ofTimeDifferenceAndGrace(seconds(5), Duration.ofMillis(1))
-  private val Published = JoinWindows.ofTimeDifferenceAndGrace(seconds(15), seconds(5))
-  private val Versions = seconds(60)
+  private val Published = JoinWindows.ofTimeDifferenceAndGrace(seconds(15), seconds(5).plusMillis(1))
 
   private def seconds(count: Long) = Duration.ofSeconds(count)
 
   private val All: Map[String, Inputs => Unit] = Map(
     // Aggregates of a stream.
-    "count" -> (in => told(counted(in.s.groupByKey()))),
-    "sum" -> (in => told(summed(in.s.groupByKey().aggregate(() => Sum.None, Add, in.kept)))),
+    "count" -> (in => told(sums(in))),
+    "count-filter" -> (in => told(sums(in).filter((_, sum) => number(sum, "total").exists(_ > 0)))),
     "count-by-g" -> (in => told(counted(in.s.groupBy((_, value) => text(value, "g"), grouped)))),
     // Windows.
     "tumbling" -> (in => toldOf(in.s.groupByKey().windowedBy(Tumbling).count())),
     "hopping-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Hopping).count()))),
-    "strict-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Strict).count()))),
     "session" -> (in => toldOf(in.s.groupByKey().windowedBy(Session).count())),
     "session-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Session).count()))),
     "sliding" -> (in => toldOf(in.s.groupByKey().windowedBy(Sliding).count())),
     "sliding-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Sliding).count()))),
     // Joins of two streams.
-    "inner" -> (in => told(in.s.join(in.t, Pair, Around, joined))),
-    "left" -> (in => told(in.s.leftJoin(in.t, Pair, Around, joined))),
-    "outer" -> (in => told(in.s.outerJoin(in.t, Pair, Around, joined))),
+    "around-outer" -> (in => told(in.s.outerJoin(in.t, Pair, Around, joined))),
     "near-left" -> (in => told(in.s.leftJoin(in.t, Pair, Near, joined))),
     "published-inner" -> (in => told(in.s.join(in.t, Pair, Published, joined))),
     "published-left" -> (in => told(in.s.leftJoin(in.t, Pair, Published, joined))),
@@ -76,14 +68,10 @@ object Topologies {
     "table-filter" -> (in => told(in.u.filter((_, value) => number(value, "x").exists(_ > 0)))),
     "table-select" -> (in => told(in.u.mapValues((value: JsonNode) => put("twice" -> number(value, "x").map(_ * 2))))),
     "to-table" -> (in => told(in.s.toTable(in.kept))),
-    "table-count" -> (in => told(byG(in.u).aggregate(() => Sum.None, Add, Subtract, in.kept).mapValues((sum: JsonNode) => Sum.counted(sum)))),
+    "table-count" -> (in => told(summed(byG(in.u).aggregate(() => Sum.None, Add, Subtract, in.kept)))),
     // Joins with tables.
     "stream-table-inner" -> (in => told(in.s.join(in.v, Pair, Joined.`with`(Key, Value, Value)))),
     "stream-table-left" -> (in => told(in.s.leftJoin(in.v, Pair, Joined.`with`(Key, Value, Value)))),
-    "stream-global-inner" -> (in => told(in.s.join(in.everywhere, OfRecord, Pair))),
-    "stream-global-left" -> (in => told(in.s.leftJoin(in.everywhere, OfRecord, Pair))),
-    "as-of-inner" -> (in => told(in.s.join(in.versions, Pair, Joined.`with`(Key, Value, Value)))),
-    "as-of-left" -> (in => told(in.s.leftJoin(in.versions, Pair, Joined.`with`(Key, Value, Value)))),
     "table-table-inner" -> (in => told(in.u.join(in.v, Pair, in.kept))),
     "table-table-left" -> (in => told(in.u.leftJoin(in.v, Pair, in.kept))),
     "table-table-outer" -> (in => told(in.u.outerJoin(in.v, Pair, in.kept))),
@@ -93,7 +81,6 @@ object Topologies {
 
   private type OfWindow = KeyValueMapper[Windowed[String], java.lang.Long, KeyValue[String, JsonNode]]
   private lazy val Pair: ValueJoiner[JsonNode, JsonNode, JsonNode] = (left, right) => pair(left, right)
-  private lazy val OfRecord: KeyValueMapper[String, JsonNode, String] = (_, value) => text(value, "g")
   private lazy val OfRow: JFunction[JsonNode, String] = value => text(value, "g")
   private lazy val Add: Aggregator[String, JsonNode, JsonNode] = (_, value, sum) => Sum.add(sum, value)
   private lazy val Subtract: Aggregator[String, JsonNode, JsonNode] = (_, value, sum) => Sum.subtract(sum, value)
@@ -104,7 +91,8 @@ object Topologies {
 
   private def counted(groups: KGroupedStream[String, JsonNode]): Table =
     groups.count().mapValues((count: java.lang.Long) => put("n" -> Some(count.longValue)))
-  private def summed(sums: Table): Table = sums.mapValues((sum: JsonNode) => Sum.total(sum))
+  private def sums(in: Inputs): Table = summed(in.s.groupByKey().aggregate(() => Sum.None, Add, in.kept))
+  private def summed(sums: Table): Table = sums.mapValues((sum: JsonNode) => Sum.told(sum))
 
   private def ended[W <: Window](windows: KTable[Windowed[String], java.lang.Long]) =
     windows.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))
@@ -123,11 +111,8 @@ private object Sum {
   def add(sum: JsonNode, value: JsonNode): JsonNode = changed(sum, value, 1)
   def subtract(sum: JsonNode, value: JsonNode): JsonNode = changed(sum, value, -1)
 
-  def total(sum: JsonNode): JsonNode = put("total" -> number(sum, "total").filter(_ => number(sum, "given").exists(_ > 0)))
-  def counted(sum: JsonNode): JsonNode = {
-    val all = total(sum)
-    put("n" -> number(sum, "rows"), "total" -> number(all, "total"))
-  }
+  def told(sum: JsonNode): JsonNode =
+    put("n" -> number(sum, "rows"), "total" -> number(sum, "total").filter(_ => number(sum, "given").exists(_ > 0)))
 
   private def changed(sum: JsonNode, value: JsonNode, by: Int): JsonNode = {
     val x = number(value, "x")
