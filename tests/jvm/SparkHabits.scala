@@ -130,6 +130,7 @@ final case class HabitOffset(override val json: String) extends Offset
 
 private final class HabitStream(folder: String) extends MicroBatchStream with SupportsAdmissionControl {
   import SparkHabits.note
+  note(s"source=$folder made run=${castToImpl(SparkSession.active).sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)}")
   private val left = SparkHabits.offsets.iterator
   private var last: Offset = _
 
@@ -199,7 +200,7 @@ final class HabitSink extends StreamSinkProvider with Sink {
     val spark = data.sparkSession.sparkContext
     def property(name: String) = spark.getLocalProperty(name)
     def files(log: String) = Option(new File(SparkHabits.checkpoint, log).list()).toSeq.flatten.filterNot(_.startsWith(".")).sorted.mkString(",")
-    SparkHabits.note(s"sink epoch=$epoch property=${property(MicroBatchExecution.BATCH_ID_KEY)} offsets=${files("offsets")} commits=${files("commits")}")
+    SparkHabits.note(s"sink epoch=$epoch run=${property(SparkContext.SPARK_JOB_GROUP_ID)} property=${property(MicroBatchExecution.BATCH_ID_KEY)} offsets=${files("offsets")} commits=${files("commits")}")
     spark.setLocalProperty("habit.announced", epoch.toString)
     val rows = execution.toRdd
     execution.executedPlan.collect { case operator: StatefulOperator => operator.getStateInfo }.foreach { info =>

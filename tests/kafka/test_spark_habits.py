@@ -130,14 +130,19 @@ def test_an_epoch_is_noted_before_it_is_planned_and_its_end_when_the_sink_return
 
 
 def test_an_epoch_s_thread_knows_its_number_and_its_run(first: Told, again: Told) -> None:
-    """KeyedOperator.scala, which makes of them what Spark tells its own operators."""
+    """KeyedOperator.scala, which makes of them what Spark tells its own operators; Arrivals.scala, by the run."""
+    runs = []
     for told, epochs in ((first, ["0", "1"]), (again, ["2"])):
+        (made,) = told.of("source=0 made")
+        assert {batch["run"] for batch in told.of("sink")} == {made["run"]}
+        runs.append(made["run"])
         assert [batch["property"] for batch in told.of("sink")] == epochs
         states = {state["epoch"]: state for state in told.of("state")}
         assert list(states) == epochs
         for epoch, state in states.items():
             expected = {"version": epoch, "operator": "0", "partitions": "2", "group": "true", "at": "state"}
             assert state == {"epoch": epoch, **expected}
+    assert len(set(runs)) == 2
 
 
 def test_a_task_loads_a_store_at_one_version_though_twice(first: Told) -> None:

@@ -44,6 +44,7 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
     val silent = end.collect { case (partition, offset) if start.get(partition).contains(offset) => partition }.toSet
     end.keys.filterNot(silent).foreach(since(_) = now)
     silent.foreach(since.getOrElseUpdate(_, now))
+    since.filterInPlace((partition, _) => end.contains(partition))
     val found =
       if (boundedRun) {
         val from = begun.getOrElse(start)
@@ -76,15 +77,15 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
 
 /** Where partitions end, with what transactions have written that are still open. */
 private[kafka010] final class PartitionEnds(conf: RuntimeConf) extends AutoCloseable {
-  private lazy val admin = Admin.create(conf.client())
-  private var opened = false
+  private var admin: Option[Admin] = None
 
   def of(partitions: Set[TopicPartition]): Map[TopicPartition, Long] = {
-    opened = true
-    val answer = admin.listOffsets(partitions.map(_ -> OffsetSpec.latest()).toMap.asJava,
+    val client = admin.getOrElse(Admin.create(conf.client()))
+    admin = Some(client)
+    val answer = client.listOffsets(partitions.map(_ -> OffsetSpec.latest()).toMap.asJava,
       new ListOffsetsOptions(IsolationLevel.READ_UNCOMMITTED))
     partitions.map(partition => partition -> answer.partitionResult(partition).get().offset).toMap
   }
 
-  override def close(): Unit = if (opened) admin.close()
+  override def close(): Unit = admin.foreach(_.close())
 }

@@ -6,6 +6,7 @@ import java.util.{HashMap, Map => JMap, Optional}
 import org.apache.hadoop.fs.Path
 import org.apache.kafka.common.TopicPartition
 
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
@@ -17,10 +18,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
  * Spark's Kafka source, except for six things. The number of records of an epoch is not a constant but asked of the
- * sub-topology's [[EpochPacer]] each time; epochs of few records are read by few tasks; the next epoch begins as soon as
- * the interval is over AND the one before has ended; what becomes of records that are gone before they were read is
- * [[SourceLoss]]'s to say; a query that goes on with its state has an epoch at once, with records or without; and where tables
- * are looked up, nothing is read before they are there ([[TableStarts]]).
+ * sub-topology's [[EpochPacer]] each time; epochs of few records are read by few tasks; the next epoch begins when
+ * [[Arrivals]] says so; what becomes of records that are gone before they were read is [[SourceLoss]]'s to say; a query that
+ * goes on with its state has an epoch at once, with records or without; and where tables are looked up, nothing is read before
+ * they are there ([[TableStarts]]).
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
@@ -42,17 +43,19 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
     override def toMicroBatchStream(checkpointLocation: String): MicroBatchStream = {
       val kafka = super.toMicroBatchStream(checkpointLocation).asInstanceOf[KafkaMicroBatchStream]
       val subTopology = options.get("subTopology")
+      val conf = RuntimeConf(SparkSession.active.conf.getAll)
       EpochReports.starts(subTopology)
       val idle = Option(options.get("timedAs")).map(tag => new IdlePartitions(tag, options.getLong("idleTimeoutMs", 0L),
-        options.getBoolean("closeAtEnd", false), new PartitionEnds(RuntimeConf(SparkSession.active.conf.getAll))))
+        options.getBoolean("closeAtEnd", false), new PartitionEnds(conf)))
       // Spark numbers the sources of a query in the name of the folder that it gives each.
       idle.foreach(partitions => TimedSources.add(subTopology, new Path(checkpointLocation).getName.toInt, partitions.tag, () => partitions.now))
       val tables = options.get("tables")
-      val start = Option.when(tables == "read")(TableStarts.add(RuntimeConf(SparkSession.active.conf.getAll), subTopology,
-        new Path(checkpointLocation).getName.toInt, kafka.kafkaOffsetReader))
-      new PacedStream(kafka, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
-        options.getLong("epochIntervalMs", 0L), options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle,
-        start, awaitsTables = tables == "await")
+      val start = Option.when(tables == "read")(
+        TableStarts.add(conf, subTopology, new Path(checkpointLocation).getName.toInt, kafka.kafkaOffsetReader))
+      val run = SparkSession.active.sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)
+      val arrivals = Arrivals.of(run, subTopology, options.getLong("epochIntervalMs", 0L), conf)
+      new PacedStream(kafka, arrivals, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
+        options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle, start, awaitsTables = tables == "await")
     }
     override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
   }
@@ -68,13 +71,12 @@ private object PacedKafkaSource {
   }
 }
 
-private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, subTopology: String, intervalMs: Long,
+private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals, loss: SourceLoss, subTopology: String,
     mayCombine: Boolean, override val countedAs: Option[String], idle: Option[IdlePartitions], table: Option[TableStart],
     awaitsTables: Boolean)
     extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics with CountedSource {
 
   private val pacer = EpochPacer.of(subTopology)
-  private var turnMs = 0L
   private var boundedRun = false
   private val empty = new EmptyEpochs
 
@@ -84,26 +86,21 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
 
   // Spark asks for the default limit once, when the query starts: the limit of the moment is the pacer's.
   override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
-    if (!boundedRun) awaitTurn()
+    val looks = boundedRun || arrivals.isToLook(this, offsets(start))
     EpochReports.begins(subTopology)
     val most = pacer.limit
-    val held = awaitsTables && !TableStarts.reached(subTopology)
-    val there = kafka.latestOffset(start, ReadLimit.maxRows(most))
-    val limited = if (held) start else there
+    val there = if (looks) kafka.latestOffset(start, ReadLimit.maxRows(most)) else start
+    if (looks) arrivals.looked(this, offsets(start), offsets(kafka.reportLatestOffset()))
+    val limited = if (awaitsTables && !TableStarts.reached(subTopology)) start else there
     val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
     idle.foreach(_.look(offsets(start), offsets(reached), offsets(kafka.reportLatestOffset()), boundedRun))
     val mayBeEmpty = mayCombine && most > 0 && (!boundedRun || idle.exists(_.closeAtEnd))
-    val end = empty.of(start, reached, first = mayBeEmpty, now = mayBeEmpty && idle.isDefined && EpochTimes.isDue(subTopology))
-    EpochStyle.choose(SparkSession.active, pacer.expect(this, records(start, end)))
+    val due = mayBeEmpty && idle.isDefined && EpochTimes.isDue(subTopology)
+    val end = empty.of(start, reached, first = mayBeEmpty, now = due)
+    val size = records(start, end)
+    if (size > 0 || due) arrivals.cut()
+    EpochStyle.choose(SparkSession.active, pacer.expect(this, size))
     end
-  }
-
-  // Spark's own trigger starts epochs at multiples of the interval: one that takes a little longer would wait for the
-  // next multiple, nearly a whole interval. A stop interrupts the wait.
-  private def awaitTurn(): Unit = {
-    val now = System.currentTimeMillis()
-    if (turnMs + intervalMs > now && turnMs <= now) Thread.sleep(turnMs + intervalMs - now)
-    turnMs = System.currentTimeMillis()
   }
 
   private def offsets(offset: Offset): Map[TopicPartition, Long] = offset match {
@@ -161,6 +158,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, loss: SourceLoss, 
   override def metrics(latestConsumed: Optional[Offset]): JMap[String, String] = kafka.metrics(latestConsumed)
   override def commit(end: Offset): Unit = kafka.commit(end)
   override def stop(): Unit = {
+    arrivals.leave()
     idle.foreach(_.close())
     kafka.stop()
   }
