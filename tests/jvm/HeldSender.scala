@@ -70,6 +70,15 @@ object HeldSender {
           (frame.getMethodName == "flush" || frame.getMethodName == "commitTransaction"))
   }
 
+  /** Bytes that a producer keeps for later batches: what it has used at a time. */
+  def keptBytes(owner: AnyRef): Long = {
+    val producer = valueOf(owner, classOf[KafkaProducer[_, _]].getName)
+    val pool = valueOf(valueOf(producer, Internals + "RecordAccumulator"), Internals + "BufferPool")
+    val free = pool.getClass.getDeclaredField("free")
+    free.setAccessible(true)
+    free.get(pool).asInstanceOf[java.util.Deque[java.nio.ByteBuffer]].asScala.map(_.capacity.toLong).sum
+  }
+
   /** How well the producers of this process believe that batches of a topic are compressed: not at all, after one was too large. */
   def expectedCompression(topic: String): Float = CompressionRatioEstimator.estimation(topic, CompressionType.LZ4)
   def expectCompression(topic: String, ratio: Float): Unit =

@@ -64,6 +64,12 @@ object StoreProbe {
     LocalBases.closeAll(applicationId)
   }
 
+  /** What the producer of the part's first task keeps, in bytes (see HeldSender). */
+  def keptBytes(settings: java.util.Map[String, String]): Long = {
+    val conf = RuntimeConf(settings.asScala.toMap)
+    HeldSender.keptBytes(TaskTransaction.find(conf, s"${conf.subTopology}/0").get)
+  }
+
   /** How many local bases there are, as many hours later. */
   def basesAfter(hours: Int): Int = {
     LocalBases.tidy(System.currentTimeMillis() + hours * 3600L * 1000)

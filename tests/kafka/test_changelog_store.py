@@ -501,6 +501,15 @@ def test_a_commit_of_the_driver_s_files_waits_for_them(
     assert list(held.putHeld(s.settings, paths)) == paths
 
 
+def test_producers_share_a_budget(stores: Callable[..., Stores], spark: SparkSession) -> None:
+    """A producer keeps what it has ever used at a time. What it has to send is sent when it has come to its share."""
+    s = stores()
+    s.settings[PREFIX + "producersBytes"] = "1"
+    s.task(0, "put:default:1:1 hold fill:default:0:200000 commit")
+    probe = spark._jvm.org.apache.spark.sql.execution.streaming.state.StoreProbe  # type: ignore[union-attr]
+    assert 0 < probe.keptBytes(s.settings) <= 5 << 18, "more than the least share, of a MiB, and a batch"
+
+
 def make_anew(kafka: KafkaConfig, stores: Stores) -> None:
     Admin(kafka).delete(stores.topics)
     Admin(kafka).create([TopicSpec(topic, "s", 1, {"cleanup.policy": "compact"}, True) for topic in stores.topics])

@@ -39,6 +39,9 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
   /** Changelog records after which a live store of any size refreshes its local base (see LocalBase). */
   val localBaseRecords: Long = get(Prefix + "localBaseRecords").map(_.toLong).getOrElse(1000000L)
 
+  /** What all producers of a process may hold together; absent: a share of its heap. */
+  val producersBytes: Option[Long] = get(Prefix + "producersBytes").map(_.toLong)
+
   def metadataTopic: String = s"$applicationId-metadata"
   def positionTopic: String = s"$applicationId-position"
   /** As `is_repartition_topic` in internal_topics.py has it. */

@@ -128,7 +128,9 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     sent += 1
     sentBytes += size
     deliveries.sent += 1
+    val waiting = deliveries.waitingBytes.addAndGet(size)
     producing(producer.send(record, new Sent(size, record.timestamp, deliveries)))
+    if (waiting > LeastWaitingBytes && waiting > mostWaitingBytes(conf)) producing(producer.flush())
   }
 
   /** The participant has sent all changes of the epoch; its marker record goes out with the commit. */
@@ -156,6 +158,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       Failpoint.hit("transaction.before-markers", epoch, partition)
       if (!conf.exactlyOnce) awaitArrival()
       deliveries.sent += marks.size
+      deliveries.waitingBytes.addAndGet(marks.values.map(_.record.value.length.toLong).sum)
       producing(marks.values.foreach(mark => producer.send(mark.record, mark)))
       awaitArrival()
       marks.foreach { case (participant, mark) => participant.arrived(mark.nextOffset) }
@@ -269,6 +272,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private final class Deliveries {
     var sent = 0L
     val arrived = new AtomicLong
+    val waitingBytes = new AtomicLong
     val firstError = new AtomicReference[SendError]
   }
 
@@ -294,9 +298,11 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   }
 
   private class Sent(size: Int, timestampMs: java.lang.Long, deliveries: Deliveries) extends Callback {
-    override def onCompletion(metadata: RecordMetadata, error: Exception): Unit =
+    override def onCompletion(metadata: RecordMetadata, error: Exception): Unit = {
+      deliveries.waitingBytes.addAndGet(-size)
       if (error == null) deliveries.arrived.incrementAndGet()
       else deliveries.firstError.compareAndSet(null, new SendError(error, metadata.topic, size, timestampMs))
+    }
   }
 
   private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]],
@@ -331,8 +337,11 @@ object TaskTransaction {
   private val ArrivalTimeoutNs = 150L * 1000 * 1000 * 1000
   /** The largest record that can be sent. */
   private[streamapp] val MaxRequestBytes = 8 << 20
-  // One producer per partition and sub-topology: as small as the largest record lets it be, so that many fit.
+  // One producer per partition and sub-topology: as small as the largest record lets it be, so that many fit. A producer keeps
+  // what it has ever used of it, so together they use no more than a share of the heap.
   private val BufferBytes = MaxRequestBytes
+  private val HeapShare = 8
+  private val LeastWaitingBytes = 1L << 20
   private val KeepMs = 10L * 60 * 1000
 
   private val transactions = new ConcurrentHashMap[String, TaskTransaction]()
@@ -353,6 +362,10 @@ object TaskTransaction {
     transactions.keySet.forEach { key =>
       transactions.computeIfPresent(key, (_, found) => if (found.closeUnused(nowMs - KeepMs)) null else found)
     }
+
+  /** How much one producer may hold that Kafka has not confirmed yet, where there are so many of them. */
+  private def mostWaitingBytes(conf: RuntimeConf): Long =
+    conf.producersBytes.getOrElse(Runtime.getRuntime.maxMemory / HeapShare) / math.max(1, transactions.size)
 
   /** For tests: how many transactions hold a producer. */
   def producers: Int = transactions.values.stream.filter(_.live).count.toInt

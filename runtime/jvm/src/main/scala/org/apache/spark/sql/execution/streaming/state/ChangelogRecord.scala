@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.execution.streaming.state
 
-import java.nio.charset.StandardCharsets.UTF_8
+import scala.jdk.CollectionConverters._
 
-import org.json4s.{DefaultFormats, Formats}
-import org.json4s.jackson.Serialization
+import com.fasterxml.jackson.databind.ObjectMapper
 
 /**
  * How a store's content lies on its changelog topic.
@@ -39,12 +38,24 @@ final case class MarkedFamily(id: Int, internal: Boolean)
  */
 final case class ChangelogMarker(version: Long, fingerprint: String, partitions: Int,
     families: Map[String, MarkedFamily], ranges: Option[String] = None) {
-  def toBytes: Array[Byte] = Serialization.write(this)(ChangelogMarker.formats).getBytes(UTF_8)
+  def toBytes: Array[Byte] = {
+    val node = ChangelogMarker.Json.createObjectNode()
+      .put("version", version).put("fingerprint", fingerprint).put("partitions", partitions)
+    val all = node.putObject("families")
+    families.foreach { case (name, family) => all.putObject(name).put("id", family.id).put("internal", family.internal) }
+    ranges.foreach(node.put("ranges", _))
+    ChangelogMarker.Json.writeValueAsBytes(node)
+  }
 }
 
 object ChangelogMarker {
-  private val formats: Formats = DefaultFormats
+  private val Json = new ObjectMapper
 
-  def fromBytes(bytes: Array[Byte]): ChangelogMarker =
-    Serialization.read[ChangelogMarker](new String(bytes, UTF_8))(formats, manifest[ChangelogMarker])
+  def fromBytes(bytes: Array[Byte]): ChangelogMarker = {
+    val node = Json.readTree(bytes)
+    ChangelogMarker(node.required("version").asLong, node.required("fingerprint").asText, node.required("partitions").asInt,
+      node.required("families").properties.asScala.map { family =>
+        family.getKey -> MarkedFamily(family.getValue.required("id").asInt, family.getValue.required("internal").asBoolean)
+      }.toMap, Option(node.get("ranges")).map(_.asText))
+  }
 }

@@ -76,7 +76,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
 
   private def read(conf: RuntimeConf, memory: Memory, base: Content, create: Boolean, progress: RestoreProgress): Content = {
     Utils.createDirectory(base.folder.getParentFile)
-    var marker = base.marker
+    var last: Option[Array[Byte]] = None // each epoch has left a marker, and only the last one counts
     val (writeBuffers, cache) = memory
     val options = new Options().setCreateIfMissing(create).setWriteBufferSize(WriteBufferBytes)
       .setTableFormatConfig(new BlockBasedTableConfig().setBlockCache(cache).setCacheIndexAndFilterBlocks(true))
@@ -88,7 +88,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
     try {
       if (base.trust == Suspect) native.verifyChecksum()
       val end = TopicReader.readToEnd(conf, changelog, if (create) None else Some(base.offset), progress.update) { record =>
-        if (ChangelogRecord.isMarker(record.key)) marker = Some(ChangelogMarker.fromBytes(record.value))
+        if (ChangelogRecord.isMarker(record.key)) last = Some(record.value)
         else {
           val key = ChangelogRecord.rocksKey(record.key)
           if (record.value == null) batch.delete(key) else batch.put(key, record.value)
@@ -97,6 +97,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
       }
       write(native, batch)
       native.flush(flush)
+      val marker = last.map(ChangelogMarker.fromBytes).orElse(base.marker)
       Content(base.folder, end, System.currentTimeMillis(), marker, if (base.trust == Suspect) Verified else base.trust)
     } finally {
       native.close()
