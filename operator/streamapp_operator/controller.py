@@ -16,14 +16,16 @@ from streamapp_operator.crd.reading import status_in
 from streamapp_operator.deletion.kafka import Cleaner
 from streamapp_operator.deletion.rights import LOOK_SECONDS, Rights
 from streamapp_operator.deletion.uninstall import leave
+from streamapp_operator.memory import TURN_SECONDS, Memory
 from streamapp_operator.metrics import Metrics
 from streamapp_operator.observe.lag import Lags
 from streamapp_operator.observe.observation import APP_KIND
-from streamapp_operator.reconcile import Memory, reconcile
+from streamapp_operator.reconcile import reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.meta import Object
 from streamapp_operator.settings import Settings
 from streamapp_operator.status.events import WARNING, Event, to_object
+from streamapp_operator.turns import Turns
 from streamapp_operator.workqueue import AHEAD, Key, Workqueue
 
 WAIT_FOR_LEASE_SECONDS = 2.0
@@ -78,7 +80,12 @@ class Controller:
         """Apps that are left alone, and know it."""
         self._rights, self._namespaces = rights or Rights(), tuple(namespaces)
         self._ending = threading.Event()
-        self._memory = Memory(Lags(settings=settings), Cleaner(settings=settings), self._rights)
+        self._memory = Memory(
+            Lags(settings=settings),
+            Cleaner(settings=settings),
+            self._rights,
+            turns=Turns(settings.restarts_at_a_time, TURN_SECONDS),
+        )
         if lease is not None:
             kube.may_write = lease.require
         kube.on_answer = self.metrics.request

@@ -15,125 +15,42 @@ brings an app closer to what is wanted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, MutableMapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from streamapp.manifest import API_VERSION, KIND
+from streamapp_operator.act import act
 from streamapp_operator.cluster.cache import PartlyFresh
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.recorder import Recorder
-from streamapp_operator.cluster.refusals import is_of_the_moment, is_refusal
-from streamapp_operator.decide.decision import Action, Apply, Decision, Delete, Hold, Scale, TakeAway, decide, kind_of
-from streamapp_operator.decide.settled import Accepted, accepted
+from streamapp_operator.decide.decision import Decision, decide, kind_of
 from streamapp_operator.deletion.finalizer import let_go
-from streamapp_operator.deletion.kafka import Cleaner
-from streamapp_operator.deletion.rights import Rights
-from streamapp_operator.driver import client as live
-from streamapp_operator.driver.last_answer import Words
-from streamapp_operator.driver.stall import Pace
-from streamapp_operator.observe.lag import Lags
+from streamapp_operator.memory import Memory
 from streamapp_operator.observe.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
 from streamapp_operator.observe.observer import Objects, observe
 from streamapp_operator.observe.remains import is_deleted
-from streamapp_operator.observe.trouble import Troubles
-from streamapp_operator.render import STARTERS, Credentials
-from streamapp_operator.render.meta import MANAGER, Object, is_orphan_of, is_owned_by
-from streamapp_operator.scaling.autoscaler import History
+from streamapp_operator.render import Credentials
+from streamapp_operator.render.meta import MANAGER, Object
 from streamapp_operator.settings import Settings
 from streamapp_operator.status.events import events_between, to_object
+from streamapp_operator.status.facts import Facts
 from streamapp_operator.status.status import Status, numbers_moved, only_numbers_moved, status_of
-from streamapp_operator.versions.health_gate import Trial
 from streamapp_operator.workqueue import Key
 
 AFTER_ACTING_SECONDS = 1.0
 UNDER_WAY_SECONDS = 2.0
 RESYNC_SECONDS = 20.0
 OFTEN_SECONDS = 5.0
-"""So often an app is looked at that autoscales, whose version has to prove itself, or whose Secret is missing."""
-NUMBERS_SECONDS = 9.0
-"""Numbers that move all the time are written no more often than this, for each app,"""
-NUMBERS_PER_SECOND = 33.0
-"""and for all apps together."""
+"""So often an app is looked at that autoscales, whose version has to prove itself, whose Secret is missing, or that
+waits for its turn."""
 _CLOCK_SECONDS = 2.0
 """So exactly the API server tells the time, and when something was written."""
-GENERATION_ANNOTATION = "streamapp.dev/generation"
-"""On each object: the generation of the resource that it was last changed for."""
-
 _SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Completed", "Invalid")
 """Phases that only change with something that is watched, or slowly."""
 CONFLICT = 409
-_OF_A_VERSION = ("ConfigMap", "ControllerRevision", *STARTERS)
-"""Kinds of objects that a driver runs by, or is known by."""
-Notes = MutableMapping[tuple[str, str], Accepted]
-T = TypeVar("T")
-K = TypeVar("K")
 log = logging.getLogger("streamapp.operator")
-
-
-@dataclass
-class Memory:
-    """What is remembered from round to round. Losing it costs connections, and makes autoscaling wait anew."""
-
-    lags: Lags = field(default_factory=Lags)
-    cleaner: Cleaner = field(default_factory=Cleaner)
-    rights: Rights = field(default_factory=Rights)
-    recorder: Recorder = field(default_factory=Recorder)
-    drivers: live.Drivers = field(default_factory=live.Drivers)
-    histories: MutableMapping[Key, tuple[str, History | None]] = field(default_factory=dict)
-    """By namespace and name: the uid of the resource that it is about, and what was measured."""
-
-    trials: MutableMapping[Key, Trial] = field(default_factory=dict)
-    """By namespace and name: what was seen of a version that has to prove itself."""
-
-    words: MutableMapping[Key, Words] = field(default_factory=dict)
-    """By namespace and name: what the driver said last."""
-
-    paces: MutableMapping[Key, Pace] = field(default_factory=dict)
-    """By namespace and name: since when which sub-topology has committed no epoch."""
-
-    accepted: MutableMapping[Key, dict[tuple[str, str], Accepted]] = field(default_factory=dict)
-    """By namespace and name: what the API server made of objects, by their kind and name, if it was not as wanted."""
-
-    troubles: Troubles = field(default_factory=Troubles)
-
-    @property
-    def numbers_seconds(self) -> float:
-        """So often the numbers of one app may be written that move all the time."""
-        return max(NUMBERS_SECONDS, len(self.histories) / NUMBERS_PER_SECOND)
-
-    def history(self, body: Object) -> History | None:
-        metadata = body["metadata"]
-        uid, history = self.histories.get((metadata["namespace"], metadata["name"]), ("", None))
-        return history if uid == metadata["uid"] else None
-
-    def keep(self, body: Object, decision: Decision) -> None:
-        """What a decision leaves for the next one."""
-        metadata = body["metadata"]
-        key = metadata["namespace"], metadata["name"]
-        self.histories[key] = metadata["uid"], decision.history
-        _note(self.trials, key, decision.trial)
-        _note(self.words, key, decision.heard.words)
-        _note(self.paces, key, decision.pace)
-
-    def forget(self, namespace: str, name: str) -> None:
-        """There is no such app any more."""
-        self.histories.pop((namespace, name), None)
-        self.trials.pop((namespace, name), None)
-        self.words.pop((namespace, name), None)
-        self.paces.pop((namespace, name), None)
-        self.accepted.pop((namespace, name), None)
-        self.lags.forget(namespace, name)
-        self.troubles.forget(namespace, name)
-
-
-def _note(notes: MutableMapping[K, T], key: K, what: T | None) -> None:
-    if what is None:
-        notes.pop(key, None)
-    else:
-        notes[key] = what
 
 
 def reconcile(
@@ -165,89 +82,129 @@ def reconcile(
     Raises:
         KubeError: when the API server does not answer; try again later.
     """
-    fresh = EVERY_KIND if cache is None else ALWAYS_FRESH
-    seen: Observation | None = None
-    clock = clock or kube.clock.now
+    look = _Look(kube, (namespace, name), settings, new_credentials, memory, clock or kube.clock.now)
+    again = _look_by_cache(look, cache) if cache is not None else _Unsure(None, EVERY_KIND)
+    if isinstance(again, _Unsure):
+        again = _look_by_server(look, cache or kube, again)
+    if again is None:
+        memory.forget(namespace, name)
+    return again
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What both passes of a look at an app have in common."""
+
+    kube: Kube
+    key: Key
+    settings: Settings
+    new_credentials: Callable[[], Credentials]
+    memory: Memory
+    clock: Callable[[], datetime]
+
+    def observe(self, objects: Objects, earlier: Observation | None) -> Observation | None:
+        seen = observe(objects, self.memory.lags, self.memory.drivers, *self.key, earlier)
+        if seen is None:
+            return None
+        return replace(seen, trouble=self.memory.troubles.of(self.kube, seen, self.clock()))
+
+
+@dataclass(frozen=True)
+class _Unsure:
+    """By what was looked at there is something to do or to say, or it is not so any more. Objects of the needed kinds
+    must be looked up before."""
+
+    seen: Observation | None
+    needed: frozenset[str]
+
+
+def _look_by_cache(look: _Look, cache: Objects) -> float | _Unsure | None:
+    """The first pass: nothing is done by what is in the cache; and only numbers are said."""
+    seen = look.observe(PartlyFresh(cache, look.kube, ALWAYS_FRESH), None)
+    return _round(look, seen, ALWAYS_FRESH) if seen is not None else None
+
+
+def _look_by_server(look: _Look, objects: Objects, before: _Unsure) -> float | None:
+    """The second pass: what a word or action rests on is what the API server says. What is seen may show that it rests
+    on more."""
+    fresh = ALWAYS_FRESH | before.needed
+    seen = before.seen
     while True:
-        objects = kube if cache is None else PartlyFresh(cache, kube, fresh)
-        seen = observe(objects, memory.lags, memory.drivers, namespace, name, seen)
-        if seen is not None:
-            seen = replace(seen, trouble=memory.troubles.of(kube, seen, clock()))
-        try:
-            again = _round(kube, seen, settings, new_credentials(), memory, clock, fresh) if seen is not None else None
-        except _NotCertain as found:
-            fresh |= found.needed
-            continue
-        if again is None:
-            memory.forget(namespace, name)
-        return again
+        seen = look.observe(PartlyFresh(objects, look.kube, fresh), seen)
+        again = _round(look, seen, fresh) if seen is not None else None
+        if not isinstance(again, _Unsure):
+            return again
+        fresh |= again.needed
 
 
-class _NotCertain(Exception):
-    """By what is in the cache there is something to do or to say, or what is in the cache is not so any more. Objects
-    of the needed kinds must be looked up before."""
-
-    def __init__(self, needed: frozenset[str]) -> None:
-        super().__init__()
-        self.needed = needed
-
-
-def _round(
-    kube: Kube,
-    seen: Observation,
-    settings: Settings,
-    new: Credentials,
-    memory: Memory,
-    clock: Callable[[], datetime],
-    fresh: frozenset[str],
-) -> float | None:
+def _round(look: _Look, seen: Observation, fresh: frozenset[str]) -> float | _Unsure | None:
     """What was seen of the kinds that are fresh is what the API server said just now."""
+    kube, memory, clock = look.kube, look.memory, look.clock
     if is_deleted(seen.body):
         if not fresh >= EVERY_KIND:
-            raise _NotCertain(EVERY_KIND)
+            return _Unsure(seen, EVERY_KIND)
         return let_go(kube, seen, memory.cleaner, clock(), memory.rights.hold, memory.recorder)
-    _, name = key = seen.body["metadata"]["namespace"], seen.body["metadata"]["name"]
-    past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key), memory.paces.get(key)
-    notes = memory.accepted.setdefault(key, {})
-    decision = decide(seen, settings, new, clock(), *past, notes)
+    key, name = look.key, look.key[1]
+    decision = _decide(look, seen)
     previous: Status = seen.earlier_status
     needed = DECISIVE | {kind_of(action) for action in decision.actions}
     if not needed <= fresh and not _leaves_all_but_numbers(decision, previous, name, clock()):
-        raise _NotCertain(needed)
+        return _Unsure(seen, needed)
     memory.keep(seen.body, decision)
     said, version = previous, seen.body["metadata"]["resourceVersion"]
-
-    def say(status: Status) -> None:
-        nonlocal said, version
-        try:
-            version = _say(kube, seen.body, version, status)
-        except KubeError as error:
-            if error.code == CONFLICT and not needed <= fresh:
-                raise _NotCertain(needed) from None
-            raise
-        said = status
-
     if decision.target != previous.get("target", {}):
-        say(_status(decision, name, previous, clock()))
-    refusal = _act(kube, seen, decision, notes, memory.rights)
+        said = _status(decision, name, previous, clock())
+        version = _say(kube, seen.body, version, said)
+    refusal = act(kube, seen, decision, memory.accepted.setdefault(key, {}), memory.rights)
     facts = replace(decision.facts, refusal=refusal)
     status = _status(replace(decision, facts=facts), name, said, clock())
     if status != said and not (
         only_numbers_moved(said, status)
         and _seconds_since_said(seen.body, clock()) < memory.numbers_seconds - _CLOCK_SECONDS
     ):
-        say(status)
+        try:
+            _say(kube, seen.body, version, status)
+        except KubeError as error:
+            if error.code == CONFLICT and not needed <= fresh:
+                return _Unsure(seen, needed)
+            raise
+        said = status
     _tell(kube, memory.recorder, seen.body, previous, said, clock())
     if refusal:
         raise KubeError(422, refusal)
+    return _again(memory, decision, facts, numbers_moved(previous, status))
+
+
+def _decide(look: _Look, seen: Observation) -> Decision:
+    """A driver that is to be started anew for the operator's settings waits for its turn, and has it until the app is
+    well, or is stopped."""
+    memory, key = look.memory, look.key
+    past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key), memory.paces.get(key)
+    notes = memory.accepted.setdefault(key, {})
+
+    def decided(may_restart: bool) -> Decision:
+        return decide(seen, look.settings, look.new_credentials(), look.clock(), *past, notes, may_restart)
+
+    decision = decided(memory.turns.has(key))
+    if decision.waits_for_turn and memory.turns.take(key):
+        decision = decided(True)
+    facts = decision.facts
+    runs = facts.phase == "Running" and facts.driver.ready and decision.trial is None
+    if not facts.outdated and (runs or facts.suspended or facts.halted):
+        memory.turns.give(key)
+    return decision
+
+
+def _again(memory: Memory, decision: Decision, facts: Facts, moves: bool) -> float:
+    """Seconds after which to look again."""
     if decision.actions:
         return AFTER_ACTING_SECONDS
     if decision.heard.is_silent or (facts.phase not in _SETTLED and not facts.halted):
         return UNDER_WAY_SECONDS
     proves = decision.trial is not None and facts.phase == "Running"
-    often = facts.scaling is not None or proves or facts.unusable_secret
-    moves = min(memory.numbers_seconds, RESYNC_SECONDS) if numbers_moved(previous, status) else RESYNC_SECONDS
-    return OFTEN_SECONDS if often else moves
+    if facts.scaling is not None or proves or facts.unusable_secret or decision.waits_for_turn:
+        return OFTEN_SECONDS
+    return min(memory.numbers_seconds, RESYNC_SECONDS) if moves else RESYNC_SECONDS
 
 
 def _leaves_all_but_numbers(decision: Decision, previous: Status, name: str, now: datetime) -> bool:
@@ -256,108 +213,6 @@ def _leaves_all_but_numbers(decision: Decision, previous: Status, name: str, now
 
 def _status(decision: Decision, name: str, previous: Status, now: datetime) -> Status:
     return status_of(decision.facts, name, decision.target, previous, now)
-
-
-def _act(kube: Kube, seen: Observation, decision: Decision, notes: Notes, rights: Rights) -> str:
-    """Does what was decided, and notes what became of it. Returns why something was refused; empty when nothing was."""
-    if refusal := _refusal(lambda: _try(kube, seen.body, decision.doubtful)):
-        return _do_each(kube, seen, filter(_suits_every_version, decision.actions), notes, rights) or refusal
-    return _do_each(kube, seen, decision.actions, notes, rights)
-
-
-def _try(kube: Kube, body: Object, doubtful: Iterable[Object]) -> None:
-    """Asks the API server what it would say to each of these.
-
-    Raises:
-        KubeError: it would not take one.
-    """
-    for wanted in doubtful:
-        if wanted["kind"] == "Pod":
-            _try_executor(kube, wanted)
-        else:
-            _require_free(kube, body, wanted)
-            kube.try_apply(wanted)
-
-
-def _try_executor(kube: Kube, pod: Object) -> None:
-    """
-    Raises:
-        KubeError: the API server would not take it.
-    """
-    try:
-        kube.try_create(pod)
-    except KubeError as error:
-        if not is_of_the_moment(error):
-            raise KubeError(error.code, f"the template of executors is refused: {error}") from None
-
-
-def _suits_every_version(action: Action) -> bool:
-    """Whether it is right also for the version that runs on, as the one that follows is refused."""
-    if isinstance(action, Apply):
-        return action.is_new and action.wanted["kind"] not in _OF_A_VERSION
-    return isinstance(action, Hold) or (isinstance(action, Delete) and kind_of(action) == "Pod")
-
-
-def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action], notes: Notes, rights: Rights) -> str:
-    """One after the other. After the first that is refused, only what does not depend on it. Returns why it was
-    refused; empty when none was."""
-    refusal = ""
-    for action in actions:
-        if refusal and not _suits_every_version(action):
-            continue
-        log.info("%s/%s: %s", seen.body["metadata"]["namespace"], seen.body["metadata"]["name"], action.why)
-        refused = _refusal(partial(_do, kube, seen, action, notes, rights))
-        refusal = refusal or refused
-    return refusal
-
-
-def _refusal(act: Callable[[], None]) -> str:
-    """Why the API server has refused it; empty when it has not.
-
-    Raises:
-        KubeError: it has not answered, or has trouble of its own.
-    """
-    try:
-        act()
-    except KubeError as error:
-        if not is_refusal(error):
-            raise
-        return str(error)
-    return ""
-
-
-def _do(kube: Kube, seen: Observation, action: Action, notes: Notes, rights: Rights) -> None:
-    body = seen.body
-    if isinstance(action, Hold):
-        rights.hold(kube, body, action.on)
-    elif isinstance(action, Scale):
-        kube.may_write()
-        if problem := live.scale(action.driver, seen.token, action.replicas):
-            log.warning("%s/%s: %s", body["metadata"]["namespace"], body["metadata"]["name"], problem)
-    elif isinstance(action, Apply):
-        if action.is_new:
-            _require_free(kube, body, action.wanted)
-        wanted = action.wanted
-        metadata = wanted["metadata"]
-        mark = {GENERATION_ANNOTATION: str(body["metadata"]["generation"])}
-        annotations = {**metadata["annotations"], **mark}
-        made = kube.apply({**wanted, "metadata": {**metadata, "annotations": annotations}})
-        _note(notes, (wanted["kind"], metadata["name"]), accepted(wanted, made))
-    elif isinstance(action, TakeAway):
-        kube.take_away(action.found, action.paths)
-    else:
-        found = action.found["metadata"]
-        kube.delete(action.found["kind"], found["namespace"], found["name"], found["uid"], action.grace)
-
-
-def _require_free(kube: Kube, body: Object, wanted: Object) -> None:
-    """An object of somebody else's that has the name is not taken over; one that nobody owns any more is."""
-    kind, namespace, name = wanted["kind"], wanted["metadata"]["namespace"], wanted["metadata"]["name"]
-    found, app = kube.get(kind, namespace, name), body["metadata"]
-    if found is not None and not is_owned_by(found, app["uid"]) and not is_orphan_of(found, app["name"]):
-        raise KubeError(
-            422, f"there is already a {kind} '{name}' that does not belong to this app; delete it, or rename the app"
-        )
 
 
 def _say(kube: Kube, body: Object, version: str, status: Status) -> str:

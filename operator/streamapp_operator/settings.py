@@ -42,6 +42,8 @@ class Settings:
     """Hosts that apps may name as brokers, see `manifest.addresses`."""
     allowed_token_endpoints: tuple[str, ...] = ()
     """Hosts that apps may have tokens asked of."""
+    restarts_at_a_time: int = 10
+    """Drivers that are started anew at the same time because of what stands here, as for another image."""
     network_policy: bool = True
     """Whether apps get NetworkPolicies."""
     api_server_ports: tuple[int, ...] = (443, 6443)

@@ -27,8 +27,8 @@ from streamapp_operator.deletion.finalizer import TRY_SECONDS
 from streamapp_operator.deletion.kafka import RETRY_SECONDS, Cleaner, Outcome
 from streamapp_operator.deletion.uninstall import TRIES, leave
 from streamapp_operator.manifest.app import read_app
+from streamapp_operator.memory import Memory
 from streamapp_operator.observe.remains import DEADLINE_SECONDS, FINALIZER, Remains, is_held
-from streamapp_operator.reconcile import Memory
 from streamapp_operator.settings import Settings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kafka]

@@ -22,7 +22,7 @@ from lib.proxy import WATCH, WRITES, Fault, Forgetful, Gossip, Plan, Proxy, Some
 from lib.wait import until
 from streamapp_operator.__main__ import LEASE
 from streamapp_operator.cluster.kube import Kube
-from streamapp_operator.reconcile import Memory
+from streamapp_operator.memory import Memory
 
 pytestmark = pytest.mark.cluster
 

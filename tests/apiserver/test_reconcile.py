@@ -15,9 +15,10 @@ from lib.wait import until
 from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.crd.status import status_schema
 from streamapp_operator.manifest.kafka_login import Secrets
+from streamapp_operator.memory import Memory
 from streamapp_operator.observe.lag import Lags
 from streamapp_operator.observe.observation import Position
-from streamapp_operator.reconcile import UNDER_WAY_SECONDS, Memory
+from streamapp_operator.reconcile import UNDER_WAY_SECONDS
 from streamapp_operator.scaling.autoscaler import LONGEST_SETTLE_SECONDS
 
 pytestmark = pytest.mark.cluster

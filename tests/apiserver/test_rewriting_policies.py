@@ -11,7 +11,7 @@ import pytest
 from lib.apiserver import ApiServer, apply_all
 from lib.operator import Apps
 from lib.wait import until
-from streamapp_operator.reconcile import Memory
+from streamapp_operator.memory import Memory
 
 pytestmark = pytest.mark.cluster
 

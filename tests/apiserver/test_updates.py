@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from lib.rollouts import STUCK, WELL, prove, renew, versions
 from lib.wait import until
 from streamapp.cli.main import main
 from streamapp_operator.driver.restart_budget import BUDGETS
+from streamapp_operator.memory import TURN_SECONDS, Memory
 from streamapp_operator.names import config_name
-from streamapp_operator.reconcile import Memory
+from streamapp_operator.settings import Settings
+from streamapp_operator.turns import Turns
 
 pytestmark = pytest.mark.cluster
 
@@ -275,3 +278,31 @@ def test_plan_says_beforehand_what_status_says(
     main(["status", "word-count", *place])
     assert "  last change generation 2: NeedsStateMigration, Refused\n" in capsys.readouterr().out
     assert all(f"{change['class']}  {change['change']}\n" in said for change in plan["changes"])
+
+
+def test_another_image_of_the_operator_restarts_so_many_drivers_at_a_time(apps: Apps, tmp_path: Path) -> None:
+    names = ("first", "second")
+    apps.memory.turns = Turns(1, TURN_SECONDS)
+    drivers = {}
+    with ExitStack() as stack:
+        for name in names:
+            apps.create(WORD_COUNT.replace("name: word-count}", f"name: {name}}}"))
+            apps.settle(name)
+            drivers[name] = apps.await_driver(name)["metadata"]["uid"]
+            (folder := tmp_path / name).mkdir()
+            stack.enter_context(apps.driver_says(WELL, folder, name))
+            apps.add_executor(name=name)
+            apps.settle(name)
+        apps.settings = Settings(image="streamapp/runtime:next")
+        for name in names:
+            apps.settle(name)
+        again = apps.await_driver("first", other_than=drivers["first"])
+        assert again["spec"]["containers"][0]["image"] == "streamapp/runtime:next"
+        apps.settle("second")
+        second = apps.get("Pod", "second-driver-0")["metadata"]
+        assert (second["uid"], second.get("deletionTimestamp")) == (drivers["second"], None)
+        assert apps.condition("Ready", "second")["reason"] == "Updating"
+        # Whoever has asked for something gets it.
+        apps.change("second", epochInterval="7s")
+        apps.settle("second")
+        apps.await_driver("second", other_than=drivers["second"])

@@ -25,10 +25,11 @@ from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.controller import new_credentials
 from streamapp_operator.driver.pods import newest
 from streamapp_operator.manifest.versions import version_name, version_spec
+from streamapp_operator.memory import Memory
 from streamapp_operator.names import driver_pod_name, secret_name
 from streamapp_operator.observe.observation import LISTED
 from streamapp_operator.observe.observer import Objects
-from streamapp_operator.reconcile import Memory, reconcile
+from streamapp_operator.reconcile import reconcile
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.driver import DRIVER
@@ -50,7 +51,7 @@ spec:
   - {name: counts, from: words, groupBy: [word], aggregate: {count: "count(*)"}, store: word-counts}
   - {name: out,    from: counts, to: {topic: word-counts}}
 """
-VERSION = version_name("word-count", version_spec(parse_manifest(WORD_COUNT)))
+VERSION = version_name("word-count", version_spec(parse_manifest(WORD_COUNT), Settings().image))
 CHILDREN = {
     ("ControllerRevision", VERSION),
     ("ConfigMap", "word-count-config"),

@@ -21,7 +21,7 @@ from streamapp_operator.names import config_name, driver_name
 from streamapp_operator.observe.observation import Observation, Position
 from streamapp_operator.render import Credentials
 from streamapp_operator.render.config import VERSION_ANNOTATION
-from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
+from streamapp_operator.render.meta import ATTEMPT_ANNOTATION, TEMPLATE_ANNOTATION, Object
 from streamapp_operator.settings import Settings
 from streamapp_operator.status.events import Event, events_between
 from streamapp_operator.status.status import status_of
@@ -165,7 +165,7 @@ class Simulation:
                     "name": "app-driver-0",
                     "namespace": "default",
                     "uid": f"pod-{next(self._uids)}",
-                    "annotations": {TEMPLATE_ANNOTATION: notes[TEMPLATE_ANNOTATION]},
+                    "annotations": {mark: notes[mark] for mark in (TEMPLATE_ANNOTATION, ATTEMPT_ANNOTATION)},
                 },
                 "version": self.version,
                 "of": self.children["ControllerRevision", self.version]["data"]["spec"],

@@ -113,6 +113,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   "allowedImages" .Values.apps.allowedImages
   "allowedBrokers" .Values.apps.allowedBrokers
   "allowedTokenEndpoints" .Values.apps.allowedTokenEndpoints
+  "restartsAtATime" (.Values.apps.restartsAtATime | int)
   "networkPolicy" .Values.apps.networkPolicy
   "apiServerPorts" .Values.networkPolicy.apiServerPorts
   "kafkaPorts" .Values.apps.kafkaPorts

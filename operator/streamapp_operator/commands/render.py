@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     settings = Settings(pod_template_allow=tuple(options.allow))
     if options.image:
         settings = replace(settings, image=options.image)
-    app = read_app(body)
+    app = read_app(body, settings.image)
     version = Version(app.version_name, app.generation, app.version_spec)
     objects = (control_revision(app, version), *render(app, settings, Credentials(NOT_KNOWN, NOT_KNOWN)))
     print(to_yaml_documents(objects, width=120), end="")

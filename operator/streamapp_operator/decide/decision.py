@@ -39,7 +39,7 @@ from streamapp_operator.observe.runs import last_run, may_begin, next_run_of, ob
 from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.config import credentials_of
 from streamapp_operator.render.executors import tried_pod
-from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
+from streamapp_operator.render.meta import ATTEMPT_ANNOTATION, TEMPLATE_ANNOTATION, Object
 from streamapp_operator.render.permits import permitting_all
 from streamapp_operator.render.runs import UNTIL_CAUGHT_UP, is_bounded, run_of_app
 from streamapp_operator.render.theirs import raise_for
@@ -140,6 +140,8 @@ class Decision:
     """Of the driver; its words are for the next decision."""
     pace: Pace | None = None
     """For the next decision."""
+    waits_for_turn: bool = False
+    """Whether the driver is to be started anew for the operator's settings, as soon as there is a turn for it."""
 
 
 def decide(
@@ -152,6 +154,7 @@ def decide(
     words: Words | None = None,
     pace: Pace | None = None,
     notes: Notes = MappingProxyType({}),
+    may_restart: bool = True,
 ) -> Decision:
     """
     Args:
@@ -165,6 +168,7 @@ def decide(
         pace: of the last decision; None: it begins to be watched now whether epochs are committed.
         notes: of objects that the API server made something else of than was applied; one that is not noted is
             applied once more.
+        may_restart: whether the driver may be started anew now although its author has not asked for it.
     """
     body = seen.body
     paused = body["metadata"].get("annotations", {}).get(PAUSE_ANNOTATION) == "true"
@@ -173,7 +177,7 @@ def decide(
     actions: tuple[Action, ...] = ()
     doubtful: tuple[Object, ...] = ()
     if not paused and "deletionTimestamp" not in body["metadata"]:
-        changes = _changes(app, seen, objects, notes) if app is not None and objects else ()
+        changes = _changes(app, seen, objects, notes, may_restart) if app is not None and objects else ()
         actions = (*_hold(body), *useless_pods(seen, now), *changes)
         tried = _tried_executor(app, seen, changes, settings) if app is not None else ()
         doubtful = (*tried, *_doubtful(seen, objects, changes))
@@ -207,7 +211,8 @@ def decide(
         unusable_secret=wanted.unusable_secret,
     )
     target = _target(facts, objects) if actions else previous
-    return Decision(facts, target, actions, doubtful, wanted.history, trial, heard, pace)
+    waits = not may_restart and facts.outdated and _is_for_settings(seen, objects)
+    return Decision(facts, target, actions, doubtful, wanted.history, trial, heard, pace, waits)
 
 
 @dataclass(frozen=True)
@@ -348,7 +353,9 @@ def _running(seen: Observation) -> int:
     return sum(runs(pod) for pod in seen.executors)
 
 
-def _changes(app: App, seen: Observation, objects: tuple[Object, ...], notes: Notes) -> tuple[Action, ...]:
+def _changes(
+    app: App, seen: Observation, objects: tuple[Object, ...], notes: Notes, may_restart: bool
+) -> tuple[Action, ...]:
     """The difference between what is wanted and what is there."""
     actions: list[Action] = []
     names = set()
@@ -373,6 +380,8 @@ def _changes(app: App, seen: Observation, objects: tuple[Object, ...], notes: No
     if not restart:
         actions += _other_replicas(app, seen)
         actions += [] if actions or app.stopped else _earlier_executors(app, seen, objects)
+    elif not may_restart and _is_for_settings(seen, objects):
+        actions += _other_replicas(app, seen)
     elif not any(isinstance(each, Apply | TakeAway) and kind_of(each) in _DRIVER_NEEDS for each in actions):
         actions += restart
     return tuple(actions)
@@ -453,6 +462,13 @@ def _outdated_driver(seen: Observation, objects: tuple[Object, ...]) -> list[Act
     return [Delete(seen.driver, "restart the driver with the new plan")]
 
 
+def _is_for_settings(seen: Observation, objects: tuple[Object, ...]) -> bool:
+    """Whether a driver that is outdated is so for the operator's settings alone: its author has asked for nothing else
+    than what it does."""
+    template = _driver_annotations(objects)
+    return template is not None and driver_state(seen.driver).attempt in ("", template[ATTEMPT_ANNOTATION])
+
+
 def _is_outdated(app: App, seen: Observation, objects: tuple[Object, ...], actions: tuple[Action, ...]) -> bool:
     """Whether the driver that there is does not do what is wanted now."""
     if not objects:  # it cannot be made anew as long as a Secret is not usable
@@ -470,8 +486,14 @@ def _hold(body: Object) -> tuple[Hold, ...]:
 
 def _template(objects: tuple[Object, ...]) -> str | None:
     """What the driver's pod is to be made from; None where it is no StatefulSet that makes it."""
+    found = _driver_annotations(objects)
+    return found[TEMPLATE_ANNOTATION] if found is not None else None
+
+
+def _driver_annotations(objects: tuple[Object, ...]) -> Mapping[str, str] | None:
+    """Of the pod that a StatefulSet is to make; None where there is none."""
     wanted = next((item for item in objects if item["kind"] == "StatefulSet"), None)
-    return wanted["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION] if wanted is not None else None
+    return wanted["spec"]["template"]["metadata"]["annotations"] if wanted is not None else None
 
 
 def _executor_template(objects: tuple[Object, ...]) -> str:

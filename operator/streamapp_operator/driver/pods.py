@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from streamapp_operator.render.driver import DRIVER
-from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
+from streamapp_operator.render.meta import ATTEMPT_ANNOTATION, TEMPLATE_ANNOTATION, Object
 
 ABSENT, PENDING, STARTING, RUNNING, FAILED, STOPPING, ENDED = (
     "Absent",
@@ -53,6 +53,8 @@ class DriverState:
     """How often its container has ended."""
     template: str = ""
     """The fingerprint it was made from."""
+    attempt: str = ""
+    """What its author had asked for; empty where an earlier operator has made it."""
     uid: str = ""
     trouble: str = ""
     """Why the cluster cannot make or start it."""
@@ -91,6 +93,7 @@ def _state_of(pod: Object | None) -> DriverState:
         cause=cause,
         ended=container.get("restartCount", 0) + ("terminated" in container.get("state", {})),
         template=pod["metadata"].get("annotations", {}).get(TEMPLATE_ANNOTATION, ""),
+        attempt=pod["metadata"].get("annotations", {}).get(ATTEMPT_ANNOTATION, ""),
         uid=pod["metadata"].get("uid", ""),
     )
 

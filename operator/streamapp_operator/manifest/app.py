@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +23,7 @@ from streamapp.owner import resource_owner
 from streamapp.plan import Plan
 from streamapp_operator.manifest.adoption import adopted_owner, misnamed_owner
 from streamapp_operator.manifest.kafka_login import Login, assumed_login, problems_of
-from streamapp_operator.manifest.versions import live_spec, version_name, version_spec
+from streamapp_operator.manifest.versions import live_spec, version_name, version_spec, without_image
 from streamapp_operator.names import base_name
 
 RESTART_ANNOTATION = "streamapp.dev/restart-at"
@@ -52,6 +51,8 @@ class App:
     """The restart that was last asked for."""
     adopts: str = ""
     """The owner whose state it is to go on with; empty for none."""
+    image: str = ""
+    """Of driver and executors, if the manifest names none; empty: that of the operator's settings."""
     halted: bool = False
     """Whether it is to stay down until somebody does something about it."""
     login: Login | None = None
@@ -60,7 +61,7 @@ class App:
     @cached_property
     def version_spec(self) -> dict[str, Any]:
         """What makes it another version when it changes."""
-        return version_spec(self.manifest)
+        return version_spec(self.manifest, self.image)
 
     @cached_property
     def version_name(self) -> str:
@@ -81,6 +82,12 @@ class App:
         """The version, the restart that was last asked for, and whose state it goes on with: failures are counted for
         each anew."""
         return "@".join(part for part in (self.version_name, self.restart_at, self.adopts) if part)
+
+    @cached_property
+    def own_attempt(self) -> str:
+        """The same without what the operator's settings bring: who asks for a driver to be started anew."""
+        own = version_name(self.base, without_image(self.version_spec))
+        return "@".join(part for part in (own, self.restart_at, self.adopts) if part)
 
     @property
     def verdict_attempt(self) -> str:
@@ -119,13 +126,18 @@ class App:
         return resource_owner(self.namespace, self.name, self.uid)
 
 
-def read_app(body: Mapping[str, Any]) -> App:
+def read_app(body: Mapping[str, Any], image: str = "") -> App:
     """The app of a resource as the API server gives it. The same resource is read and compiled once.
+
+    Args:
+        body: the resource.
+        image: that it runs with if it names none; empty: that of the operator's settings, whatever it is.
 
     Raises:
         ManifestError: with everything that is wrong with it.
     """
-    return _READ.of(_essence(body), body)
+    found = _READ.of(_essence(body), body)
+    return replace(found, image=image) if image else found
 
 
 def _essence(body: Mapping[str, Any]) -> str:
@@ -133,7 +145,7 @@ def _essence(body: Mapping[str, Any]) -> str:
     metadata = body["metadata"]
     about = {key: metadata.get(key) for key in ("name", "namespace", "uid", "generation", "annotations")}
     others = {key: value for key, value in body.items() if key not in ("metadata", "status")}
-    return json.dumps([about, others], sort_keys=True, default=str)
+    return repr([about, others])  # which tells a text from all else
 
 
 @dataclass

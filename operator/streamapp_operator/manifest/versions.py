@@ -15,6 +15,9 @@ from streamapp_operator.manifest.change_classes import LIVE, class_of
 
 Spec = Mapping[str, Any]
 
+RUNTIME_IMAGE = "runtimeImage"
+"""In the spec of a version whose manifest names no image: the one of the operator's settings that it runs with."""
+
 VERDICT_ANNOTATION = "streamapp.dev/verdict"
 """On a ControllerRevision: what has become of the version; without it, it has not proved itself yet."""
 REASON_ANNOTATION = "streamapp.dev/verdict-reason"
@@ -23,6 +26,8 @@ ATTEMPT_ANNOTATION = "streamapp.dev/verdict-attempt"
 NUMBER_ANNOTATION = "streamapp.dev/version-number"
 """What `revision` says, which would not be known any more once somebody has changed it."""
 HEALTHY, REJECTED = "Healthy", "Rejected"
+CONTINUOUS = "continuous"
+"""The value of `run` of an app that runs for ever."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +61,24 @@ class Version:
         return self.verdict is not None and self.verdict.word == REJECTED and self.verdict.attempt == attempt
 
 
-def version_spec(manifest: Manifest) -> dict[str, Any]:
-    """The spec without what is taken up live. Defaults are left out: one that is new makes no new version."""
+def version_spec(manifest: Manifest, image: str = "") -> dict[str, Any]:
+    """The spec without what is taken up live. Defaults are left out: one that is new makes no new version.
+
+    Args:
+        manifest: of the app.
+        image: that it runs with if the manifest names none; empty: not known. With another one it is another version,
+            which proves itself as any other; but what has run to the end of its input does not run again for it.
+    """
     said = manifest.model_dump(by_alias=True, exclude_defaults=True, mode="json")["spec"]
-    return {field: value for field, value in said.items() if class_of(field) != LIVE}
+    found = {field: value for field, value in said.items() if class_of(field) != LIVE}
+    if image and manifest.spec.image is None and manifest.spec.run == CONTINUOUS:
+        found[RUNTIME_IMAGE] = image
+    return found
+
+
+def without_image(spec: Spec) -> dict[str, Any]:
+    """What of a version is its author's."""
+    return {field: value for field, value in spec.items() if field != RUNTIME_IMAGE}
 
 
 def live_spec(manifest: Manifest) -> dict[str, Any]:
@@ -79,7 +98,12 @@ def version_name(base: str, spec: Spec) -> str:
 
 def as_resource(body: Mapping[str, Any], spec: Spec, live: Spec) -> dict[str, Any]:
     """The resource as it would be with that version and those live fields."""
-    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": body["metadata"], "spec": {**spec, **live}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": body["metadata"],
+        "spec": {**without_image(spec), **live},
+    }
 
 
 def read_version(found: Mapping[str, Any]) -> Version | None:

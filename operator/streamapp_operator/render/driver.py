@@ -13,7 +13,7 @@ from streamapp_operator.names import config_name, driver_name
 from streamapp_operator.render.config import PLAN, TEMPLATE, Credentials
 from streamapp_operator.render.executors import plain_template
 from streamapp_operator.render.kafka import CLIENT_FILE, kafka_mounts, kafka_volumes
-from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object, made, selector
+from streamapp_operator.render.meta import ATTEMPT_ANNOTATION, TEMPLATE_ANNOTATION, Object, made, selector
 from streamapp_operator.render.pods import (
     BLOCK_PORT,
     CONFIG_DIR,
@@ -141,7 +141,7 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
     if app.restart_at:
         template["metadata"]["annotations"][RESTART_ANNOTATION] = app.restart_at
     mark = _fingerprint(app, settings, credentials, template)
-    template["metadata"]["annotations"][TEMPLATE_ANNOTATION] = mark
+    template["metadata"]["annotations"] |= {TEMPLATE_ANNOTATION: mark, ATTEMPT_ANNOTATION: app.own_attempt}
     return template
 
 

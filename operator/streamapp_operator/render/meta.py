@@ -20,6 +20,9 @@ TEMPLATE_ANNOTATION = "streamapp.dev/template"
 fingerprint of their template; another one means that they are replaced one by one. The ConfigMap has the one that is
 wanted."""
 
+ATTEMPT_ANNOTATION = "streamapp.dev/attempt"
+"""On the driver's pod: what its author has asked for, `App.own_attempt`. One that differs from the wanted one in its
+template alone is started anew for the operator's own settings."""
 FINGERPRINT_ANNOTATION = "streamapp.dev/fingerprint"
 """Of the object as we made it: so that a field which is no longer wanted shows."""
 APP_ANNOTATION = "streamapp.dev/app"

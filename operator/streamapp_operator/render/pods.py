@@ -47,7 +47,7 @@ TOLERATIONS: list[Object] = [
 
 
 def image_of(app: App, settings: Settings) -> str:
-    return app.manifest.spec.image or settings.image
+    return app.manifest.spec.image or app.image or settings.image
 
 
 def secrets_volume(app: App, *keys: str) -> Object:

@@ -22,6 +22,7 @@ from streamapp_operator.manifest.change_classes import (
 from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.executors import executor_template
 from streamapp_operator.render.meta import FINGERPRINT_ANNOTATION, TEMPLATE_ANNOTATION, Object
+from streamapp_operator.render.pods import image_of
 from streamapp_operator.settings import Settings
 from streamapp_operator.versions.state_changes import REFUSED, StateChange, state_changes
 
@@ -91,11 +92,18 @@ def changes_between(before: App, after: App, settings: Settings) -> Changes:
         restarts = DRIVER if _start(was) != _start(will) else EXECUTORS if rolls else NOTHING
     state = tuple(state_changes(before.plan, after.plan))
     return Changes(
-        fields=tuple(_fields(before.manifest, after.manifest, state)),
+        fields=(*_fields(before.manifest, after.manifest, state), *_image(before, after, settings)),
         state=state,
         objects=tuple(f"{kind} {name}" for kind, name in differ),
         restarts=restarts,
     )
+
+
+def _image(before: App, after: App, settings: Settings) -> Iterator[FieldChange]:
+    """That of the operator's settings, where neither manifest names one."""
+    was, will = image_of(before, settings), image_of(after, settings)
+    if was != will and before.manifest.spec.image is None is after.manifest.spec.image:
+        yield FieldChange("image", RESTART_QUERY, f"image: {was} becomes {will}, by the operator's settings")
 
 
 def _fields(before: Manifest, after: Manifest, state: tuple[StateChange, ...]) -> Iterator[FieldChange]:

@@ -12,7 +12,16 @@ from typing import Any
 from streamapp.errors import ManifestError
 from streamapp_operator.manifest.app import App, read_app
 from streamapp_operator.manifest.change_classes import LIVE, class_of
-from streamapp_operator.manifest.versions import Spec, Verdict, Version, as_resource, read_version
+from streamapp_operator.manifest.versions import (
+    RUNTIME_IMAGE,
+    Spec,
+    Verdict,
+    Version,
+    as_resource,
+    read_version,
+    version_name,
+    without_image,
+)
 from streamapp_operator.names import base_name, config_name
 from streamapp_operator.render.config import LIVE_ANNOTATION, VERSION_ANNOTATION
 from streamapp_operator.render.meta import Object
@@ -77,11 +86,15 @@ def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings, 
         paused: whether nothing may be done: what was acted upon last runs on, with the live fields that it had.
     """
     kept = _kept(children)
-    healthy = _newest_healthy(kept)
     name, live = _acted_upon(body, children)
+    try:
+        wanted = read_app(body, settings.image)
+        kept |= _of_before(kept, wanted)
+    except ManifestError as error:
+        return without(body, children, error)
+    healthy = _newest_healthy(kept)
     current = kept.get(name) or healthy
     try:
-        wanted = read_app(body)
         changes = None
         if current is not None and (current.name, live) != (wanted.version_name, wanted.live_spec):
             before = _read(body, current.spec, live)
@@ -152,6 +165,14 @@ def _kept(children: Children) -> dict[str, Version]:
     return {version.name: version for version in found if version is not None}
 
 
+def _of_before(kept: Mapping[str, Version], wanted: App) -> dict[str, Version]:
+    """The version that is asked for, if an operator that did not note images has found it healthy."""
+    before = kept.get(version_name(wanted.base, without_image(wanted.version_spec)))
+    if before is None or not before.is_healthy or wanted.version_name in kept:
+        return {}
+    return {wanted.version_name: replace(before, name=wanted.version_name, spec=wanted.version_spec)}
+
+
 def _acted_upon(body: Mapping[str, Any], children: Children) -> tuple[str, Spec]:
     """The name of the version that was acted upon last, and its live fields; empty when there is none."""
     config = children.get(("ConfigMap", config_name(base_name(body["metadata"]["name"]))), {"metadata": {}})
@@ -178,7 +199,7 @@ def _live(body: Mapping[str, Any]) -> Spec:
 def _read(body: Mapping[str, Any], spec: Spec, live: Spec) -> App | None:
     """None when this operator cannot read what an earlier one has kept."""
     try:
-        return read_app(as_resource(body, spec, live))
+        return read_app(as_resource(body, spec, live), str(spec.get(RUNTIME_IMAGE, "")))
     except ManifestError:
         return None
 
@@ -192,6 +213,13 @@ def _no_way_back(body: Mapping[str, Any], wanted: App, healthy: Version | None, 
 
 def _taken_back(rejected: Version, healthy: Version, name: str) -> str:
     assert rejected.verdict is not None
+    images = [version.spec.get(RUNTIME_IMAGE, "") for version in (rejected, healthy)]
+    if images[0] != images[1] and without_image(rejected.spec) == without_image(healthy.spec):
+        return (
+            f"the operator's new image {images[0]} was taken back: {rejected.verdict.reason}. {images[1]} runs. "
+            f"Give the operator's release another image; to try the same once more, type: kubectl streamapp restart "
+            f"{name}"
+        )
     if rejected.number == healthy.number:  # the manifest is the same, and what its ConfigMap holds is not
         return (
             f"the new code was taken back: {rejected.verdict.reason}. The code before it runs. Change the ConfigMap; "

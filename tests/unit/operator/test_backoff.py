@@ -11,8 +11,8 @@ from typing import Any
 
 from streamapp.kafka.config import KafkaConfig
 from streamapp_operator.backoff import Backoff
+from streamapp_operator.memory import Memory
 from streamapp_operator.observe.lag import LONGEST_RETRY_SECONDS, RETRY_SECONDS, Lags
-from streamapp_operator.reconcile import Memory
 
 
 def test_one_that_was_silent_may_be_asked_again_after_the_time() -> None:

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator remembers of apps from look to look. All of it is forgotten with the process, or with the app."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from streamapp_operator.cluster.recorder import Recorder
+from streamapp_operator.decide.decision import Decision
+from streamapp_operator.decide.settled import Accepted
+from streamapp_operator.deletion.kafka import Cleaner
+from streamapp_operator.deletion.rights import Rights
+from streamapp_operator.driver.client import Drivers
+from streamapp_operator.driver.last_answer import Words
+from streamapp_operator.driver.stall import Pace
+from streamapp_operator.observe.lag import Lags
+from streamapp_operator.observe.trouble import Troubles
+from streamapp_operator.render.meta import Object
+from streamapp_operator.scaling.autoscaler import History
+from streamapp_operator.settings import Settings
+from streamapp_operator.turns import Turns
+from streamapp_operator.versions.health_gate import Trial
+from streamapp_operator.workqueue import Key
+
+NUMBERS_SECONDS = 9.0
+"""Numbers that move all the time are written no more often than this, for each app,"""
+NUMBERS_PER_SECOND = 33.0
+"""and for all apps together."""
+TURN_SECONDS = 900.0
+"""So long a driver that is started anew for the operator's settings keeps others waiting at most."""
+Notes = MutableMapping[tuple[str, str], Accepted]
+"""By kind and name of objects."""
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+@dataclass
+class Memory:
+    """What is remembered from round to round. Losing it costs connections, and makes autoscaling wait anew."""
+
+    lags: Lags = field(default_factory=Lags)
+    cleaner: Cleaner = field(default_factory=Cleaner)
+    rights: Rights = field(default_factory=Rights)
+    recorder: Recorder = field(default_factory=Recorder)
+    drivers: Drivers = field(default_factory=Drivers)
+    histories: MutableMapping[Key, tuple[str, History | None]] = field(default_factory=dict)
+    """By namespace and name: the uid of the resource that it is about, and what was measured."""
+
+    trials: MutableMapping[Key, Trial] = field(default_factory=dict)
+    """By namespace and name: what was seen of a version that has to prove itself."""
+
+    words: MutableMapping[Key, Words] = field(default_factory=dict)
+    """By namespace and name: what the driver said last."""
+
+    paces: MutableMapping[Key, Pace] = field(default_factory=dict)
+    """By namespace and name: since when which sub-topology has committed no epoch."""
+
+    accepted: MutableMapping[Key, Notes] = field(default_factory=dict)
+    """By namespace and name: what the API server made of objects, by their kind and name, if it was not as wanted."""
+
+    troubles: Troubles = field(default_factory=Troubles)
+
+    turns: Turns[Key] = field(default_factory=lambda: Turns(Settings().restarts_at_a_time, TURN_SECONDS))
+    """Of apps whose drivers are started anew for the operator's settings."""
+
+    @property
+    def numbers_seconds(self) -> float:
+        """So often the numbers of one app may be written that move all the time."""
+        return max(NUMBERS_SECONDS, len(self.histories) / NUMBERS_PER_SECOND)
+
+    def history(self, body: Object) -> History | None:
+        metadata = body["metadata"]
+        uid, history = self.histories.get((metadata["namespace"], metadata["name"]), ("", None))
+        return history if uid == metadata["uid"] else None
+
+    def keep(self, body: Object, decision: Decision) -> None:
+        """What a decision leaves for the next one."""
+        metadata = body["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        self.histories[key] = metadata["uid"], decision.history
+        note(self.trials, key, decision.trial)
+        note(self.words, key, decision.heard.words)
+        note(self.paces, key, decision.pace)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """There is no such app any more."""
+        self.histories.pop((namespace, name), None)
+        self.trials.pop((namespace, name), None)
+        self.words.pop((namespace, name), None)
+        self.paces.pop((namespace, name), None)
+        self.accepted.pop((namespace, name), None)
+        self.turns.give((namespace, name))
+        self.lags.forget(namespace, name)
+        self.troubles.forget(namespace, name)
+
+
+def note(notes: MutableMapping[K, T], key: K, what: T | None) -> None:
+    """Keeps it under that key; None: forgets what was there."""
+    if what is None:
+        notes.pop(key, None)
+    else:
+        notes[key] = what
