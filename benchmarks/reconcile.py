@@ -55,6 +55,8 @@ class Reconcile:
     """Requests that change something, in a minute without changes; those of the Lease are not among them."""
     writes_per_app_minute: float
     steady_reads_per_second: float
+    steady_cpu_seconds: float
+    """Of the operator's process, in that minute."""
 
 
 ROWS: tuple[tuple[str, str, Callable[[Reconcile], str]], ...] = (
@@ -72,6 +74,7 @@ ROWS: tuple[tuple[str, str, Callable[[Reconcile], str]], ...] = (
     ("writes in a minute without changes", "0 at rest", lambda one: f"{one.steady_writes}"),
     ("the same for each app", "≤ 7 at work", lambda one: f"{one.writes_per_app_minute:.1f}"),
     ("reads a second meanwhile", "-", lambda one: f"{one.steady_reads_per_second:.0f}"),
+    ("the operator's processor time meanwhile", "-", lambda one: f"{one.steady_cpu_seconds:.1f} s"),
 )
 """What is told, and what it must be and should be."""
 
@@ -123,9 +126,9 @@ def measure(apps: int, kind: Kind, scratch: Path) -> Reconcile:
             seen.await_proved(names, operator.check)
         if kind.settles:
             operator.settle()
-        before = operator.requests()
+        before, busy = operator.requests(), operator.cpu_seconds()
         time.sleep(STEADY_SECONDS)
-        after = operator.requests()
+        after, busy = operator.requests(), operator.cpu_seconds() - busy
         millis = np.array(list(_changes(objects, names, seen, operator))) * 1000
         p50, p99 = np.percentile(millis, [50, 99])
         writes = sum(after[method] - before[method] for method in WRITES)
@@ -137,6 +140,7 @@ def measure(apps: int, kind: Kind, scratch: Path) -> Reconcile:
             int(writes),
             writes / apps / STEADY_SECONDS * 60,
             (after["GET"] - before["GET"]) / STEADY_SECONDS,
+            busy,
         )
 
 
@@ -249,6 +253,11 @@ class _Operator:
                 if sample.name == "streamapp_operator_api_requests_total":
                     counts[sample.labels["method"]] += sample.value
         return counts
+
+    def cpu_seconds(self) -> float:
+        """That its process has used so far."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def settle(self) -> None:
         """Waits until nothing was written for ten seconds."""

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from streamapp_operator.cluster.cache import Cache
+from streamapp_operator.cluster.claims import Claims
 from streamapp_operator.cluster.informer import RESYNC_SECONDS, Informer
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import ANSWER_SECONDS, Lease
@@ -94,6 +95,8 @@ def main(environment: Mapping[str, str]) -> int:
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     cache = Cache(kube)
     rights = Rights("" if everywhere else environment.get("STREAMAPP_ROLE_BINDING", ""))
+    warn = partial(tell, lease_kube, Recorder(), home, name)
+    claims = Claims(lease_kube, f"{home}/{name}", warn)
     controller = Controller(
         kube,
         settings,
@@ -103,9 +106,10 @@ def main(environment: Mapping[str, str]) -> int:
         left_alone=left_alone,
         rights=rights,
         namespaces=namespaces,
+        claims=claims,
     )
-    informer = Informer(kube, cache, namespaces, controller.see, partial(tell, lease_kube, Recorder(), home, name))
-    controller.metrics.ask_unwatched(lambda: informer.unwatched)
+    informer = Informer(kube, cache, namespaces, controller.see, warn)
+    controller.metrics.ask_unwatched(lambda: informer.unwatched + claims.contested)
     try:
         port = int(environment.get("STREAMAPP_HEALTH_PORT") or 0)
         if port:

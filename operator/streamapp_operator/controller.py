@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from streamapp_operator.cluster.cache import Cache
+from streamapp_operator.cluster.claims import RENEW_SECONDS, TRY_SECONDS, Claims
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import Lease, NotHolder
 from streamapp_operator.crd.reading import status_in
@@ -48,6 +49,7 @@ class Controller:
         left_alone: a namespace whose apps get a warning and are not run; None: there is none.
         rights: to be kept in these namespaces.
         namespaces: that are watched; none: all.
+        claims: which namespaces are ours, and not another release's; None: there is no other release.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Controller:
         left_alone: str | None = None,
         rights: Rights | None = None,
         namespaces: Sequence[str] = (),
+        claims: Claims | None = None,
     ) -> None:
         self.queue = Workqueue()
         self.metrics = Metrics(lambda: self.queue.depth, lambda: lease is None or lease.is_held)
@@ -79,6 +82,7 @@ class Controller:
         self._warned: set[Key] = set()
         """Apps that are left alone, and know it."""
         self._rights, self._namespaces = rights or Rights(), tuple(namespaces)
+        self._claims = claims
         self._ending = threading.Event()
         self._memory = Memory(
             Lags(settings=settings),
@@ -87,11 +91,13 @@ class Controller:
             turns=Turns(settings.restarts_at_a_time, TURN_SECONDS),
         )
         if lease is not None:
-            kube.may_write = lease.require
+            kube.may_write = self._may_write
         kube.on_answer = self.metrics.request
         self._threads = [threading.Thread(target=self._work, name=f"worker-{i}", daemon=True) for i in range(workers)]
         if self._rights.binding:
             self._threads.append(threading.Thread(target=self._keep_rights, name="rights", daemon=True))
+        if claims is not None:
+            self._threads.append(threading.Thread(target=self._keep_claims, name="claims", daemon=True))
         if lease is not None:
             self._threads.append(threading.Thread(target=lease.keep, args=(_no_answer,), name="lease", daemon=True))
 
@@ -159,6 +165,27 @@ class Controller:
                 continue
             self._one(key)
 
+    def _may_write(self) -> float:
+        """For how many seconds the answer may be waited for; what is written for an app, also by the namespace's Lease.
+
+        Raises:
+            NotHolder: when somebody else may act there.
+        """
+        assert self._lease is not None
+        seconds = self._lease.require()
+        under_way = self._under_way.get(threading.current_thread().name)
+        namespace = under_way[0][0] if under_way is not None else self._left_alone
+        if self._claims is None or namespace in (None, self._left_alone):
+            return seconds
+        return min(seconds, self._claims.require(namespace))
+
+    def _keep_claims(self) -> None:
+        """Renews the Leases of the namespaces with apps, while we act."""
+        assert self._claims is not None
+        while not self._ending.wait(RENEW_SECONDS):
+            if self._lease is None or self._lease.is_held:
+                self._claims.renew(self._cache.namespaces(APP_KIND) if self._cache is not None else ())
+
     def _keep_rights(self) -> None:
         """Sets right what a crash, an uninstall or an older operator has left of them."""
         while not self._ending.wait(LOOK_SECONDS):
@@ -193,6 +220,8 @@ class Controller:
         if namespace == self._left_alone:
             self._warn(key)
             return None
+        if self._claims is not None and not self._claims.holds(namespace):
+            return None if self._is_gone(key) else TRY_SECONDS
         return reconcile(self._kube, namespace, name, self._settings, new_credentials, self._memory, cache=self._cache)
 
     def _one(self, key: Key) -> None:

@@ -23,7 +23,7 @@ TABLE: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "streamapp_operator_unwatched_namespaces": (
         "gauge",
         (),
-        "Namespaces that are to be watched, and are missing or forbidden to the operator",
+        "Namespaces that are to be watched, and are missing, forbidden to the operator, or another release's",
     ),
     "streamapp_operator_reconcile_duration_seconds": (
         "histogram",

@@ -13,9 +13,10 @@ from kubernetes import client, config
 
 from lib.apiserver import ApiServer
 from lib.operator import Apps
-from lib.operator_process import BINDING, Operators
+from lib.operator_process import BINDING, NAME, Operators
 from lib.wait import until
 from streamapp_operator.cluster.cache import Cache
+from streamapp_operator.cluster.claims import NAME as CLAIM
 from streamapp_operator.cluster.informer import LONGEST_PAUSE_SECONDS, Informer
 from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.observe.remains import is_held
@@ -153,3 +154,29 @@ def test_rights_that_are_deleted_while_their_namespace_stays_wait_for_nobody(
     operator.stop()
     assert kube.get("RoleBinding", home.namespace, BINDING) is None
     home.edit("StreamApp", "word-count", lambda body: body["metadata"].update(finalizers=[]))
+
+
+def test_two_releases_do_not_run_the_apps_of_one_namespace(
+    api: ApiServer, kube: Kube, new_namespace: Callable[[], str], operators: Operators
+) -> None:
+    """The one that came first does, until it is gone."""
+    apps, first, second = Apps(kube, new_namespace()), new_namespace(), new_namespace()
+    runs = operators.start_for(first, [apps.namespace], [apps.namespace])
+    apps.create(replicas=2)
+    await_seen(apps)
+    holder = apps.get("Lease", CLAIM)["spec"]["holderIdentity"]
+    assert holder == f"{first}/{NAME}"
+    waits = operators.start_for(second, [apps.namespace], ["default"])
+    # What the chart gives it, under a name that the first one's has not.
+    rights = (f"--clusterrole={second}-{NAME}", f"--serviceaccount={second}:{NAME}", f"--namespace={apps.namespace}")
+    api.kubectl("create", "rolebinding", "second", *rights)
+    until(lambda: f"the release {holder} runs the apps there" in waits.said, 90, "the second one stands by", every=0.5)
+    for replicas in (3, 4, 5):
+        apps.change(replicas=replicas)
+        await_seen(apps, 10)
+    assert "PodDisruptionBudget" not in waits.said
+    runs.kill()
+    apps.change(replicas=6)
+    await_seen(apps, 90)
+    assert apps.get("Lease", CLAIM)["spec"]["holderIdentity"] == f"{second}/{NAME}"
+    assert "spec.minAvailable of PodDisruptionBudget" in waits.said

@@ -244,6 +244,7 @@ ALLOWED = [
     ("create", "roles.rbac.authorization.k8s.io", NAMESPACE),
     ("create", "events", NAMESPACE),
     (f"update={ACCOUNT}", "leases.coordination.k8s.io", NAMESPACE),
+    ("update=streamapp-operator-apps", "leases.coordination.k8s.io", NAMESPACE),
 ]
 DENIED = [
     ("list", "secrets", NAMESPACE),
@@ -317,6 +318,8 @@ WIDE_ALLOWED = [
         )
     ],
     (f"update={ACCOUNT}", "leases.coordination.k8s.io", WIDE),
+    *[("update=streamapp-operator-apps", "leases.coordination.k8s.io", place) for place in PLACES],
+    *[("create", "leases.coordination.k8s.io", place) for place in PLACES],
     (f"get={WIDE}", "namespaces", WIDE),
 ]
 WIDE_DENIED = [
@@ -330,7 +333,6 @@ WIDE_DENIED = [
     ("bind", "clusterroles.rbac.authorization.k8s.io", ""),
     # and the Lease and the namespace are still its own alone.
     *[(f"{verb}={ACCOUNT}", "leases.coordination.k8s.io", place) for verb in ("get", "update") for place in PLACES[1:]],
-    *[("create", "leases.coordination.k8s.io", place) for place in PLACES[1:]],
     *[(f"get={place}", "namespaces", place) for place in PLACES[1:]],
 ]
 

@@ -49,4 +49,13 @@
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch, list]
+# get: which release runs the apps of the namespace. update: that it is this one. create: the Lease, for the first app of a
+# namespace; a name cannot be asked for here.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [streamapp-operator-apps]
+  verbs: [get, update]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
 {{- end }}

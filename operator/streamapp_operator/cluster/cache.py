@@ -76,6 +76,11 @@ class Cache:
             found = [kept for place, kept in self._kept.items() if place[:2] == (kind, namespace)]
         yield from map(_read, found)
 
+    def namespaces(self, kind: str) -> set[str]:
+        """Where there are objects of a kind."""
+        with self._lock:
+            return {namespace for found, namespace, _ in self._kept if found == kind}
+
     # --- what the informer does -----------------------------------------------------------------------------
 
     def keep_kind(self, kind: str) -> None:

@@ -43,6 +43,8 @@ class Lease:
         namespace: of the Lease.
         name: of the Lease.
         identity: who we are; no other operator has the same.
+        seconds: without renewal for so long, it is free.
+        margin: seconds that the holder begins nothing any more before that.
     """
 
     def __init__(
@@ -52,9 +54,13 @@ class Lease:
         name: str,
         identity: str,
         clock: Callable[[], float] = time.monotonic,
+        seconds: int = LEASE_SECONDS,
+        margin: int = MARGIN_SECONDS,
     ) -> None:
         self._kube, self._namespace, self._name, self._identity = kube, namespace, name, identity
-        self._clock = clock
+        self._clock, self._seconds, self._margin = clock, seconds, margin
+        self.holder = ""
+        """Who held it when it was not ours."""
         self._held_until = float("-inf")
         self._answered = float("-inf")
         self._seen: tuple[str, float] = ("", float("-inf"))
@@ -71,7 +77,7 @@ class Lease:
         left = self._held_until - self._clock()
         if left <= 0:
             raise NotHolder(f"the Lease {self._namespace}/{self._name} is not ours")
-        return left + MARGIN_SECONDS - ARRIVAL_SECONDS
+        return left + self._margin - ARRIVAL_SECONDS
 
     @property
     def is_held(self) -> bool:
@@ -96,7 +102,7 @@ class Lease:
             elif self._may_take(found, self._clock()):
                 self._kube.replace(self._wanted(found))
             else:
-                self._answered = asked
+                self._answered, self.holder = asked, str(found["spec"]["holderIdentity"])
                 return False
         except KubeError as error:
             if error.code == 409:  # another one was quicker
@@ -104,8 +110,12 @@ class Lease:
                 return False
             raise
         self._answered = asked
-        self._held_until = asked + LEASE_SECONDS - MARGIN_SECONDS
+        self._held_until = asked + self._seconds - self._margin
         return True
+
+    def assume(self) -> None:
+        """Nobody can hold it: it is ours, for as long as if it had been renewed."""
+        self._held_until = self._clock() + self._seconds - self._margin
 
     def keep(self, on_error: Callable[[KubeError], None]) -> None:
         """Tries for ever, until `stop`."""
@@ -149,7 +159,7 @@ class Lease:
                 "acquireTime": moment,
                 "leaseTransitions": spec.get("leaseTransitions", -1) + 1,
             }
-        spec |= {"renewTime": moment, "leaseDurationSeconds": LEASE_SECONDS}
+        spec |= {"renewTime": moment, "leaseDurationSeconds": self._seconds}
         head: Object = found or {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",

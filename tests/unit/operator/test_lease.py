@@ -16,6 +16,7 @@ import pytest
 from kubernetes import client
 
 from lib.apiserver import write_kubeconfig
+from streamapp_operator.cluster.claims import CLAIM_SECONDS, RENEW_SECONDS, Claims
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import (
     ANSWER_SECONDS,
@@ -216,3 +217,74 @@ def test_an_answer_to_a_write_is_waited_for_while_the_lease_lasts() -> None:
     kube.may_write = lambda: 12.0
     kube.apply(lease)
     assert waited == [4.5, 7.0, 7.0]
+
+
+# --- namespaces -----------------------------------------------------------------------------------------------------
+
+
+def test_a_namespace_is_run_by_one_release_until_that_is_gone() -> None:
+    kube, told = Leases(), list[str]()
+    ours = Claims(kube, "a/operator", told.append, lambda: kube.now)
+    theirs = Claims(kube, "b/operator", told.append, lambda: kube.now)
+    again = Claims(kube, "a/operator", told.append, lambda: kube.now)
+    with pytest.raises(NotHolder):
+        ours.require("shop")
+    assert ours.holds("shop")
+    assert not theirs.holds("shop")
+    (sentence,) = told
+    assert sentence.startswith("namespace shop is not watched: the release a/operator runs the apps there")
+    assert (ours.contested, theirs.contested) == (0, 1)
+    with pytest.raises(NotHolder):
+        theirs.require("shop")
+    for _ in range(20):
+        kube.now += RENEW_SECONDS
+        ours.renew({"shop"})
+        assert ours.holds("shop")
+        assert not theirs.holds("shop")
+    assert again.holds("shop"), "another operator of the same release goes on at once"
+    # It ends. Before another one may act, it does not any more.
+    last = kube.now
+    while not theirs.holds("shop"):
+        kube.now += 1
+    assert kube.now - last > CLAIM_SECONDS
+    with pytest.raises(NotHolder):
+        ours.require("shop")
+    assert theirs.contested == 0
+    assert len(told) == 1
+
+
+def test_a_namespace_without_apps_is_free_after_a_while() -> None:
+    kube = Leases()
+    ours, theirs = (Claims(kube, name, clock=lambda: kube.now) for name in ("a/operator", "b/operator"))
+    assert ours.holds("shop")
+    version = kube.version
+    ours.renew(set())
+    assert kube.version == version
+    assert not theirs.holds("shop")
+    kube.now += CLAIM_SECONDS + 1
+    assert theirs.holds("shop")
+
+
+def test_what_is_another_ones_is_asked_for_now_and_then_and_not_for_each_app() -> None:
+    kube = Leases()
+    ours, theirs = (Claims(kube, name, clock=lambda: kube.now) for name in ("a/operator", "b/operator"))
+    assert ours.holds("shop")
+    asked: list[float] = []
+    for _ in range(100):
+        kube.slow = lambda: asked.append(kube.now)
+        assert not theirs.holds("shop")
+    assert asked == [0.0]
+
+
+@pytest.mark.parametrize("words", ["because it is being terminated", "leases.coordination.k8s.io is forbidden"])
+def test_where_a_lease_may_not_be_made_nobody_is_kept_from_work(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A namespace that goes, and rights that somebody has made by hand."""
+    kube = Leases()
+
+    def refuse(wanted: Object) -> Object:
+        raise KubeError(403, words)
+
+    monkeypatch.setattr(kube, "create", refuse)
+    claims = Claims(kube, "a/operator", clock=lambda: kube.now)
+    assert claims.holds("shop")
+    assert claims.require("shop") > 0
