@@ -129,5 +129,7 @@ class TableStart(Starts[F]):
         >>> StreamBuilder("app").table("users", topic="users").builder.build().spec.topology[0].table.topic
         'users'
         """
-        written = given(topic=topic, timestamp=timestamp, bootstrap=bootstrap, key=written_format(key), value=written_format(value))
+        written = given(
+            topic=topic, timestamp=timestamp, bootstrap=bootstrap, key=written_format(key), value=written_format(value)
+        )
         return self._add(name, None, table=written, store=store)
