@@ -115,7 +115,7 @@ def deletions(flow: Flow, rows: TaskRows) -> DataFrame:
 
 
 def changes(flow: Flow, rows: TaskRows) -> Flow:
-    """Of the row that was, the row that is, and the time: both in one row, so that nobody sees one without the other."""
+    """Of the row that was, the row that is, and the time: both in one row, so that none is seen without the other."""
     schema = flow.schema()
     was, now = _Side(WAS), _Side(IS)
     both = rows.of_both(schema, WAS, schema, IS, StructField(_NOW, LongType()))
