@@ -10,7 +10,16 @@ from functools import partial
 
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.refusals import is_of_the_moment, is_refusal
-from streamapp_operator.decide.decision import Action, Apply, Decision, Delete, Hold, Scale, TakeAway, kind_of
+from streamapp_operator.decide.decision import (
+    Action,
+    Apply,
+    Decision,
+    Delete,
+    RemoveFields,
+    Scale,
+    SetFinalizer,
+    kind_of,
+)
 from streamapp_operator.decide.settled import accepted
 from streamapp_operator.deletion.rights import Rights
 from streamapp_operator.driver.client import scale
@@ -63,7 +72,7 @@ def _suits_every_version(action: Action) -> bool:
     """Whether it is right also for the version that runs on, as the one that follows is refused."""
     if isinstance(action, Apply):
         return action.is_new and action.wanted["kind"] not in _OF_A_VERSION
-    return isinstance(action, Hold) or (isinstance(action, Delete) and kind_of(action) == "Pod")
+    return isinstance(action, SetFinalizer) or (isinstance(action, Delete) and kind_of(action) == "Pod")
 
 
 def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action], notes: Notes, rights: Rights) -> str:
@@ -96,8 +105,8 @@ def _refusal(act: Callable[[], None]) -> str:
 
 def _do(kube: Kube, seen: Observation, action: Action, notes: Notes, rights: Rights) -> None:
     body = seen.body
-    if isinstance(action, Hold):
-        rights.hold(kube, body, action.on)
+    if isinstance(action, SetFinalizer):
+        rights.set_finalizer(kube, body, action.on)
     elif isinstance(action, Scale):
         kube.may_write()
         if problem := scale(action.driver, seen.token, action.replicas):
@@ -111,8 +120,8 @@ def _do(kube: Kube, seen: Observation, action: Action, notes: Notes, rights: Rig
         annotations = {**metadata["annotations"], **mark}
         made = kube.apply({**wanted, "metadata": {**metadata, "annotations": annotations}})
         note(notes, (wanted["kind"], metadata["name"]), accepted(wanted, made))
-    elif isinstance(action, TakeAway):
-        kube.take_away(action.found, action.paths)
+    elif isinstance(action, RemoveFields):
+        kube.remove_fields(action.found, action.paths)
     else:
         found = action.found["metadata"]
         kube.delete(action.found["kind"], found["namespace"], found["name"], found["uid"], action.grace)

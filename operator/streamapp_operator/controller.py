@@ -16,7 +16,7 @@ from streamapp_operator.cluster.lease import Lease, NotHolder
 from streamapp_operator.crd.reading import status_in
 from streamapp_operator.deletion.kafka import Cleaner
 from streamapp_operator.deletion.rights import LOOK_SECONDS, Rights
-from streamapp_operator.deletion.uninstall import leave
+from streamapp_operator.deletion.uninstall import release_apps
 from streamapp_operator.memory import TURN_SECONDS, Memory
 from streamapp_operator.metrics import Metrics
 from streamapp_operator.observe.lag import Lags
@@ -150,8 +150,8 @@ class Controller:
             if thread.name != "lease":
                 thread.join(max(0.0, deadline - self._clock()))
         if self._home is not None:
-            leave(self._kube, self._home)
-        self._rights.leave(self._kube, self._namespaces)
+            release_apps(self._kube, self._home)
+        self._rights.release(self._kube, self._namespaces)
         if self._lease is not None:
             try:
                 self._lease.stop()

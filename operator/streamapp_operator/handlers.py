@@ -57,7 +57,7 @@ def _watch_one(informer: Informer, source: Source, stop: threading.Event) -> Non
     namespace, kind = source
     try:
         while not stop.is_set():
-            if not informer.knows(source):
+            if not informer.has_synced(source):
                 stop.wait(_LOOK_SECONDS)
                 continue
             try:
@@ -66,7 +66,7 @@ def _watch_one(informer: Informer, source: Source, stop: threading.Event) -> Non
             except (Exception, asyncio.CancelledError) as error:
                 where = "all namespaces" if namespace is None else f"namespace {namespace}"
                 log.warning("the watch of %s in %s has ended, and begins anew: %s", kind, where, error)
-                informer.doubt(source)
+                informer.invalidate(source)
                 stop.wait(_AGAIN_SECONDS)
     finally:
         stop.set()
@@ -117,7 +117,7 @@ def _registry(informer: Informer, source: Source) -> kopf.OperatorRegistry:
         if event["type"] is None:
             if doubt is not None:
                 doubt.cancel()
-            doubt = asyncio.get_running_loop().call_later(_LISTED_SECONDS, informer.doubt, source)
+            doubt = asyncio.get_running_loop().call_later(_LISTED_SECONDS, informer.invalidate, source)
         informer.happened(event["type"] or "ADDED", dict(event["object"]))
 
     @kopf.on.login(registry=registry)

@@ -13,10 +13,10 @@ from streamapp_operator.decide.settled import Accepted
 from streamapp_operator.deletion.kafka import Cleaner
 from streamapp_operator.deletion.rights import Rights
 from streamapp_operator.driver.client import Drivers
-from streamapp_operator.driver.last_answer import Words
-from streamapp_operator.driver.stall import Pace
+from streamapp_operator.driver.last_answer import LastAnswer
+from streamapp_operator.driver.stall import StallClock
 from streamapp_operator.observe.lag import Lags
-from streamapp_operator.observe.trouble import Troubles
+from streamapp_operator.observe.pod_events import PodEvents
 from streamapp_operator.render.meta import Object
 from streamapp_operator.scaling.autoscaler import History
 from streamapp_operator.settings import Settings
@@ -51,16 +51,16 @@ class Memory:
     trials: MutableMapping[Key, Trial] = field(default_factory=dict)
     """By namespace and name: what was seen of a version that has to prove itself."""
 
-    words: MutableMapping[Key, Words] = field(default_factory=dict)
+    last_answers: MutableMapping[Key, LastAnswer] = field(default_factory=dict)
     """By namespace and name: what the driver said last."""
 
-    paces: MutableMapping[Key, Pace] = field(default_factory=dict)
+    stall_clocks: MutableMapping[Key, StallClock] = field(default_factory=dict)
     """By namespace and name: since when which sub-topology has committed no epoch."""
 
     accepted: MutableMapping[Key, Notes] = field(default_factory=dict)
     """By namespace and name: what the API server made of objects, by their kind and name, if it was not as wanted."""
 
-    troubles: Troubles = field(default_factory=Troubles)
+    pod_events: PodEvents = field(default_factory=PodEvents)
 
     turns: Turns[Key] = field(default_factory=lambda: Turns(Settings().restarts_at_a_time, TURN_SECONDS))
     """Of apps whose drivers are started anew for the operator's settings."""
@@ -81,19 +81,19 @@ class Memory:
         key = metadata["namespace"], metadata["name"]
         self.histories[key] = metadata["uid"], decision.history
         note(self.trials, key, decision.trial)
-        note(self.words, key, decision.heard.words)
-        note(self.paces, key, decision.pace)
+        note(self.last_answers, key, decision.heard.last)
+        note(self.stall_clocks, key, decision.stall_clock)
 
     def forget(self, namespace: str, name: str) -> None:
         """There is no such app any more."""
         self.histories.pop((namespace, name), None)
         self.trials.pop((namespace, name), None)
-        self.words.pop((namespace, name), None)
-        self.paces.pop((namespace, name), None)
+        self.last_answers.pop((namespace, name), None)
+        self.stall_clocks.pop((namespace, name), None)
         self.accepted.pop((namespace, name), None)
         self.turns.give((namespace, name))
         self.lags.forget(namespace, name)
-        self.troubles.forget(namespace, name)
+        self.pod_events.forget(namespace, name)
 
 
 def note(notes: MutableMapping[K, T], key: K, what: T | None) -> None:

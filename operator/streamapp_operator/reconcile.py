@@ -26,7 +26,7 @@ from streamapp_operator.cluster.cache import PartlyFresh
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.recorder import Recorder
 from streamapp_operator.decide.decision import Decision, decide, kind_of
-from streamapp_operator.deletion.finalizer import let_go
+from streamapp_operator.deletion.finalizer import finalize
 from streamapp_operator.memory import Memory
 from streamapp_operator.observe.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
 from streamapp_operator.observe.observer import Objects, observe
@@ -106,7 +106,7 @@ class _Look:
         seen = observe(objects, self.memory.lags, self.memory.drivers, *self.key, earlier)
         if seen is None:
             return None
-        return replace(seen, trouble=self.memory.troubles.of(self.kube, seen, self.clock()))
+        return replace(seen, trouble=self.memory.pod_events.of(self.kube, seen, self.clock()))
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _round(look: _Look, seen: Observation, fresh: frozenset[str]) -> float | _Un
     if is_deleted(seen.body):
         if not fresh >= EVERY_KIND:
             return _Unsure(seen, EVERY_KIND)
-        return let_go(kube, seen, memory.cleaner, clock(), memory.rights.hold, memory.recorder)
+        return finalize(kube, seen, memory.cleaner, clock(), memory.rights.set_finalizer, memory.recorder)
     key, name = look.key, look.key[1]
     decision = _decide(look, seen)
     previous: Status = seen.earlier_status
@@ -154,22 +154,22 @@ def _round(look: _Look, seen: Observation, fresh: frozenset[str]) -> float | _Un
     said, version = previous, seen.body["metadata"]["resourceVersion"]
     if decision.target != previous.get("target", {}):
         said = _status(decision, name, previous, clock())
-        version = _say(kube, seen.body, version, said)
+        version = _write_status(kube, seen.body, version, said)
     refusal = act(kube, seen, decision, memory.accepted.setdefault(key, {}), memory.rights)
     facts = replace(decision.facts, refusal=refusal)
     status = _status(replace(decision, facts=facts), name, said, clock())
     if status != said and not (
         only_numbers_moved(said, status)
-        and _seconds_since_said(seen.body, clock()) < memory.numbers_seconds - _CLOCK_SECONDS
+        and _seconds_since_written(seen.body, clock()) < memory.numbers_seconds - _CLOCK_SECONDS
     ):
         try:
-            _say(kube, seen.body, version, status)
+            _write_status(kube, seen.body, version, status)
         except KubeError as error:
             if error.code == CONFLICT and not needed <= fresh:
                 return _Unsure(seen, needed)
             raise
         said = status
-    _tell(kube, memory.recorder, seen.body, previous, said, clock())
+    _record_events(kube, memory.recorder, seen.body, previous, said, clock())
     if refusal:
         raise KubeError(422, refusal)
     return _again(memory, decision, facts, numbers_moved(previous, status))
@@ -179,7 +179,7 @@ def _decide(look: _Look, seen: Observation) -> Decision:
     """A driver that is to be started anew for the operator's settings waits for its turn, and has it until the app is
     well, or is stopped."""
     memory, key = look.memory, look.key
-    past = memory.history(seen.body), memory.trials.get(key), memory.words.get(key), memory.paces.get(key)
+    past = memory.history(seen.body), memory.trials.get(key), memory.last_answers.get(key), memory.stall_clocks.get(key)
     notes = memory.accepted.setdefault(key, {})
 
     def decided(may_restart: bool) -> Decision:
@@ -215,7 +215,7 @@ def _status(decision: Decision, name: str, previous: Status, now: datetime) -> S
     return status_of(decision.facts, name, decision.target, previous, now)
 
 
-def _say(kube: Kube, body: Object, version: str, status: Status) -> str:
+def _write_status(kube: Kube, body: Object, version: str, status: Status) -> str:
     """Writes the status, unless the resource is not any more of that version; returns the version it is of then."""
     metadata = body["metadata"]
     written = kube.apply_status(
@@ -233,7 +233,9 @@ def _say(kube: Kube, body: Object, version: str, status: Status) -> str:
     return str(written["metadata"]["resourceVersion"])
 
 
-def _tell(kube: Kube, recorder: Recorder, body: Object, previous: Status, status: Status, now: datetime) -> None:
+def _record_events(
+    kube: Kube, recorder: Recorder, body: Object, previous: Status, status: Status, now: datetime
+) -> None:
     if status is previous:
         return
     for event in events_between(previous, status):
@@ -243,7 +245,7 @@ def _tell(kube: Kube, recorder: Recorder, body: Object, previous: Status, status
             log.warning("no event could be written: %s", error)
 
 
-def _seconds_since_said(body: Object, now: datetime) -> float:
+def _seconds_since_written(body: Object, now: datetime) -> float:
     """Since the status was last written. The API server keeps the time for us."""
     fields: list[dict[str, Any]] = body["metadata"].get("managedFields", [])
     ours = [f for f in fields if (f.get("manager"), f.get("subresource")) == (MANAGER, "status")]

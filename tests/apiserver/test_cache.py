@@ -195,8 +195,8 @@ def test_a_watch_that_fails_ends_no_other_one(
     class Trusting(Informer):
         """Takes a kind for known that it could not list."""
 
-        def knows(self, source: Source) -> bool:
-            return source[1] == "CronJob" or super().knows(source)
+        def has_synced(self, source: Source) -> bool:
+            return source[1] == "CronJob" or super().has_synced(source)
 
     with Watch(api, apps, Trusting, resync=300) as watching:
         until(lambda: "the watch of CronJob in" in caplog.text, 30, "one watch has ended", every=0.1)

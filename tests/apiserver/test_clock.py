@@ -13,7 +13,7 @@ from lib.apiserver import ApiServer
 from lib.operator import Apps
 from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.server_clock import ServerClock
-from streamapp_operator.observe.remains import is_held
+from streamapp_operator.observe.remains import has_finalizer
 
 pytestmark = pytest.mark.cluster
 
@@ -38,4 +38,4 @@ def test_a_clock_that_is_off_changes_nothing(
     kube.delete("StreamApp", apps.namespace, "word-count", found["metadata"]["uid"])
     apps.reconcile()
     apps.reconcile()
-    assert is_held(apps.get("StreamApp", "word-count")), "Kafka has its time to answer, which has only begun"
+    assert has_finalizer(apps.get("StreamApp", "word-count")), "Kafka has its time to answer, which has only begun"

@@ -25,10 +25,10 @@ from streamapp_operator.cluster.kube import SECONDS, Kube
 from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.deletion.finalizer import TRY_SECONDS
 from streamapp_operator.deletion.kafka import RETRY_SECONDS, Cleaner, Outcome
-from streamapp_operator.deletion.uninstall import TRIES, leave
+from streamapp_operator.deletion.uninstall import TRIES, release_apps
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.memory import Memory
-from streamapp_operator.observe.remains import DEADLINE_SECONDS, FINALIZER, Remains, is_held
+from streamapp_operator.observe.remains import DEADLINE_SECONDS, FINALIZER, Remains, has_finalizer
 from streamapp_operator.settings import Settings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kafka]
@@ -328,12 +328,12 @@ def test_an_operator_that_goes_with_its_namespace_lets_changing_apps_go(apps: Ap
 
     def is_there() -> bool:
         found = find(apps)
-        return found is not None and is_held(found)
+        return found is not None and has_finalizer(found)
 
     leaver = Kube(apps.kube._api, may_write=change)
-    leave(leaver, apps.namespace)
+    release_apps(leaver, apps.namespace)
     assert is_there()  # the namespace stays
     api.kubectl("delete", "namespace", apps.namespace, "--wait=false")
-    leave(leaver, apps.namespace)
+    release_apps(leaver, apps.namespace)
     assert next(changes, None) is None
     assert not is_there()

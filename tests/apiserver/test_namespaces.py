@@ -19,7 +19,7 @@ from streamapp_operator.cluster.cache import Cache
 from streamapp_operator.cluster.claims import NAME as CLAIM
 from streamapp_operator.cluster.informer import LONGEST_PAUSE_SECONDS, Informer
 from streamapp_operator.cluster.kube import Kube
-from streamapp_operator.observe.remains import is_held
+from streamapp_operator.observe.remains import has_finalizer
 
 pytestmark = pytest.mark.cluster
 
@@ -74,7 +74,7 @@ def test_rights_that_are_taken_away_and_given_back(
     informer = Informer(kube, Cache(kube), [other, home], lambda key, item: None, told.append, lambda: now[0])
 
     def knows(namespace: str) -> bool:
-        return all(informer.knows(source) for source in informer.sources if source[0] == namespace)
+        return all(informer.has_synced(source) for source in informer.sources if source[0] == namespace)
 
     def resync() -> bool:
         """Whether the other one is known."""
@@ -96,7 +96,7 @@ def test_rights_that_are_taken_away_and_given_back(
     assert not knows(other), "it is left alone for a while"
     until(resync, 10, "they are in force again", every=0.1)
     assert informer.unwatched == 0
-    informer.doubt((other, "Pod"))
+    informer.invalidate((other, "Pod"))
     assert not knows(other)
     informer.resync([(other, "Pod")])
     assert knows(other)
@@ -111,7 +111,7 @@ def is_marked(api: ApiServer, what: str, namespace: str) -> bool:
 def create_held(apps: Apps) -> None:
     """An app that waits for the operator when it is deleted; for nothing else, as there is nothing to do on Kafka."""
     apps.create(topology=[{"name": "x", "filter": "a > 1"}], deletionPolicy="Delete")
-    until(lambda: is_held(apps.get("StreamApp", "word-count")), 30, "the app waits for the operator", every=0.2)
+    until(lambda: has_finalizer(apps.get("StreamApp", "word-count")), 30, "the app waits for the operator", every=0.2)
 
 
 def test_a_watched_namespace_that_is_deleted_goes_and_others_are_looked_after(
@@ -144,13 +144,13 @@ def test_rights_that_are_deleted_while_their_namespace_stays_wait_for_nobody(
     home = Apps(kube, new_namespace())
     operator = operators.start_for(home.namespace, [home.namespace], [home.namespace])
     create_held(home)
-    assert is_held(home.get("RoleBinding", BINDING))
+    assert has_finalizer(home.get("RoleBinding", BINDING))
     home.change(deletionPolicy="Retain")
-    until(lambda: not is_held(home.get("RoleBinding", BINDING)), 30, "nothing waits any more", every=0.2)
+    until(lambda: not has_finalizer(home.get("RoleBinding", BINDING)), 30, "nothing waits any more", every=0.2)
     home.change(deletionPolicy="Delete")
-    until(lambda: is_held(home.get("StreamApp", "word-count")), 30, "the app waits again", every=0.2)
+    until(lambda: has_finalizer(home.get("StreamApp", "word-count")), 30, "the app waits again", every=0.2)
     api.kubectl("delete", "rolebinding", BINDING, f"--namespace={home.namespace}", "--wait=false")
-    assert is_held(home.get("RoleBinding", BINDING))
+    assert has_finalizer(home.get("RoleBinding", BINDING))
     operator.stop()
     assert kube.get("RoleBinding", home.namespace, BINDING) is None
     home.edit("StreamApp", "word-count", lambda body: body["metadata"].update(finalizers=[]))

@@ -14,8 +14,8 @@ from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.crd.reading import status_in
 from streamapp_operator.decide.decision import Apply, Decision, Delete, decide
 from streamapp_operator.driver.answer import read_answer
-from streamapp_operator.driver.last_answer import Words
-from streamapp_operator.driver.stall import Pace
+from streamapp_operator.driver.last_answer import LastAnswer
+from streamapp_operator.driver.stall import StallClock
 from streamapp_operator.manifest.app import RESTART_ANNOTATION
 from streamapp_operator.names import config_name, driver_name
 from streamapp_operator.observe.observation import Observation, Position
@@ -56,8 +56,8 @@ class Simulation:
     children: dict[tuple[str, str], Object] = field(default_factory=dict)
     now: datetime = START
     trial: Trial | None = None
-    words: Words | None = None
-    pace: Pace | None = None
+    last_answer: LastAnswer | None = None
+    stall_clock: StallClock | None = None
     settings: Settings = field(default_factory=Settings)
     driver: Object | None = None
     executors: list[Object] = field(default_factory=list)
@@ -111,9 +111,9 @@ class Simulation:
             silence="" if "live" in said else "it does not answer",
             position=self.position,
         )
-        past = None, self.trial, self.words, self.pace
+        past = None, self.trial, self.last_answer, self.stall_clock
         decision = decide(seen, self.settings, Credentials("token", "secret"), self.now, *past)
-        self.trial, self.words, self.pace = decision.trial, decision.heard.words, decision.pace
+        self.trial, self.last_answer, self.stall_clock = decision.trial, decision.heard.last, decision.stall_clock
         for action in decision.actions:
             if isinstance(action, Apply):
                 self.children[action.wanted["kind"], action.wanted["metadata"]["name"]] = copy.deepcopy(action.wanted)

@@ -85,11 +85,11 @@ class Informer:
         """How many of the namespaces are missing, or forbidden to us."""
         return len({namespace for namespace, _ in self._forbidden})
 
-    def knows(self, source: Source) -> bool:
+    def has_synced(self, source: Source) -> bool:
         """Whether what is there has been listed, and nobody doubts it."""
         return source in self._listed
 
-    def doubt(self, source: Source) -> None:
+    def invalidate(self, source: Source) -> None:
         """Nothing is heard from there any more, or not all: it is listed anew."""
         self._listed.discard(source)
 
@@ -129,7 +129,7 @@ class Informer:
         due = {source: start + seconds * (i + 1) / len(self.sources) for i, source in enumerate(self.sources)}
         while not stop.wait(min(seconds, TRY_SECONDS)):
             now = self._clock()
-            old = [source for source, at in due.items() if at <= now or not self.knows(source)]
+            old = [source for source, at in due.items() if at <= now or not self.has_synced(source)]
             due |= {source: now + seconds for source in old if due[source] <= now}
             try:
                 self.resync(old)

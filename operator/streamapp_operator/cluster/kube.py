@@ -233,7 +233,7 @@ class Kube:
             if error.code != 404:
                 raise
 
-    def take_away(self, found: Object, paths: Sequence[Sequence[str | int]]) -> None:
+    def remove_fields(self, found: Object, paths: Sequence[Sequence[str | int]]) -> None:
         """Takes these parts out of an object, of which those of a list come in its order. Fails with code 409 when it
         has changed since it was read."""
         metadata = found["metadata"]

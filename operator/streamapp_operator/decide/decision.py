@@ -21,11 +21,11 @@ from streamapp_operator.decide.executors import to_replace
 from streamapp_operator.decide.problems import mistakes_of
 from streamapp_operator.decide.settled import Accepted, is_settled
 from streamapp_operator.driver.answer import Answer
-from streamapp_operator.driver.last_answer import Heard, Words, hear
+from streamapp_operator.driver.last_answer import Heard, LastAnswer, hear
 from streamapp_operator.driver.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.driver.progress import waiting_of
 from streamapp_operator.driver.restart_budget import Failures, count_failures
-from streamapp_operator.driver.stall import Pace, look_at_pace
+from streamapp_operator.driver.stall import StallClock, check_stall
 from streamapp_operator.manifest.addresses import problems_of_addresses
 from streamapp_operator.manifest.adoption import still_there
 from streamapp_operator.manifest.app import App
@@ -34,7 +34,7 @@ from streamapp_operator.manifest.modules import with_modules
 from streamapp_operator.manifest.versions import REJECTED, Verdict
 from streamapp_operator.names import secret_name
 from streamapp_operator.observe.observation import LISTED, Observation
-from streamapp_operator.observe.remains import FINALIZER, is_held, should_be_held
+from streamapp_operator.observe.remains import FINALIZER, has_finalizer, wants_finalizer
 from streamapp_operator.observe.runs import last_run, may_begin, next_run_of, obsolete, set_right
 from streamapp_operator.render import STARTERS, Credentials, render
 from streamapp_operator.render.config import credentials_of
@@ -42,7 +42,7 @@ from streamapp_operator.render.executors import tried_pod
 from streamapp_operator.render.meta import ATTEMPT_ANNOTATION, TEMPLATE_ANNOTATION, Object
 from streamapp_operator.render.permits import permitting_all
 from streamapp_operator.render.runs import UNTIL_CAUGHT_UP, is_bounded, run_of_app
-from streamapp_operator.render.theirs import raise_for
+from streamapp_operator.render.user_template import raise_for
 from streamapp_operator.scaling import autoscaler as autoscale
 from streamapp_operator.scaling.autoscaler import History
 from streamapp_operator.scaling.scaling import scaled
@@ -93,7 +93,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Hold:
+class SetFinalizer:
     """Make the app wait for us when it is deleted, or not."""
 
     on: bool
@@ -101,7 +101,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class TakeAway:
+class RemoveFields:
     """Take out of an object what somebody has added to it."""
 
     found: Object
@@ -109,7 +109,7 @@ class TakeAway:
     why: str
 
 
-Action = Apply | Delete | Scale | Hold | TakeAway
+Action = Apply | Delete | Scale | SetFinalizer | RemoveFields
 Notes = Mapping[tuple[str, str], Accepted]
 """By kind and name of objects."""
 
@@ -118,7 +118,7 @@ def kind_of(action: Action) -> str:
     """Of the object that it changes."""
     if isinstance(action, Apply):
         return str(action.wanted["kind"])
-    return str(action.found["kind"]) if isinstance(action, Delete | TakeAway) else "Pod"
+    return str(action.found["kind"]) if isinstance(action, Delete | RemoveFields) else "Pod"
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ class Decision:
     trial: Trial | None = None
     """For the next decision, while a version has to prove itself."""
     heard: Heard = field(default_factory=lambda: Heard(None, "", None))
-    """Of the driver; its words are for the next decision."""
-    pace: Pace | None = None
+    """Of the driver; its last answer is for the next decision."""
+    stall_clock: StallClock | None = None
     """For the next decision."""
     waits_for_turn: bool = False
     """Whether the driver is to be started anew for the operator's settings, as soon as there is a turn for it."""
@@ -151,8 +151,8 @@ def decide(
     now: datetime,
     history: History | None = None,
     trial: Trial | None = None,
-    words: Words | None = None,
-    pace: Pace | None = None,
+    last_answer: LastAnswer | None = None,
+    stall_clock: StallClock | None = None,
     notes: Notes = MappingProxyType({}),
     may_restart: bool = True,
 ) -> Decision:
@@ -164,8 +164,8 @@ def decide(
         now: the time.
         history: of the last decision; None: only what the status has is known, and an app is scaled a bit later.
         trial: of the last decision; None: a version that has to prove itself gets its time anew.
-        words: of the last decision; None: the driver has not been heard yet.
-        pace: of the last decision; None: it begins to be watched now whether epochs are committed.
+        last_answer: of the last decision; None: the driver has not been heard yet.
+        stall_clock: of the last decision; None: it begins to be watched now whether epochs are committed.
         notes: of objects that the API server made something else of than was applied; one that is not noted is
             applied once more.
         may_restart: whether the driver may be started anew now although its author has not asked for it.
@@ -178,14 +178,16 @@ def decide(
     doubtful: tuple[Object, ...] = ()
     if not paused and "deletionTimestamp" not in body["metadata"]:
         changes = _changes(app, seen, objects, notes, may_restart) if app is not None and objects else ()
-        actions = (*_hold(body), *useless_pods(seen, now), *changes)
+        actions = (*_finalizer(body), *useless_pods(seen, now), *changes)
         tried = _tried_executor(app, seen, changes, settings) if app is not None else ()
         doubtful = (*tried, *_doubtful(seen, objects, changes))
     previous = seen.earlier_status.get("target", {})
     next_run = next_run_of(wanted.app, now)
     driver = driver_state(seen.driver, seen.trouble)
-    heard = hear(seen.status, seen.silence, driver, words, now)
-    stalled, pace = look_at_pace(heard.live, app.plan, driver, pace, now) if app is not None else ("", None)
+    heard = hear(seen.status, seen.silence, driver, last_answer, now)
+    stalled, stall_clock = (
+        check_stall(heard.live, app.plan, driver, stall_clock, now) if app is not None else ("", None)
+    )
     facts = Facts(
         generation=body["metadata"]["generation"],
         app=app,
@@ -212,7 +214,7 @@ def decide(
     )
     target = _target(facts, objects) if actions else previous
     waits = not may_restart and facts.outdated and _is_for_settings(seen, objects)
-    return Decision(facts, target, actions, doubtful, wanted.history, trial, heard, pace, waits)
+    return Decision(facts, target, actions, doubtful, wanted.history, trial, heard, stall_clock, waits)
 
 
 @dataclass(frozen=True)
@@ -371,7 +373,7 @@ def _changes(
             actions.append(Apply(wanted, _set(different, wanted), is_new=False))
         elif added := additions(wanted, found):
             paths = ", ".join(".".join(map(str, path)) for path in added[:_MOST_DIFFERENCES])
-            actions.append(TakeAway(found, added, f"take {paths} out of {kind} {name}"))
+            actions.append(RemoveFields(found, added, f"take {paths} out of {kind} {name}"))
     for (kind, name), found in seen.children.items():
         if (kind, name) not in names and kind in LISTED and kind != "Job":
             actions.append(Delete(found, f"delete {kind} {name}, which is not needed any more"))
@@ -382,7 +384,7 @@ def _changes(
         actions += [] if actions or app.stopped else _earlier_executors(app, seen, objects)
     elif not may_restart and _is_for_settings(seen, objects):
         actions += _other_replicas(app, seen)
-    elif not any(isinstance(each, Apply | TakeAway) and kind_of(each) in _DRIVER_NEEDS for each in actions):
+    elif not any(isinstance(each, Apply | RemoveFields) and kind_of(each) in _DRIVER_NEEDS for each in actions):
         actions += restart
     return tuple(actions)
 
@@ -477,11 +479,15 @@ def _is_outdated(app: App, seen: Observation, objects: tuple[Object, ...], actio
     return ends or bool(_outdated_driver(seen, objects))
 
 
-def _hold(body: Object) -> tuple[Hold, ...]:
+def _finalizer(body: Object) -> tuple[SetFinalizer, ...]:
     """First of all: whatever the app makes on Kafka comes after it."""
-    if (wanted := should_be_held(body)) is is_held(body):
+    if (wanted := wants_finalizer(body)) is has_finalizer(body):
         return ()
-    return (Hold(wanted, f"{'set' if wanted else 'take away'} the finalizer {FINALIZER}, as spec.deletionPolicy says"),)
+    return (
+        SetFinalizer(
+            wanted, f"{'set' if wanted else 'take away'} the finalizer {FINALIZER}, as spec.deletionPolicy says"
+        ),
+    )
 
 
 def _template(objects: tuple[Object, ...]) -> str | None:

@@ -22,7 +22,15 @@ from streamapp_operator.decide.decision import useless_pods
 from streamapp_operator.deletion.kafka import Cleaner, Outcome
 from streamapp_operator.driver.pods import driver_state
 from streamapp_operator.observe.observation import Observation
-from streamapp_operator.observe.remains import FINALIZER, Remains, is_held, is_late, remains_of, runners, running
+from streamapp_operator.observe.remains import (
+    FINALIZER,
+    Remains,
+    driver_makers,
+    has_finalizer,
+    is_late,
+    remains_of,
+    running,
+)
 from streamapp_operator.render.meta import Object
 from streamapp_operator.status.conditions import DELETING
 from streamapp_operator.status.events import NORMAL, WARNING, Event, to_object
@@ -36,12 +44,12 @@ _MOST_NAMES = 20
 log = logging.getLogger("streamapp.operator")
 
 
-def let_go(
+def finalize(
     kube: Kube,
     seen: Observation,
     cleaner: Cleaner,
     now: datetime,
-    hold: Callable[[Kube, Object, bool], None],
+    set_finalizer: Callable[[Kube, Object, bool], None],
     recorder: Recorder,
 ) -> float | None:
     """
@@ -50,7 +58,7 @@ def let_go(
         seen: the app, which is deleted.
         cleaner: of its Kafka.
         now: the time.
-        hold: takes the finalizer away.
+        set_finalizer: takes it away.
         recorder: of events.
 
     Returns:
@@ -61,11 +69,11 @@ def let_go(
     """
     body = seen.body
     metadata = body["metadata"]
-    if not is_held(body):
+    if not has_finalizer(body):
         return None
     _say(kube, seen, now, recorder)
     late = is_late(body, now)
-    if not late and (items := runners(seen)):
+    if not late and (items := driver_makers(seen)):
         for item in items:
             _delete(kube, item)
         return LOOK_SECONDS
@@ -78,12 +86,12 @@ def let_go(
     if outcome.left and not late:
         log.warning("%s/%s: %s", metadata["namespace"], metadata["name"], outcome.why)
         return TRY_SECONDS
-    _tell(kube, recorder, body, farewell(remains, outcome), now)
-    hold(kube, body, False)
+    _tell(kube, recorder, body, outcome_event(remains, outcome), now)
+    set_finalizer(kube, body, False)
     return None
 
 
-def hold(kube: Kube, body: Object, on: bool) -> None:
+def set_finalizer(kube: Kube, body: Object, on: bool) -> None:
     """Sets our finalizer, or takes it away; others stay as they are.
 
     Raises:
@@ -91,16 +99,16 @@ def hold(kube: Kube, body: Object, on: bool) -> None:
     """
     metadata = body["metadata"]
     found = kube.get(KIND, metadata["namespace"], metadata["name"])
-    if found is None or found["metadata"]["uid"] != metadata["uid"] or is_held(found) is on:
+    if found is None or found["metadata"]["uid"] != metadata["uid"] or has_finalizer(found) is on:
         return
     others = [name for name in found["metadata"].get("finalizers", ()) if name != FINALIZER]
     kube.set_finalizers({**found, "kind": KIND}, [*others, FINALIZER] if on else others)
 
 
-def farewell(remains: Remains | None, outcome: Outcome) -> Event:
+def outcome_event(remains: Remains | None, outcome: Outcome) -> Event:
     """What became of the app's topics.
 
-    >>> farewell(None, Outcome()).reason
+    >>> outcome_event(None, Outcome()).reason
     'TopicsLeft'
     """
     if remains is None:

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import NotHolder
-from streamapp_operator.deletion.finalizer import hold
-from streamapp_operator.observe.remains import FINALIZER, is_deleted, is_held
+from streamapp_operator.deletion.finalizer import set_finalizer
+from streamapp_operator.observe.remains import FINALIZER, has_finalizer, is_deleted
 from streamapp_operator.render.meta import Object
 
 KIND = "RoleBinding"
@@ -43,7 +43,7 @@ class Rights:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     """So that no app begins to wait while the rights are let go, as none has waited."""
 
-    def hold(self, kube: Kube, body: Object, on: bool) -> None:
+    def set_finalizer(self, kube: Kube, body: Object, on: bool) -> None:
         """Makes the app wait for us when it is deleted, or not; and the rights with it.
 
         Raises:
@@ -53,7 +53,7 @@ class Rights:
         with self._lock:
             if on:
                 self._set(kube, self._find(kube, namespace), True)
-            hold(kube, body, on)
+            set_finalizer(kube, body, on)
             if not on:
                 self._keep(kube, namespace)
 
@@ -67,12 +67,12 @@ class Rights:
                 rights.
         """
         found = self._find(kube, namespace)
-        if found is None or (not is_deleted(found) and is_held(found) is any(map(is_held, apps))):
+        if found is None or (not is_deleted(found) and has_finalizer(found) is any(map(has_finalizer, apps))):
             return
         with self._lock:
             self._keep(kube, namespace)
 
-    def leave(self, kube: Kube, namespaces: Sequence[str]) -> None:
+    def release(self, kube: Kube, namespaces: Sequence[str]) -> None:
         """To be called at the end of the process: who uninstalls the operator deletes its rights as well."""
         for namespace in namespaces:
             try:
@@ -86,14 +86,14 @@ class Rights:
         if found is None:
             return
         stays = is_deleted(found) and not kube.is_ending(namespace)
-        self._set(kube, found, not stays and any(map(is_held, kube.list("StreamApp", namespace))))
+        self._set(kube, found, not stays and any(map(has_finalizer, kube.list("StreamApp", namespace))))
 
     def _find(self, kube: Kube, namespace: str) -> Object | None:
         return kube.get(KIND, namespace, self.binding) if self.binding else None
 
     def _set(self, kube: Kube, found: Object | None, on: bool) -> None:
         # What is deleted already gets no further finalizer.
-        if found is None or is_held(found) is on or (on and is_deleted(found)):
+        if found is None or has_finalizer(found) is on or (on and is_deleted(found)):
             return
         others = [name for name in found["metadata"].get("finalizers", ()) if name != FINALIZER]
         kube.set_finalizers({**found, "kind": KIND}, [*others, FINALIZER] if on else others)

@@ -11,8 +11,8 @@ import logging
 
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import NotHolder
-from streamapp_operator.deletion.finalizer import hold
-from streamapp_operator.observe.remains import is_held
+from streamapp_operator.deletion.finalizer import set_finalizer
+from streamapp_operator.observe.remains import has_finalizer
 from streamapp_operator.render.meta import Object
 
 TRIES = 5
@@ -20,7 +20,7 @@ TRIES = 5
 log = logging.getLogger("streamapp.operator")
 
 
-def leave(kube: Kube, namespace: str) -> None:
+def release_apps(kube: Kube, namespace: str) -> None:
     """To be called at the end of the process, when nothing else works on apps any more: it would hold them again.
 
     Does nothing where the namespace is to stay.
@@ -28,7 +28,7 @@ def leave(kube: Kube, namespace: str) -> None:
     try:
         if not kube.is_ending(namespace):
             return
-        held = [body for body in kube.list("StreamApp", namespace) if is_held(body)]
+        held = [body for body in kube.list("StreamApp", namespace) if has_finalizer(body)]
     except KubeError as error:
         log.warning("apps of namespace %s may be held up: %s", namespace, error)
         return
@@ -45,7 +45,7 @@ def leave(kube: Kube, namespace: str) -> None:
 def _let_go(kube: Kube, body: Object) -> None:
     for left in reversed(range(TRIES)):
         try:
-            hold(kube, body, False)
+            set_finalizer(kube, body, False)
             return
         except KubeError as error:
             if error.code != 409 or not left:

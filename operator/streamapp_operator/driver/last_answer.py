@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Words:
+class LastAnswer:
     """What a driver said last."""
 
     of: tuple[str, int]
@@ -35,32 +35,32 @@ class Heard:
 
     live: Answer | None
     silence: str
-    words: Words | None
+    last: LastAnswer | None
     """For the next look; None where there is no driver that could speak."""
 
     @property
     def is_silent(self) -> bool:
-        return self.words is not None and self.words.silent_since is not None
+        return self.last is not None and self.last.silent_since is not None
 
 
-def hear(live: Answer | None, silence: str, driver: DriverState, words: Words | None, now: datetime) -> Heard:
+def hear(live: Answer | None, silence: str, driver: DriverState, last: LastAnswer | None, now: datetime) -> Heard:
     """
     Args:
         live: what the driver says; None when it does not answer.
         silence: why it does not.
         driver: its pod.
-        words: of the last look.
+        last: of the last look.
         now: the time.
     """
     if driver.state != RUNNING:
         return Heard(live, silence, None)
     of = driver.uid, driver.ended
     if live is not None:
-        return Heard(live, "", Words(of, live))
-    if words is None or words.of != of:
-        words = Words(of)
-    since = words.silent_since or now
-    words = replace(words, silent_since=since)
-    if words.said is not None and (now - since).total_seconds() < PATIENCE_SECONDS:
-        return Heard(words.said, "", words)
-    return Heard(None, f"{silence} (since {stamp(since)})", words)
+        return Heard(live, "", LastAnswer(of, live))
+    if last is None or last.of != of:
+        last = LastAnswer(of)
+    since = last.silent_since or now
+    last = replace(last, silent_since=since)
+    if last.said is not None and (now - since).total_seconds() < PATIENCE_SECONDS:
+        return Heard(last.said, "", last)
+    return Heard(None, f"{silence} (since {stamp(since)})", last)

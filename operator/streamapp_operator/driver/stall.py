@@ -26,7 +26,7 @@ STILL_EPOCHS = 5
 
 
 @dataclass(frozen=True)
-class Pace:
+class StallClock:
     """What was seen so far."""
 
     of: tuple[str, int]
@@ -35,30 +35,30 @@ class Pace:
     """By sub-topology for which records wait: how many epochs it has committed, and since when no other one."""
 
 
-def look_at_pace(
-    live: Answer | None, plan: Plan, driver: DriverState, pace: Pace | None, now: datetime
-) -> tuple[str, Pace | None]:
+def check_stall(
+    live: Answer | None, plan: Plan, driver: DriverState, clock: StallClock | None, now: datetime
+) -> tuple[str, StallClock | None]:
     """
     Args:
         live: what the driver says; None when it does not answer.
         plan: of the app.
         driver: its pod.
-        pace: what the last call returned.
+        clock: what the last call returned.
         now: the time.
 
     Returns:
         In words what stands still, empty when nothing does; and what is to be remembered.
     """
     of = driver.uid, driver.ended
-    if driver.state != RUNNING or (pace is not None and pace.of != of):
-        pace = None
+    if driver.state != RUNNING or (clock is not None and clock.of != of):
+        clock = None
     if live is None:
-        return "", pace
+        return "", clock
     # Without executors no record is processed, and nobody wants it to be.
     if driver.state != RUNNING or live.phase != "Running" or plan.replicas == 0:
         return "", None
     waiting, epochs = waiting_of(live, plan), epochs_of(live)
-    known = pace.since if pace is not None else {}
+    known = clock.since if clock is not None else {}
     same = {name for name in waiting if name in known and known[name][0] == epochs.get(name, 0)}
     if plan.run != "continuous" and same != set(waiting):  # one sub-topology after the other
         same = set()
@@ -69,7 +69,7 @@ def look_at_pace(
         begin, records = min(since[name][1] for name in still), max(waiting[name] for name in still)
         parts = ", ".join(f"'{name}'" for name in still)
         words = f"no epoch of {parts} since {stamp(begin)}, although {records} records wait"
-    return words, Pace(of, since)
+    return words, StallClock(of, since)
 
 
 def _patience(live: Answer, plan: Plan, part: str) -> float:

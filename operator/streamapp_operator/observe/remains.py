@@ -58,12 +58,12 @@ def is_deleted(body: Object) -> bool:
     return "deletionTimestamp" in body["metadata"]
 
 
-def is_held(body: Object) -> bool:
+def has_finalizer(body: Object) -> bool:
     """Whether the resource waits for us before it goes."""
     return FINALIZER in body["metadata"].get("finalizers", ())
 
 
-def should_be_held(body: Object) -> bool:
+def wants_finalizer(body: Object) -> bool:
     return bool(body["spec"].get("deletionPolicy") == "Delete")
 
 
@@ -73,7 +73,7 @@ def is_late(body: Object, now: datetime) -> bool:
     return (now - since).total_seconds() > DEADLINE_SECONDS
 
 
-def runners(seen: Observation) -> tuple[Object, ...]:
+def driver_makers(seen: Observation) -> tuple[Object, ...]:
     """Objects that must go first, so that no driver comes after the last one."""
     there = (*seen.children.values(), *seen.jobs)
     found = {item["metadata"]["uid"]: item for item in there if item["kind"] in STARTERS}

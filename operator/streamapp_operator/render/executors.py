@@ -24,7 +24,7 @@ from streamapp_operator.render.pods import (
     secrets_volume,
 )
 from streamapp_operator.render.sizes import executor_size
-from streamapp_operator.render.theirs import JAVA_OPTIONS, environment, require_no_token
+from streamapp_operator.render.user_template import JAVA_OPTIONS, environment, require_no_token
 from streamapp_operator.settings import Settings
 
 EXECUTOR = "executor"

@@ -12,7 +12,7 @@ from streamapp_operator.names import secret_name
 from streamapp_operator.render.merge import merged
 from streamapp_operator.render.meta import APP_ANNOTATION, Object, labels
 from streamapp_operator.render.permits import problem_of_image, problems_of_template
-from streamapp_operator.render.theirs import raise_for, require_java_options, require_maps
+from streamapp_operator.render.user_template import raise_for, require_java_options, require_maps
 from streamapp_operator.settings import Settings
 
 LIVE_PORT, RPC_PORT, BLOCK_PORT = 8080, 7078, 7079

@@ -10,18 +10,18 @@ import pytest
 import yaml
 
 from lib.operator import WORD_COUNT
-from streamapp_operator.deletion.finalizer import farewell
+from streamapp_operator.deletion.finalizer import outcome_event
 from streamapp_operator.deletion.kafka import Cleaner, Outcome
 from streamapp_operator.observe.observation import Observation
 from streamapp_operator.observe.remains import (
     DEADLINE_SECONDS,
     FINALIZER,
-    is_held,
+    driver_makers,
+    has_finalizer,
     is_late,
     remains_of,
-    runners,
     running,
-    should_be_held,
+    wants_finalizer,
 )
 from streamapp_operator.render.meta import Object
 
@@ -37,13 +37,13 @@ def body(**spec: Any) -> Object:
 
 
 def test_only_an_app_whose_topics_go_with_it_waits_for_us() -> None:
-    assert not should_be_held(body())
-    assert not should_be_held(body(deletionPolicy="Retain"))
-    assert should_be_held(body(deletionPolicy="Delete"))
+    assert not wants_finalizer(body())
+    assert not wants_finalizer(body(deletionPolicy="Retain"))
+    assert wants_finalizer(body(deletionPolicy="Delete"))
     held = body()
-    assert not is_held(held)
+    assert not has_finalizer(held)
     held["metadata"]["finalizers"] = ["other.dev/x", FINALIZER]
-    assert is_held(held)
+    assert has_finalizer(held)
 
 
 def test_it_is_late_when_the_time_is_over() -> None:
@@ -89,7 +89,7 @@ def test_kafka_comes_when_nothing_runs_and_nothing_would_make_it_run() -> None:
     kinds = ("ConfigMap", "StatefulSet", "CronJob")
     children = {(kind, kind): item(kind) for kind in kinds}
     seen = Observation(body(), children, jobs=(item("Job"), item("Job", uid="gone", deletionTimestamp="now")))
-    assert sorted(found["metadata"]["uid"] for found in runners(seen)) == ["CronJob", "Job", "StatefulSet"]
+    assert sorted(found["metadata"]["uid"] for found in driver_makers(seen)) == ["CronJob", "Job", "StatefulSet"]
     pods = Observation(body(), drivers=(pod("a", "Running"), pod("b", "Succeeded")), executors=(pod("c", "Pending"),))
     assert running(pods) == ("a", "c")
 
@@ -106,7 +106,7 @@ def test_kafka_comes_when_nothing_runs_and_nothing_would_make_it_run() -> None:
     ],
 )
 def test_what_is_told(outcome: Outcome, reason: str, words: str) -> None:
-    event = farewell(remains_of(Observation(body())), outcome)
+    event = outcome_event(remains_of(Observation(body())), outcome)
     assert event.reason == reason
     assert words in event.message
 

@@ -36,7 +36,7 @@ class _Asked:
 
 
 @dataclass
-class Troubles:
+class PodEvents:
     """Asks, and remembers the answer for a while."""
 
     _asked: MutableMapping[tuple[str, str], _Asked] = field(default_factory=dict)
