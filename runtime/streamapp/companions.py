@@ -99,7 +99,8 @@ def of_version(rules: Rules, later: Container[str]) -> tuple[Rule | Choice, ...]
 
 def only_for(field: str, *operations: str) -> Rule:
     """A field of a node that goes with these operations alone."""
-    wanted = " or ".join(f"`{name}`" for name in operations)
+    *several, last = (f"`{name}`" for name in operations)
+    wanted = f"{', '.join(several)} or {last}" if several else last
     return Rule(field, f"`{field}` is only for {wanted}", f"remove `{field}`", needs=operations)
 
 

@@ -52,11 +52,10 @@ class Stores:
             PREFIX + "applicationId": app,
             PREFIX + "bootstrapServers": kafka.bootstrap_servers,
             PREFIX + "subTopology": "part",
-            PREFIX + "store": "s",
+            PREFIX + "stores": ",".join(f"{'s' if name == 'default' else name}=aaaa" for name in names),
             PREFIX + "maxParallelism": "1",
-            PREFIX + "fingerprint": "aaaa",
         }
-        self.topics = [f"{app}-s-{name}-changelog" if name != "default" else f"{app}-s-changelog" for name in names]
+        self.topics = [f"{app}-{'s' if name == 'default' else name}-changelog" for name in names]
         config = {"cleanup.policy": "compact"}
         if largest_batch is not None:
             config["max.message.bytes"] = str(largest_batch)
@@ -177,7 +176,7 @@ def test_any_other_version_is_refused(stores: Callable[..., Stores], version: in
 def test_a_changelog_of_another_topology_is_refused(stores: Callable[..., Stores]) -> None:
     s = stores()
     s.task(0, "put:default:1:1 commit")
-    s.settings[PREFIX + "fingerprint"] = "bbbb"
+    s.settings[PREFIX + "stores"] = "s=bbbb"
     s.crash()
     with pytest.raises(Exception, match="was written by topology aaaa, this one is bbbb"):
         s.task(1, "dump")

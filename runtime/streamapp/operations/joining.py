@@ -36,12 +36,6 @@ PAIRING: Rules = (
         excludes=("before", "after"),
     ),
     Rule("match", "there are `by` and `match`", "remove `by`", excludes=("by",)),
-    Rule(
-        "grace",
-        "`grace` is there without `within`",
-        "remove it; a join of two streams needs e.g. within: 5 minutes",
-        needs=("within", "before", "after"),
-    ),
 )
 """Of the fields under `join`."""
 

@@ -32,6 +32,8 @@ class TableJoin(Joining):
     left_as: str = ""
     right_as: str = ""
     match: tuple[str, ...] = ()
+    grace: str | None = None
+    """As it was given, although only joins of two streams have one."""
 
     operation: ClassVar[str] = "table join"
     keyed: ClassVar[bool] = True
@@ -80,6 +82,9 @@ class TableJoin(Joining):
             yield from require_deterministic(self.name, f"join.select.{name}", text, why, fix)
 
     def _check_sides(self, topology: Topology, left: str, right: str) -> Iterator[Problem]:
+        if self.grace is not None:
+            said = "`grace` is for joins of two streams, whose records wait for each other"
+            yield Problem(self.name, "join.grace", self.grace, said, "remove it")
         if self.left == self.right:
             yield Problem(self.name, "join.with", self.right, "a table is joined with itself", "use `select`")
         if left == STREAM and self.type == "outer":

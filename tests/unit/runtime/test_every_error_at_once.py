@@ -485,7 +485,7 @@ def test_a_table_can_be_mapped(problems: Problems, operation: str) -> None:
         ("from: lines, join: {with: table, by: [user], type: outer}", "an outer join of a stream with a table"),
         ("join: {with: again, by: [count]}", "found by its key, `user`, and not by `count`"),
         ("from: lines, join: {with: table, by: [user], select: {r: rand()}}", "is not deterministic: a row that is"),
-        ("from: lines, join: {with: table, by: [user], grace: 5s}", "`grace` is there without `within`"),
+        ("from: lines, join: {with: table, by: [user], grace: 5s}", "`grace` is for joins of two streams"),
         ("toTable: {}", "'table' is a table already; read 'table' in its place"),
         ("from: lines, toStream: {}", "'lines' is a stream already; read 'lines' in its place"),
     ],
