@@ -36,9 +36,10 @@ object Topologies {
   // What the twins say in their manifests.
   private val Tumbling = TimeWindows.ofSizeAndGrace(seconds(10), seconds(4))
   private val Hopping = TimeWindows.ofSizeAndGrace(seconds(12), seconds(2)).advanceBy(seconds(4))
-  private val Session = SessionWindows.ofInactivityGapAndGrace(seconds(4), seconds(3))
-  private val Sliding = SlidingWindows.ofTimeDifferenceAndGrace(seconds(6), seconds(3))
-  // Kafka Streams forgets a record one millisecond before the last one that may meet it comes. Times are whole seconds.
+  // Kafka Streams forgets a record, and a session, one millisecond before the last record that may meet it comes, and gives
+  // a sliding window for final that still takes a record of that time. Times are whole seconds, so this is that moment alone.
+  private val Session = SessionWindows.ofInactivityGapAndGrace(seconds(4), seconds(3).plusMillis(1))
+  private val Sliding = SlidingWindows.ofTimeDifferenceAndGrace(seconds(6), seconds(3).plusMillis(1))
   private val Around = JoinWindows.ofTimeDifferenceAndGrace(seconds(4), seconds(3).plusMillis(1)).after(seconds(9))
   private val Near = JoinWindows.ofTimeDifferenceAndGrace(seconds(5), Duration.ofMillis(1))
   private val Published = JoinWindows.ofTimeDifferenceAndGrace(seconds(15), seconds(5).plusMillis(1))
