@@ -183,7 +183,8 @@ PREPARED = (
     _windowed("sliding-final", SLIDING, "final"),
     *(_with_table(f"foreign-key-{kind}", "u", ", by: [g]") for kind in ("inner", "left")),
 )
-"""What is to come, by the contract."""
+"""What is to come, by the contract. Sliding windows want a rule more: there a record that is late for the window that
+ends with it may miss in later ones too, which are made of windows that are kept."""
 
 
 def manifest(twins: Sequence[Twin]) -> str:
