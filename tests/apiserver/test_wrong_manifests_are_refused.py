@@ -87,8 +87,8 @@ WRONG = {
     ),
     "no operation": (
         manifest(**nodes({"name": "none", "from": "lines"})),
-        "node 'none': has no operation; add one of: stream, filter, select, with, flatMap, keyBy, merge, branch, "
-        "groupBy, join, python, to",
+        "node 'none': has no operation; add one of: stream, table, filter, select, with, flatMap, keyBy, merge, "
+        "branch, groupBy, join, toTable, toStream, python, to",
     ),
     "name": (
         manifest(**nodes({"name": "a b", "from": "lines", "filter": "true"})),
@@ -126,7 +126,7 @@ WRONG = {
     ),
     "store of nothing": (
         manifest(**nodes({"name": "w", "from": "lines", "filter": "true", "store": "s"})),
-        "node 'w': `store` is only for `groupBy` or `join`; remove `store`",
+        "node 'w': `store` is only for `groupBy`, `join`, `table` or `toTable`; remove `store`",
     ),
     "final without window": (
         manifest(
@@ -296,10 +296,6 @@ WRONG = {
         manifest(**nodes({"name": "a", "from": "a", "filter": "true"})),
         "node 'a': `from`: reads itself: a → a; make one of them read another node",
     ),
-    "a join without a window": (
-        manifest(**nodes({"name": "l2", "stream": {"topic": "u"}}, {"name": "j", "join": {"with": "lines"}})),
-        "`within` is missing; a stream-stream join needs a window, e.g. within: 5 minutes",
-    ),
     "two branches for the rest": (
         manifest(**nodes({"name": "b", "from": "lines", "branch": [{"name": "x"}, {"name": "z"}]})),
         "`when` is missing, and only the last branch may take the rest; add when: …",
@@ -369,8 +365,8 @@ BY_SCHEMA = {
     "an unknown field": (manifest(maxParalelism=4), 'unknown field "spec.maxParalelism"'),
     "an unknown field of a node": (one(fliter="true"), 'unknown field "spec.topology[1].fliter"'),
     "an operation of a later version": (
-        one(table={"topic": "t"}),
-        'unknown field "spec.topology[1].table"',
+        one(globalTable={"topic": "t"}),
+        'unknown field "spec.topology[1].globalTable"',
     ),
     "an unknown word": (manifest(guarantee="twice"), 'spec.guarantee: Unsupported value: "twice"'),
     "a word of a later version": (

@@ -57,7 +57,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
       result.schema)
 
   def tableJoin(left: Int, right: Int, result: DataFrame, keepsLeft: Boolean, keepsRight: Boolean): Int =
-    add(TableJoin(left, right, RowsOf(result), side(left), side(right), keepsLeft, keepsRight), result.schema)
+    add(TableJoin(left, right, RowsOf(result), result.schema.fieldIndex(time), side(left), side(right), keepsLeft, keepsRight), result.schema)
 
   /**
    * Rows that leave, in a column of their own of the task's output: which it is.

@@ -2,7 +2,7 @@
 package org.apache.spark.sql.streamapp.keyed
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Keeps the latest row of each key; of changes of a key, the last that comes counts, whatever its time (as a KTable's). */
@@ -85,10 +85,13 @@ private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, 
 
   override def get(key: UnsafeRow): InternalRow = result(left.get(key), right.get(key), ofFound)
 
-  private def change(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
+  private def change(key: UnsafeRow, row: UnsafeRow, old: UnsafeRow, time: Long): Unit = {
+    // It has changed at that time, also where one side is gone.
+    if (row != null) row.setLong(node.timeAt, time)
     if (row != null || old != null) forward(key, row, old, time)
+  }
 
-  private def result(one: InternalRow, two: InternalRow, columns: InternalRow => InternalRow): InternalRow =
+  private def result(one: InternalRow, two: InternalRow, columns: UnsafeProjection): UnsafeRow =
     if ((one == null && (two == null || !node.keepsRight)) || (two == null && !node.keepsLeft)) null
     else columns(both(if (one == null) noLeft else one, if (two == null) noRight else two))
 

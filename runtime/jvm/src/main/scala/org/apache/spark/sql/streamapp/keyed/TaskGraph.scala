@@ -92,10 +92,11 @@ private[keyed] final case class Lookup(stream: Int, table: Int, key: RowsOf, res
  * The rows of two tables with equal keys.
  *
  * @param result of both rows; null where a side has none
+ * @param timeAt which column of the result is its event time
  * @param left   its width, and which of its columns is the event time
  * @param keepsLeft whether a left row without a right one has a result
  */
-private[keyed] final case class TableJoin(leftInput: Int, rightInput: Int, result: RowsOf, left: Side, right: Side,
+private[keyed] final case class TableJoin(leftInput: Int, rightInput: Int, result: RowsOf, timeAt: Int, left: Side, right: Side,
     keepsLeft: Boolean, keepsRight: Boolean) extends TaskNode {
   override def inputs: Seq[Int] = Seq(leftInput, rightInput)
   override def open(task: TaskAtWork): Processor =
