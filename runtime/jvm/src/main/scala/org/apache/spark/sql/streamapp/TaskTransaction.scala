@@ -363,9 +363,14 @@ object TaskTransaction {
       transactions.computeIfPresent(key, (_, found) => if (found.closeUnused(nowMs - KeepMs)) null else found)
     }
 
-  /** How much one producer may hold that Kafka has not confirmed yet, where there are so many of them. */
-  private def mostWaitingBytes(conf: RuntimeConf): Long =
-    conf.producersBytes.getOrElse(Runtime.getRuntime.maxMemory / HeapShare) / math.max(1, transactions.size)
+  /**
+   * How much one producer may hold that Kafka has not confirmed yet, where there are so many of them. Bytes as they were given,
+   * which is more than what a batch takes: where there is room for a whole buffer, that alone is the bound.
+   */
+  private def mostWaitingBytes(conf: RuntimeConf): Long = {
+    val share = conf.producersBytes.getOrElse(Runtime.getRuntime.maxMemory / HeapShare) / math.max(1, transactions.size)
+    if (share < BufferBytes) share else Long.MaxValue
+  }
 
   /** For tests: how many transactions hold a producer. */
   def producers: Int = transactions.values.stream.filter(_.live).count.toInt
