@@ -34,6 +34,19 @@ def a_value_is_needed(records: Iterable[Sent]) -> Iterator[Sent]:
     return (sent for sent in records if sent.value is not None)
 
 
+def without_deletions_of_nothing(records: Iterable[Sent]) -> Iterator[Sent]:
+    """The deletion of a row that is not there changes nothing. There it moves the time of what has no partner."""
+    there: set[tuple[str, str | None]] = set()
+    for sent in records:
+        row = sent.topic, sent.key
+        if sent.value is not None:
+            there.add(row)
+            yield sent
+        elif row in there:
+            there.remove(row)
+            yield sent
+
+
 def without_empty_deletions(results: Iterable[Result]) -> Iterator[Result]:
     """A row that a filter leaves out is deleted at each of its updates here, there only where it was let through."""
     there: set[str | None] = set()

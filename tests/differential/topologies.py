@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 
 from differential.oracle import Answer
 from differential.records import FIELDS, SECOND, STREAMS, TABLES, TIME, Result, Sent, by_time, by_turn
-from differential.rules import Pairing, Side, a_value_is_needed, every_record_moves_time, without_empty_deletions
+from differential.rules import (
+    Pairing,
+    Side,
+    a_value_is_needed,
+    every_record_moves_time,
+    without_deletions_of_nothing,
+    without_empty_deletions,
+)
 
 # Tables are read in the order of time beside the streams, so that the order in which both meet is known.
 SOURCES = {
@@ -83,6 +90,9 @@ class Filtered(Twin):
 @dataclass(frozen=True)
 class Tabled(Twin):
     """A table. The deletion of a row that is not there changes nothing here, and is not told."""
+
+    def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
+        return without_deletions_of_nothing(records)
 
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
         return list(without_empty_deletions(results))
