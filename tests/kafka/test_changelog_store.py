@@ -76,7 +76,7 @@ class Stores:
     def restored(self) -> int:
         """Changelog offsets that the last restore has read."""
         bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
-        (part,) = json.loads(bridge.restores())["partitions"]
+        (part,) = (part for part in json.loads(bridge.restores())["partitions"] if part["store"] == "s")
         assert part["finished"]
         return int(part["total"])
 
