@@ -424,11 +424,15 @@ def test_a_base_serves_when_only_the_database_is_damaged(stores: Callable[..., S
     s.task(1, "put:default:1:2 commit")  # in a database made of the base
     for table in work_dir.rglob("base/*.sst"):
         content = table.read_bytes()
-        with table.open("r+b") as file:  # the database has the same file
-            file.seek(100)
-            file.write(bytes([content[100] ^ 1]))
         table.unlink()
         table.write_bytes(content)  # a file of the base's own
+    for table in work_dir.rglob("*.sst"):
+        if table.parent.name != "base":
+            with table.open("r+b") as file:
+                file.seek(100)
+                byte = file.read(1)[0]
+                file.seek(100)
+                file.write(bytes([byte ^ 1]))
     with pytest.raises(Exception, match=r"damaged|block checksum mismatch"):
         s.task(2, "put:default:1:3 get:default:7 commit")
     s.task(2, "put:default:1:4 get:default:7 commit")
@@ -506,7 +510,8 @@ def test_producers_share_a_budget(stores: Callable[..., Stores], spark: SparkSes
     s.settings[PREFIX + "producersBytes"] = "1"
     s.task(0, "put:default:1:1 hold fill:default:0:200000 commit")
     probe = spark._jvm.org.apache.spark.sql.execution.streaming.state.StoreProbe  # type: ignore[union-attr]
-    assert 0 < probe.keptBytes(s.settings) <= 5 << 18, "more than the least share, of a MiB, and a batch"
+    # Its share is a MiB: four whole batches. Five more may be under way, however little is in them, and one is filled.
+    assert 0 < probe.keptBytes(s.settings) <= 10 << 18, "more than its share"
 
 
 def make_anew(kafka: KafkaConfig, stores: Stores) -> None:
