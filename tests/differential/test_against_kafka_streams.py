@@ -83,14 +83,16 @@ def assert_same(twin: Twin, ours: Sequence[Result], theirs: Sequence[Result], ev
         assert is_subsequence(updates, there), f"{twin.name}, key {key}: {updates} of {there}"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_the_same_comes_out(kafka: KafkaConfig, tmp_path: Path, partitions: int) -> None:
     """Records one by one, then, after a restart, all that there is at once."""
     first = published() if partitions == 1 else seeded(7, 0, 6, partitions)
     parts = [ended(first, 0, 0, one_by_one=True), ended(seeded(7, 1, 150, partitions), 1, len(first), one_by_one=False)]
-    app = App(kafka, tmp_path, manifest(COMPARED))
-    topics = {topic for twin in COMPARED for topic in twin.reads}
+    # The manual's records are in one partition: its joins are compared there.
+    twins = [twin for twin in COMPARED if partitions == 1 or not twin.name.startswith("published")]
+    app = App(kafka, tmp_path, manifest(twins))
+    topics = {topic for twin in twins for topic in twin.reads}
     app.create(*topics, partitions=partitions)
     records: list[Sent] = []
     late: Counter[str] = Counter()
@@ -99,8 +101,8 @@ def test_the_same_comes_out(kafka: KafkaConfig, tmp_path: Path, partitions: int)
         app.run(epoch_records=at_most)
         records += part
         late.update({name: told["lateRecords"] for name, told in app.statuses[-1]["subTopologies"].items()})
-        asked = answers(COMPARED, records)
-        for twin in COMPARED:
+        asked = answers(twins, records)
+        for twin in twins:
             expected = [result for given, answer in asked[twin.name] for result in twin.expected(given, answer.results)]
             ours = twin.compared([result_of(record) for record in app.received(twin.name)])
             assert_same(twin, ours, expected, every_update=at_most == 1 and twin.keeps_keys and twin.every_update)
