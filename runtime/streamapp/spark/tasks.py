@@ -15,7 +15,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
-from streamapp.spark.flow import PLACE, STREAM_TIME, Flow
+from streamapp.spark.flow import PLACE, STREAM_TIME, Flow, column
 from streamapp.spark.joins import keys_of
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
 
@@ -130,7 +130,7 @@ class Task:
         if one.table:
             return self._task.tableJoin(left, right, result, node.type in ("left", "outer"), node.type == "outer"), flow
         ours, _ = keys_of(node, one, two)
-        key = self._rows.of(one.schema()).select(*(F.col(f"`{physical}`") for _, physical in ours))
+        key = self._rows.of(one.schema()).select(*(column(physical) for _, physical in ours))
         return self._task.lookup(left, right, key._jdf, result, node.type == "left"), flow
 
     def _leaving(self, node: n.Node) -> list[Exit]:
@@ -192,4 +192,4 @@ def _selected(frame: DataFrame, mine: Sequence[tuple[int, Flow]], keys: Sequence
 
 
 def _if_there(flow: Flow, value: Column) -> Column:
-    return value if flow.packed is None else F.when(F.col(f"`{flow.packed}`").isNotNull(), value)
+    return value if flow.packed is None else F.when(column(flow.packed).isNotNull(), value)
