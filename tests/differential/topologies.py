@@ -53,17 +53,21 @@ class Twin:
         return f"  - {{name: {self.name}, {self.node}}}\n  - {{name: {self.name}-out, to: {{topic: $T-{self.name}}}}}\n"
 
     def questions(self, records: Sequence[Sent]) -> list[list[Sent]]:
-        """What Kafka Streams is given: for each partition, or in one where keys move."""
-        taken = list(self.taken(sent for sent in records if sent.topic in self.reads))
-        partitions = sorted({sent.partition for sent in taken}) if self.keeps_keys else [None]
-        return [self.in_order(s for s in taken if partition in (None, s.partition)) for partition in partitions]
+        """What Kafka Streams is given: for each partition, or in one where keys move.
+
+        In the order that all records have here: those that it is not given have moved stream time too.
+        """
+        read = [sent for sent in records if sent.topic in self.reads]
+        partitions = sorted({sent.partition for sent in read}) if self.keeps_keys else [None]
+        orders = (self.in_order(sent for sent in read if partition in (None, sent.partition)) for partition in partitions)
+        return [list(self.taken(order)) for order in orders]
 
     def in_order(self, records: Iterable[Sent]) -> list[Sent]:
-        """The order in which Kafka Streams is given them."""
+        """The order in which they are processed here."""
         return by_turn(records)
 
     def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
-        """Those of its input that Kafka Streams is given."""
+        """Those of its input, in its order, that Kafka Streams is given."""
         return records
 
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
