@@ -11,12 +11,13 @@ cases:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from streamapp.errors import InputError, near_miss
 from streamapp.manifest.text import Document, dotted, read_text
@@ -42,11 +43,23 @@ class Send(_Spec):
 
 
 class Expect(_Spec):
-    """All records that the topic has got since the last `expect` on it."""
+    """All records that the topic has got since the last `expect` on it; with order `last` the last one of each key."""
 
     topic: str
     records: list[dict[str, Any]]
-    order: Literal["key", "exact", "any"] = "key"
+    order: Literal["key", "exact", "any", "last"] = "key"
+
+    @model_validator(mode="after")
+    def _last_of_each_key(self) -> Expect:
+        if self.order != "last":
+            return self
+        keys = [json.dumps(record["key"], sort_keys=True) for record in self.records if "key" in record]
+        if len(keys) < len(self.records):
+            raise ValueError("order 'last' compares the last record of each key: name the key of each record")
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ValueError(f"order 'last' expects one record of a key: here are {keys.count(key)} of key {key}")
+        return self
 
 
 class Store(_Spec):

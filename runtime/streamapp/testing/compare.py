@@ -60,6 +60,9 @@ def _ordered(records: Iterable[Row], order: str, shared: Iterable[str]) -> list[
     """The records in an order in which equal ones meet."""
     if order == "exact":
         return list(records)
+    if order == "last":
+        last = {canonical(_content(record.get("key"))): record for record in records}
+        return [last[key] for key in sorted(last)]
     # A stable sort by the key keeps the order within each.
     by = ["key"] if order == "key" else sorted(shared)
     return sorted(records, key=lambda record: [canonical(_content(record.get(field))) for field in by])

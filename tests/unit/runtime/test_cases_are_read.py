@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamapp.testing.cases import CaseError, read_cases
+from streamapp.testing.cases import CaseError, Expect, read_cases
 from streamapp.testing.compare import difference, rows_difference
 from streamapp.testing.runner import check_topics
 
@@ -33,7 +33,7 @@ def problems(steps: str, head: str = HEAD) -> tuple[str, ...]:
         ("  - send: {topic: t, records: []}\n", "`cases[0].steps[0].send.records`: list should have at least 1 item"),
         ("  - send: {records: [{value: a}]}\n", "`cases[0].steps[0].send`: `topic` is missing; add it (line 5)"),
         ("  - send: {topic: t, records: [{valeu: a}]}\n", "unknown field `valeu`; did you mean `value`? (line 5)"),
-        ("  - expect: {topic: t, records: [], order: keys}\n", "input should be 'key', 'exact' or 'any'"),
+        ("  - expect: {topic: t, records: [], order: keys}\n", "input should be 'key', 'exact', 'any' or 'last'"),
         ("  - store: {name: s, key: a, value: {}, rows: []}\n", "`store` needs one of `value`, for a"),
         ("  - crash: {}\n- name: a\n  steps: [{crash: {}}]\n", "there are two cases named 'a'"),
         ("  - send: {topic: t, records: [{value: 'a}]}\n", "is not YAML"),
@@ -93,6 +93,30 @@ def test_order_by_key_is_kept_within_a_key_only() -> None:
     assert expected("any", A2, B1, A1) == ()
     assert expected("exact", A1, B1, A2) == ()
     assert expected("exact", B1, A1, A2) != ()
+
+
+def test_the_last_record_of_each_key_is_what_a_table_comes_to() -> None:
+    assert expected("last", B1, A2) == ()
+    assert expected("last", B1, A1) != ()
+    assert expected("last", A2) == ('  key "a" value {"n": 2}', '+ key "b" value {"n": 1}')
+    gone: Mapping[str, object] = {"key": "b", "value": None}
+    records = [A2, gone]
+    assert difference(Expect(topic="t", records=records, order="last"), [B1, A1, gone, A2]) == ()
+    assert difference(Expect(topic="t", records=records, order="last"), [gone, A2, A1, B1]) == (
+        '- key "a" value {"n": 2}',
+        '+ key "a" value {"n": 1}',
+        '- key "b" value null',
+        '+ key "b" value {"n": 1}',
+    )
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [("{key: a, value: null}, {key: a, value: {'n': 1}}", "2 of key \"a\""), ("{value: null}", "name the key")],
+)
+def test_the_last_record_of_a_key_is_one(records: str, told: str) -> None:
+    (problem,) = problems(f"  - expect: {{topic: t, order: last, records: [{records}]}}\n")
+    assert told in problem
 
 
 def test_a_missing_and_an_extra_record_are_shown() -> None:
