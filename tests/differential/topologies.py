@@ -59,7 +59,9 @@ class Twin:
         """
         read = [sent for sent in records if sent.topic in self.reads]
         partitions = sorted({sent.partition for sent in read}) if self.keeps_keys else [None]
-        orders = (self.in_order(sent for sent in read if partition in (None, sent.partition)) for partition in partitions)
+        orders = (
+            self.in_order(sent for sent in read if partition in (None, sent.partition)) for partition in partitions
+        )
         return [list(self.taken(order)) for order in orders]
 
     def in_order(self, records: Iterable[Sent]) -> list[Sent]:

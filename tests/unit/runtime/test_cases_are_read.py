@@ -112,7 +112,7 @@ def test_the_last_record_of_each_key_is_what_a_table_comes_to() -> None:
 
 @pytest.mark.parametrize(
     ("records", "told"),
-    [("{key: a, value: null}, {key: a, value: {'n': 1}}", "2 of key \"a\""), ("{value: null}", "name the key")],
+    [("{key: a, value: null}, {key: a, value: {'n': 1}}", '2 of key "a"'), ("{value: null}", "name the key")],
 )
 def test_the_last_record_of_a_key_is_one(records: str, told: str) -> None:
     (problem,) = problems(f"  - expect: {{topic: t, order: last, records: [{records}]}}\n")
