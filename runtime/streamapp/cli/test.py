@@ -42,14 +42,14 @@ def run(options: argparse.Namespace) -> int:
     from streamapp.kafka.broker import EmbeddedBroker
     from streamapp.kafka.config import KafkaConfig
     from streamapp.testing.junit import junit_xml
-    from streamapp.testing.runner import Runner
+    from streamapp.testing.runner import BROKER_OF_CASES, Runner
 
     files = _read(options.files, options.only)
     started = time.monotonic()
     results = []
     with (
         tempfile.TemporaryDirectory(prefix="streamapp-test-", ignore_cleanup_errors=True) as folder,
-        EmbeddedBroker(Path(folder) / "broker") as broker,
+        EmbeddedBroker(Path(folder) / "broker", properties=BROKER_OF_CASES) as broker,
     ):
         runner = Runner(KafkaConfig(broker.bootstrap_servers), Path(folder) / "engine", options.timeout)
         try:
@@ -76,13 +76,13 @@ def _read(paths: list[Path], only: str | None) -> list[tuple[CaseFile, list[Case
     """The files with the cases to run; everything that is wrong with them is told before anything starts."""
     from streamapp.local import read_text
     from streamapp.testing.cases import CaseError, read_cases
-    from streamapp.testing.runner import check_topics
+    from streamapp.testing.fit import misfits
 
     files, problems = [], []
     for path in paths:
         try:
             file = read_cases(read_text(path), path)
-            problems += check_topics(file)
+            problems += misfits(file)
         except StreamAppError as error:
             told = getattr(error, "problems", None) or [error]
             problems += [line if str(path) in (line := str(each)) else f"{path}: {line}" for each in told]

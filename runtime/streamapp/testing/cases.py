@@ -19,13 +19,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from streamapp.errors import InputError, near_miss
+from streamapp.durations import parse_duration
+from streamapp.errors import InputError, Invalid, near_miss
 from streamapp.manifest.text import Document, dotted, read_text
 
 Row = Mapping[str, Any]
 """A record as `streamapp consume --json` shows it and `streamapp produce --json` takes it."""
 
-NOT_YET = ("advance",)
 _KEY_AND_VALUE = ("key", "value", "keyBase64", "valueBase64")
 SENT_FIELDS = (*_KEY_AND_VALUE, "headers", "timestamp", "partition")
 EXPECTED_FIELDS = ("key", "value", "headers", "timestamp", "partition")
@@ -94,6 +94,13 @@ class Step(_Spec):
     restart: Nothing | None = None
     scale: Count | None = None
     upgrade: str | None = None
+    advance: Any = None
+    """A duration, by which event time goes on."""
+
+    @property
+    def advance_ms(self) -> int:
+        """The same in milliseconds."""
+        return parse_duration(self.advance)
 
     @property
     def kind(self) -> str:
@@ -211,6 +218,8 @@ def _meaning(cases: tuple[Case, ...], document: Document) -> Iterator[str]:
                 yield _at(place, document, f"{many}; a step is one of {', '.join(_KINDS)}")
                 continue
             yield from _fields(step, place, document)
+            if step.advance is not None and (wrong := _no_duration(step.advance)):
+                yield _at((*place, "advance"), document, wrong)
             if step.store is not None and (step.store.value is None) == (step.store.rows is None):
                 yield _at(place, document, "`store` needs one of `value`, for a key with one row, and `rows`")
 
@@ -225,14 +234,22 @@ def _fields(step: Step, place: tuple[str | int, ...], document: Document) -> Ite
             yield _at(where, document, f"unknown field `{name}`; {fix}")
 
 
+def _no_duration(given: Any) -> str:
+    """Why event time cannot go on by it; empty where it can."""
+    if isinstance(given, dict) and "processing" in given:
+        return "the clock's time cannot be moved, as no timers go by it in this version; write e.g. advance: 1 hour"
+    try:
+        moved = parse_duration(given if isinstance(given, str) else json.dumps(given))
+    except Invalid as error:
+        return str(error)
+    return "" if moved else "moves nothing; write e.g. advance: 1 hour"
+
+
 def _complaints(error: ValidationError, data: Any, document: Document) -> Iterator[str]:
     for complaint in error.errors(include_url=False):
         where = complaint["loc"]
         name = str(where[-1]) if where else ""
         if complaint["type"] == "extra_forbidden":
-            if name in NOT_YET:
-                yield _at(where, document, f"`{name}` is not available yet in this version")
-                continue
             known = _known(where)
             fix = near_miss(name, known) or f"there are: {', '.join(known)}"
             yield _at(where, document, f"unknown field `{name}`; {fix}")

@@ -7,6 +7,8 @@
                                                                                    {"stopped": true} or
                                                                                    {"failed": WORDS, "exitCode": N}
     {"stop": true}                                                                 ends the app that runs
+    {"times": true}                                                                {"times": {PART: MICROSECONDS}}
+    {"moveTime": PART, "to": MICROSECONDS}                                         {"moving": PART}
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class EngineProcess:
         except queue.Empty:
             return None
         self._runs = False
-        return AppFailed(answer.get("failed", "it stopped by itself"), answer.get("exitCode", 0))
+        return _end(answer)
 
     def stop(self) -> None:
         """Ends the app in order; the process stays.
@@ -103,6 +105,36 @@ class EngineProcess:
         self._runs = False
         if "failed" in answer:
             raise AppFailed(answer["failed"], answer["exitCode"])
+
+    def times(self) -> dict[str, int | None]:
+        """How far event time has come, in microseconds since 1970; None before the first record.
+
+        By sub-topology: those that go by event time and have had an epoch since the app was started.
+
+        Raises:
+            AppFailed: the app has ended by itself.
+            RunError: the process is gone, or does not answer.
+        """
+        times: dict[str, int | None] = self._ask({"times": True})["times"]
+        return times
+
+    def move_time(self, part: str, to: int) -> None:
+        """Moves a sub-topology's time to `to`, in microseconds since 1970, without a record.
+
+        It returns at once; `times` says when time is there.
+
+        Raises:
+            AppFailed, RunError: as `times` does.
+        """
+        self._ask({"moveTime": part, "to": to})
+
+    def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        self._tell(order)
+        answer = self._hear(STOP_SECONDS)
+        if "failed" in answer or "stopped" in answer:
+            self._runs = False
+            raise _end(answer)
+        return answer
 
     def kill(self) -> None:
         """As a crash would: kill -9 of all its processes, and wait until they are gone."""
@@ -168,6 +200,10 @@ class EngineProcess:
         return RunError(f"the engine's process has ended unasked; its log: {self._folder / 'spark.log'}")
 
 
+def _end(answer: dict[str, Any]) -> AppFailed:
+    return AppFailed(answer.get("failed", "it stopped by itself"), answer.get("exitCode", 0))
+
+
 def _pass_on(lines: IO[str], answers: queue.SimpleQueue[dict[str, Any]]) -> None:
     with suppress(ValueError):  # closed under us by a kill
         for line in lines:
@@ -183,7 +219,7 @@ def main() -> None:
     os.dup2(2, 1)  # whatever prints to stdout must not be taken for an answer
     orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     running = threading.Event()
-    threading.Thread(target=_listen, args=(orders, running), daemon=True).start()
+    threading.Thread(target=_listen, args=(orders, running, answers), daemon=True).start()
     while True:
         order = orders.get()
         try:
@@ -198,14 +234,37 @@ def main() -> None:
             running.clear()
 
 
-def _listen(orders: queue.SimpleQueue[dict[str, Any]], running: threading.Event) -> None:
+def _listen(orders: queue.SimpleQueue[dict[str, Any]], running: threading.Event, answers: IO[str]) -> None:
+    application_id = ""
     for line in sys.stdin:
         order = json.loads(line)
-        if "stop" not in order:
+        if "plan" in order:
+            application_id = Plan.from_json(order["plan"]).application_id
             orders.put(order)
-        elif running.is_set():  # else it has just ended by itself, and says so
+        elif not running.is_set():
+            pass  # it has just ended by itself, and says so
+        elif "stop" in order:
             os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            _time(order, application_id, answers)
     os._exit(0)
+
+
+def _time(order: dict[str, Any], application_id: str, answers: IO[str]) -> None:
+    """Asks the app that runs for its times, or moves one."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:  # the app is about to say why
+        return
+    bridge = context._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
+    with suppress(Py4JError, OSError):  # the engine is gone, and the app says so
+        if "times" in order:
+            _answer(answers, {"times": json.loads(bridge.times(application_id))})
+        else:
+            bridge.moveTime(application_id, order["moveTime"], order["to"])
+            _answer(answers, {"moving": order["moveTime"]})
 
 
 def _run(order: dict[str, Any], answers: IO[str], running: threading.Event) -> None:
@@ -228,9 +287,13 @@ def _run(order: dict[str, Any], answers: IO[str], running: threading.Event) -> N
     run_app(plan, KafkaConfig(order["bootstrapServers"]), options, on_started=on_started)
 
 
+_ANSWERING = threading.Lock()
+
+
 def _answer(answers: IO[str], answer: dict[str, Any]) -> None:
-    answers.write(json.dumps(answer) + "\n")
-    answers.flush()
+    with _ANSWERING:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from streamapp.compile import compile_manifest
-from streamapp.errors import InputError, RunError, StreamAppError, near_miss
+from streamapp.durations import LONGEST_MS
+from streamapp.errors import InputError, RunError, StreamAppError
 from streamapp.kafka.access import make_ready
 from streamapp.kafka.admin import BROKER_DEFAULT, Admin, MissingTopic, TopicSpec
 from streamapp.kafka.config import KafkaConfig
@@ -21,15 +22,17 @@ from streamapp.kafka.console import record_of, row_of
 from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.together import read_on, send_together
 from streamapp.kafka.topics import topics_of
-from streamapp.local import load_manifest, require_modules
 from streamapp.manifest import parse_object
 from streamapp.plan import Plan
 from streamapp.question import Question
 from streamapp.testing.cases import Case, CaseFile, Expect, Send, Step, Store
 from streamapp.testing.compare import difference, rows_difference
+from streamapp.testing.fit import manifest_of
 from streamapp.testing.junit import Result
 from streamapp.testing.process import AppFailed, EngineProcess
 
+BROKER_OF_CASES = {"log.message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Settings of their broker: the time of a case may be ahead of the clock."""
 _LOOK_SECONDS = 0.1
 _ANSWER_SECONDS = 30.0
 
@@ -40,39 +43,6 @@ class Unmet(Exception):
     def __init__(self, *lines: str) -> None:
         super().__init__(lines[0])
         self.lines = lines
-
-
-def check_topics(file: CaseFile) -> list[str]:
-    """Topics and stores that cases name and their apps do not have: a line for each.
-
-    Raises:
-        InputError, ManifestError: when a manifest cannot be read or is wrong.
-    """
-    problems = []
-    for i, case in enumerate(file.cases):
-        plan = compile_manifest(_manifest(file.app_of(case)))
-        for j, step in enumerate(case.steps):
-            if step.upgrade is not None:
-                plan = compile_manifest(_manifest(file.path.parent / step.upgrade))
-            named = _unknown(step, plan)
-            if named is not None:
-                problems.append(f"{file.path}: case '{case.name}': {named} (line {file.lines[i, j]})")
-    return problems
-
-
-def _unknown(step: Step, plan: Plan) -> str | None:
-    written = (*plan.sink_topics, *(spec.name for spec in topics_of(plan) if not spec.internal))
-    if step.send is not None and not any(part.reads(step.send.topic) for part in plan.subtopologies):
-        fix = near_miss(step.send.topic, plan.source_topics) or f"it reads {', '.join(plan.source_topics)}"
-        return f"`send`: the app does not read topic '{step.send.topic}'; {fix}"
-    if step.expect is not None and step.expect.topic not in written:
-        fix = near_miss(step.expect.topic, written) or f"it has {', '.join(sorted(set(written)))}"
-        return f"`expect`: the app has no topic '{step.expect.topic}'; {fix}"
-    stores = [store.name for store in plan.stores]
-    if step.store is not None and step.store.name not in stores:
-        fix = near_miss(step.store.name, stores) or (f"there are: {', '.join(stores)}" if stores else "it has none")
-        return f"`store`: the app has no store '{step.store.name}'; {fix}"
-    return None
 
 
 class Runner:
@@ -140,6 +110,7 @@ class _Running:
         self._kafka, self._admin, self._engine, self._case = kafka, admin, engine, case
         self._suffix, self._seconds = suffix, seconds
         self._replicas = 1 if any(step.scale is not None for step in case.steps) else None
+        self._advanced_ms = 0
         self._read: dict[str, dict[int, int]] = {}
         self._plan: Plan
         self._application_id = ""
@@ -147,11 +118,13 @@ class _Running:
 
     def start(self, file: Path) -> None:
         """Starts the app of this manifest, with every topic that it and the case name."""
-        manifest = _manifest(file)
+        manifest = manifest_of(file)
         self._application_id = self._application_id or manifest.application_id + self._suffix
         data = manifest.to_object()
         spec = {name: value for name, value in data["spec"].items() if name not in ("kafka", "schedule", "run")}
-        self._plan = compile_manifest(parse_object({**data, "spec": {**spec, "applicationId": self._application_id}}))
+        plan = compile_manifest(parse_object({**data, "spec": {**spec, "applicationId": self._application_id}}))
+        # How fast this machine is must not decide what a case sees: there, time is what its steps say.
+        self._plan = replace(plan, idle_timeout_ms=LONGEST_MS)
         sent = [TopicSpec(step.send.topic, "send") for step in self._case.steps if step.send is not None]
         wanted = [spec for spec in (*topics_of(self._plan), *sent) if not spec.internal]
         there = self._admin.topics()
@@ -189,21 +162,38 @@ class _Running:
         elif step.upgrade is not None:
             self._engine.stop()
             self.start(folder / step.upgrade)
+        elif step.advance is not None:
+            self._advance(step.advance_ms)
 
     def _send(self, send: Send) -> None:
         records = []
+        now = round(time.time() * 1000) + self._advanced_ms
         for number, row in enumerate(send.records, start=1):
             try:
-                records.append(record_of(row))
+                record = record_of(row)
             except ValueError as error:
                 raise InputError(f"record {number}: {error}") from None
+            records.append(record if record.timestamp is not None else replace(record, timestamp=now))
         send_together(self._kafka, send.topic, records)
         self._await_processed()
 
-    def _await_processed(self) -> None:
+    def _advance(self, milliseconds: int) -> None:
+        """Event time goes on from the latest that any part of the app has reached; before a record there is none."""
+        self._advanced_ms += milliseconds
+        self._await_processed()
+        timed = {part.name for part in self._plan.subtopologies if part.timed}
+        self._until(lambda: self._engine.times().keys() >= timed, "its parts have not begun")
+        reached = [time for time in self._engine.times().values() if time is not None]
+        if reached:
+            self._await_processed(time=max(reached) + milliseconds * 1000)
+
+    def _await_processed(self, time: int | None = None) -> None:
         """Every part has read its topics to their ends, the first ones first, as others read what they write.
 
         Ends are those of everything written: what is committed becomes visible a moment after the commit is answered.
+
+        Args:
+            time: to which each part is moved then, in microseconds since 1970; the next one reads what comes of it.
         """
         group = GroupPosition(self._kafka, self._application_id)
         try:
@@ -221,8 +211,18 @@ class _Running:
                     return all(shown.get(at, 0) >= end for at, end in ends.items())
 
                 self._until(reached, f"'{part.name}' has not read its topics to the end")
+                if time is not None and part.timed:
+                    self._move(part.name, time)
         finally:
             group.close()
+
+    def _move(self, part: str, time: int) -> None:
+        def moved() -> bool:
+            now = self._engine.times().get(part)
+            return now is not None and now >= time
+
+        self._engine.move_time(part, time)
+        self._until(moved, f"the time of '{part}' has not come to that of the step")
 
     def _expect(self, expect: Expect) -> None:
         try:
@@ -270,9 +270,3 @@ class _Running:
             raise Unmet(f"the app does not answer: {error.read().decode(errors='replace').strip()}") from None
         except OSError as error:
             raise self._engine.ended() or RunError(f"the app does not answer at {self._url}: {error}") from None
-
-
-def _manifest(file: Path) -> Any:
-    manifest = load_manifest(file)
-    require_modules(manifest, file)
-    return manifest

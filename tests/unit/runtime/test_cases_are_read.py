@@ -8,7 +8,7 @@ import pytest
 
 from streamapp.testing.cases import CaseError, Expect, read_cases
 from streamapp.testing.compare import difference, rows_difference
-from streamapp.testing.runner import check_topics
+from streamapp.testing.fit import misfits
 
 FILE = Path("cases.yaml")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "tests" / "word-count.yaml"
@@ -28,7 +28,19 @@ def problems(steps: str, head: str = HEAD) -> tuple[str, ...]:
         ("  - {}\n", "`cases[0].steps[0]`: is empty; a step is one of send, expect, "),
         ("  - {crash: {}, restart: {}}\n", "`cases[0].steps[0]`: has `crash` and `restart`; a step is one of"),
         ("  - {sent: {}}\n", "`cases[0].steps[0].sent`: unknown field `sent`; did you mean `send`? (line 5)"),
-        ("  - advance: 1 hour\n", "`advance` is not available yet in this version (line 5)"),
+        (
+            "  - advance: 1 parsec\n",
+            "[0].advance`: '1 parsec' is not a duration: no unit `parsec`; write e.g. ",
+        ),
+        (
+            "  - advance: 5\n",
+            "[0].advance`: '5' is not a duration: a whole number and a unit; write e.g. ",
+        ),
+        ("  - advance: 0s\n", "`cases[0].steps[0].advance`: moves nothing; write e.g. advance: 1 hour (line 5)"),
+        (
+            "  - advance: {processing: 1 hour}\n",
+            "the clock's time cannot be moved, as no timers go by it in this",
+        ),
         ("  - scale: 100\n", "`cases[0].steps[0].scale`: input should be less than or equal to 16, and it is 100"),
         ("  - send: {topic: t, records: []}\n", "`cases[0].steps[0].send.records`: list should have at least 1 item"),
         ("  - send: {records: [{value: a}]}\n", "`cases[0].steps[0].send`: `topic` is missing; add it (line 5)"),
@@ -50,12 +62,26 @@ def test_each_case_names_its_app_or_the_file_does() -> None:
 
 def test_topics_and_stores_that_the_app_does_not_have_are_told_before_anything_starts(tmp_path: Path) -> None:
     text = EXAMPLE.read_text().replace("app: ../word-count.yaml", f"app: {EXAMPLE.parents[1] / 'word-count.yaml'}")
-    assert check_topics(read_cases(text, FILE)) == []
+    assert misfits(read_cases(text, FILE)) == []
     wrong = text.replace("topic: text-lines", "topic: text-line").replace("name: word-counts,", "name: words,")
-    told = check_topics(read_cases(wrong, FILE))
+    told = misfits(read_cases(wrong, FILE))
     assert len(told) == 4
     assert "case 'counts words': `send`: the app does not read topic 'text-line'; did you mean `text-lines`?" in told[0]
     assert "`store`: the app has no store 'words'; did you mean `word-counts`?" in told[1]
+
+
+def test_the_clock_cannot_be_moved(tmp_path: Path) -> None:
+    """Event time that is the clock's would not go on with the case."""
+    lines = "  - {name: lines,  stream: {topic: text-lines, value: text, timestamp: processing}}"
+    app = (EXAMPLE.parents[1] / "word-count.yaml").read_text()
+    (tmp_path / "word-count.yaml").write_text(app)
+    cases = read_cases(HEAD + "  - advance: 1 hour\n", tmp_path / "cases.yaml")
+    assert cases.cases[0].steps[0].advance_ms == 3_600_000
+    assert misfits(cases) == []
+    source = next(line for line in app.splitlines() if "name: lines" in line)
+    (tmp_path / "word-count.yaml").write_text(app.replace(source, lines))
+    (told,) = misfits(cases)
+    assert "`advance`: node 'lines' has `timestamp: processing`, and a case cannot move the clock; " in told
 
 
 def expected(order: str, *records: Mapping[str, object]) -> tuple[str, ...]:
@@ -70,9 +96,9 @@ def expected(order: str, *records: Mapping[str, object]) -> tuple[str, ...]:
     return difference(step, seen)
 
 
-A1: Mapping[str, object] = {"key": "a", "value": {"n": 1}}
-A2: Mapping[str, object] = {"key": "a", "value": {"n": 2}}
-B1: Mapping[str, object] = {"key": "b", "value": {"n": 1}}
+A1: dict[str, object] = {"key": "a", "value": {"n": 1}}
+A2: dict[str, object] = {"key": "a", "value": {"n": 2}}
+B1: dict[str, object] = {"key": "b", "value": {"n": 1}}
 
 
 def test_words_of_records_are_texts_as_they_are_written() -> None:
@@ -99,7 +125,7 @@ def test_the_last_record_of_each_key_is_what_a_table_comes_to() -> None:
     assert expected("last", B1, A2) == ()
     assert expected("last", B1, A1) != ()
     assert expected("last", A2) == ('  key "a" value {"n": 2}', '+ key "b" value {"n": 1}')
-    gone: Mapping[str, object] = {"key": "b", "value": None}
+    gone: dict[str, object] = {"key": "b", "value": None}
     records = [A2, gone]
     assert difference(Expect(topic="t", records=records, order="last"), [B1, A1, gone, A2]) == ()
     assert difference(Expect(topic="t", records=records, order="last"), [gone, A2, A1, B1]) == (

@@ -11,7 +11,7 @@ import org.json4s.jackson.Serialization
 
 import org.apache.spark.sql.execution.streaming.state.LocalBases
 import org.apache.spark.sql.kafka010.TableStarts
-import org.apache.spark.sql.streamapp.keyed.{EpochTimes, TimedSources}
+import org.apache.spark.sql.streamapp.keyed.{EpochTimes, StreamTimes, TimedSources}
 
 /** What the driver's Python side calls; everything else happens at Spark's plug-in points. */
 object DriverBridge {
@@ -109,6 +109,17 @@ object DriverBridge {
 
   /** Totals per sub-topology as JSON (see EpochReports). */
   def epochs(): String = EpochReports.json()
+
+  /**
+   * How far time has come, as JSON: {"SUBTOPOLOGY": MICROSECONDS}, of those that go by it and have had an epoch in this run; null
+   * before the first record.
+   */
+  def times(applicationId: String): String = Serialization.write(EpochTimes.lastTimes(applicationId).map { case (sub, times) =>
+    sub -> (times.closed +: times.reached.values.toSeq).filter(_ != StreamTimes.Unknown).maxOption.map(Long.box).orNull
+  })(DefaultFormats)
+
+  /** Moves the time of a sub-topology on, in microseconds, for a test case (see EpochTimes.move). */
+  def moveTime(applicationId: String, subTopology: String, to: Long): Unit = EpochTimes.move(applicationId, subTopology, to)
 
   /** Restores as JSON (see Restores). */
   def restores(): String = Restores.json()

@@ -87,6 +87,8 @@ object EpochTimes {
   private implicit val formats: Formats = DefaultFormats
   private val attempts = new AtomicLong
   private val current = new ConcurrentHashMap[(String, String), EpochTimes]()
+  /** Up to where a test case has moved the time of a sub-topology, in microseconds. */
+  private val moved = new ConcurrentHashMap[(String, String), Long]()
 
   /**
    * An attempt at an epoch begins; an earlier one in this process is over.
@@ -118,21 +120,40 @@ object EpochTimes {
     times.after
   }
 
-  /** Whether an epoch without records would close windows. */
-  def isDue(subTopology: String): Boolean =
-    ended(subTopology).exists(times => timeWithoutRecords(subTopology, times).exists(times.isOver))
+  /** Whether an epoch without records would close windows, or is to move time. */
+  def isDue(subTopology: String): Boolean = ended(subTopology).exists { times =>
+    movedTo(subTopology).exists(_ > times.after.closed) || timeWithoutRecords(subTopology, times).exists(times.isOver)
+  }
+
+  /**
+   * All partitions of a sub-topology come to a time, without a record: an epoch does it, which is noted as one that the clock
+   * has caused.
+   *
+   * @param to in microseconds; one that is over changes nothing
+   */
+  def move(applicationId: String, subTopology: String, to: Long): Unit = moved.put((applicationId, subTopology), to)
+
+  /** The times at the end of the last epoch, of the sub-topologies that go by them and have had one in this run. */
+  def lastTimes(applicationId: String): Map[String, StreamTimes] =
+    current.asScala.collect { case ((app, sub), times) if app == applicationId && times.done => sub -> times.after }.toMap
 
   private def ended(subTopology: String): Option[EpochTimes] =
     current.asScala.collectFirst { case ((_, sub), times) if sub == subTopology && times.done => times }
 
+  private def movedTo(subTopology: String): Option[Long] =
+    moved.asScala.collectFirst { case ((_, sub), to) if sub == subTopology => to }
+
   // When nothing comes, event time goes on as fast as the clock, from the latest that was read.
   private def timeWithoutRecords(subTopology: String, times: EpochTimes): Option[Long] = {
     val idleness = TimedSources.idleness(subTopology)
-    if (idleness.over) times.allOver
-    else for (silent <- idleness.silentUs; latest <- times.after.reached.values.maxOption) yield latest + silent
+    val byClock =
+      if (idleness.over) times.allOver
+      else for (silent <- idleness.silentUs; latest <- times.after.reached.values.maxOption) yield latest + silent
+    (byClock ++ movedTo(subTopology)).maxOption
   }
 
-  def clear(applicationId: String): Unit = current.keySet.asScala.toSeq.filter(_._1 == applicationId).foreach(current.remove)
+  def clear(applicationId: String): Unit = for (times <- Seq(current, moved))
+    times.keySet.asScala.toSeq.filter(_._1 == applicationId).foreach(times.remove)
 
   /** What is to be written in one transaction with this file of Spark's. */
   def riders(path: String): Seq[MetadataTopic.Change] = path.split('/') match {
