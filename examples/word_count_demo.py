@@ -30,7 +30,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from streamapp.cli.progress import ProgressLine
+from streamapp.here.progress import ProgressLine
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest in Python. Building only writes the manifest down; everything is checked by `build`.
+"""The manifest in Python. Building only writes the manifest down; everything is checked by `build`, or by `run`.
 
 >>> b = StreamBuilder("word-count")
 >>> lines = b.stream("lines", topic="text-lines", value="text")
@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -52,18 +53,64 @@ class StreamBuilder(StreamStart["Flow"], TableStart["Flow"], MergeStart["Flow"])
         Raises:
             ManifestError: with every problem at once.
         """
-        return parse_object(
-            {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "metadata": {"name": self._name},
-                "spec": {**self._settings, "topology": self._nodes},
-            }
+        return parse_object(self._data())
+
+    def run(
+        self,
+        *,
+        until_caught_up: bool = False,
+        close_windows: bool = False,
+        bootstrap_servers: str | None = None,
+        kafka_config: str | Path | None = None,
+        state_dir: str | Path | None = None,
+        replicas: int | None = None,
+        port: int = 0,
+        heap: str | None = None,
+        adopt: str | None = None,
+    ) -> None:
+        """Runs the app here, as `streamapp run` does with the options of these names; returns when it has ended.
+
+        It ends by Ctrl-C or SIGTERM, or with `until_caught_up` when what is in its topics now is processed. Where no
+        Kafka is named, here or in the settings of the app, an embedded one runs as long. Files that are named are found
+        from the current folder.
+
+        Raises:
+            ManifestError: with every problem of the manifest at once.
+            InputError: what is given is wrong, or this is not the main thread of a process without Spark.
+            StreamAppError: the app cannot go on.
+        """
+        from streamapp.here.run import run_here
+        from streamapp.here.settings import Settings
+        from streamapp.local import manifest_here
+
+        given_settings = Settings(
+            until_caught_up=until_caught_up,
+            close_windows=close_windows,
+            bootstrap_servers=bootstrap_servers,
+            kafka_config=_path(kafka_config),
+            state_dir=_path(state_dir),
+            replicas=replicas,
+            port=port,
+            adopted=adopt,
+            **given(heap=heap),
         )
+        run_here(manifest_here(self._data()), Path(self._name), given_settings)
+
+    def _data(self) -> dict[str, Any]:
+        return {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": self._name},
+            "spec": {**self._settings, "topology": self._nodes},
+        }
 
     def _add(self, name: str, source: str | None, **fields: Any) -> Flow:
         self._nodes.append({"name": name, **given(**{"from": source}), **given(**fields)})
         return Flow(self, name)
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from streamapp.errors import InputError
-from streamapp.manifest import Manifest, parse_manifest
+from streamapp.manifest import Manifest, parse_manifest, parse_object
 
 
 def read_text(file: Path) -> str:
@@ -41,6 +43,15 @@ def load_manifest(file: Path) -> Manifest:
     """
     field = f"{file}: code.path"
     return parse_manifest(read_text(file), str(file), lambda path: _modules(file.parent / path, field))
+
+
+def manifest_here(data: Mapping[str, Any]) -> Manifest:
+    """The manifest of plain data, with the modules that its `code` names by a path from the current folder.
+
+    Raises:
+        InputError, ManifestError: when a module cannot be read, or with everything that is wrong with it.
+    """
+    return parse_object(data, lambda path: _modules(Path(path), "code.path"))
 
 
 def require_modules(manifest: Manifest, file: Path) -> None:

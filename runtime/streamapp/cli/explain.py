@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from streamapp.cli.manifests import load_plan
     from streamapp.describe import explain_json, explain_mermaid, explain_text
+    from streamapp.here.manifests import load_plan
 
     show = {"text": explain_text, "mermaid": explain_mermaid, "json": explain_json}[options.format]
     print(show(load_plan(options.file)).rstrip("\n"))

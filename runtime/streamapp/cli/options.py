@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamapp.here.settings import is_memory
 from streamapp.owner import checked_owner
 from streamapp.state_folder import CREDENTIALS, find_run
 
@@ -83,7 +83,7 @@ def port_number(text: str) -> int:
 
 
 def memory(text: str) -> str:
-    if not re.fullmatch(r"[1-9]\d*[kmgKMG]", text):
+    if not is_memory(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no size of memory; write e.g. 512m or 2g")
     return text
 

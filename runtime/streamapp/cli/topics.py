@@ -36,10 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from streamapp.cli.main import say_note
-    from streamapp.cli.manifests import kafka_of_manifest
     from streamapp.cli.options import kafka_of
     from streamapp.compile import compile_manifest
     from streamapp.errors import RunError
+    from streamapp.here.manifests import kafka_of_manifest
     from streamapp.kafka.admin import Admin
     from streamapp.kafka.config import KafkaConfig
     from streamapp.kafka.topics import TopicError, compare_with, ensure_topics, topics_of

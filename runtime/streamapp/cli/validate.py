@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from streamapp.cli.main import lines_of, say_error, say_note
-    from streamapp.cli.manifests import plan_of
     from streamapp.errors import ManifestError, StreamAppError
+    from streamapp.here.manifests import plan_of
     from streamapp.local import load_manifest
 
     manifests: dict[Path, Manifest] = {}

@@ -47,13 +47,13 @@ def parse_manifest(text: str, path: str = "<manifest>", modules_at: ModulesAt | 
     return _parse(document, modules_at)
 
 
-def parse_object(data: Mapping[str, Any]) -> Manifest:
-    """The manifest of plain data, as a cluster or the Python builder gives it.
+def parse_object(data: Mapping[str, Any], modules_at: ModulesAt | None = None) -> Manifest:
+    """The manifest of plain data, as a cluster or the Python builder gives it; `modules_at` as for a text.
 
     Raises:
         ManifestError: with every problem of the data.
     """
-    return _parse(_with_keys_of_text(data))
+    return _parse(_with_keys_of_text(data), modules_at)
 
 
 def _with_keys_of_text(data: Mapping[str, Any]) -> Document:

@@ -35,9 +35,14 @@ def start_jvm(settings: Mapping[str, str]) -> None:
 
     Raises:
         RunError: when it does not start; what it had to say stands on stderr.
-        InputError: when it has been given settings of Spark's that are not on the list of those that it may.
+        InputError: when it has been given settings of Spark's that are not on the list of those that it may, or was
+            started by somebody else.
     """
     if SparkContext._gateway is not None:
+        if "listener" not in vars(SparkContext._gateway):
+            raise InputError(
+                "this process has started Spark already, without what an app needs; run the app in a process of its own"
+            )
         return
     # Py4J prints the stack trace of each call that fails because the process is gone; `jvm_missed` has better words.
     logging.getLogger("py4j").propagate = False

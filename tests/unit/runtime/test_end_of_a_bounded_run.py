@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamapp.cli.ending import ending
 from streamapp.compile import compile_manifest
+from streamapp.here.ending import ending
 from streamapp.manifest import parse_manifest
 from streamapp.plan import Plan
 

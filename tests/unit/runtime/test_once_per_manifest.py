@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from streamapp.check import check_topology
-from streamapp.cli.manifests import load_plan
 from streamapp.errors import ManifestError
+from streamapp.here.manifests import load_plan
 from streamapp.local import load_manifest
 from streamapp.manifest import Manifest, reading
 from streamapp.manifest.build import build_partial

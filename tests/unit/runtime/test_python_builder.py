@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamapp import StreamBuilder
 from streamapp.compile import compile_manifest
-from streamapp.errors import ManifestError
+from streamapp.errors import InputError, ManifestError
 from streamapp.formats import Format
 from streamapp.manifest import Manifest, parse_manifest
 
@@ -175,3 +178,42 @@ def test_groups_keep_their_order_and_merges_their_names() -> None:
             "store": "s",
         },
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"replicas": 0}, "replicas: 0 is not a whole number of 1 or more"),
+        ({"port": 70_000}, "port: 70000 is not a port"),
+        ({"heap": "much"}, "heap: 'much' is no size of memory"),
+        ({"adopt": "nobody"}, "adopt: "),
+        ({"close_windows": True}, "until_caught_up=True"),
+        ({"bootstrap_servers": "kafka"}, "'kafka'"),
+    ],
+)
+def test_a_run_is_refused_before_it_begins(settings: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        word_count().run(state_dir=tmp_path, **settings)
+
+
+def test_a_run_checks_the_manifest() -> None:
+    b = StreamBuilder("a")
+    b.stream("lines", topic="t").filter("some", "nothing = 1").to("out", topic="o")
+    with pytest.raises(ManifestError, match="node 'some'"):
+        b.run()
+
+
+def test_a_run_reads_modules_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    b = StreamBuilder("a", code={"path": "scoring.py"})
+    b.stream("lines", topic="t").python("scored", "scoring:score", schema="score INT").to("out", topic="o")
+    with pytest.raises(InputError, match=re.escape("code.path: there is no 'scoring.py'")):
+        b.run()
+    (tmp_path / "scoring.py").write_text("def scores(row): return row\n")
+    with pytest.raises(ManifestError, match="module 'scoring' has no 'score'"):
+        b.run()
+
+
+def test_a_run_is_for_the_main_thread() -> None:
+    with ThreadPoolExecutor(1) as beside, pytest.raises(InputError, match="main thread"):
+        beside.submit(word_count().run).result()
