@@ -159,6 +159,13 @@ spec:
     assert in_shared.endswith("(line 8)")
 
 
+def test_validate_finds_nothing_wrong_with_the_examples(capfd: pytest.CaptureFixture[str]) -> None:
+    """A part that reads a hop is checked with the columns that its writer has given it."""
+    examples = sorted(map(str, (Path(__file__).parents[2] / "examples").glob("*.yaml")))
+    assert main(["validate", *examples]) == 0
+    assert capfd.readouterr().out.splitlines() == [f"{example}: ok" for example in examples]
+
+
 def test_an_internal_topic_of_other_settings_is_told(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: text}}

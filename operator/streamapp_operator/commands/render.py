@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from streamapp.errors import StreamAppError
     from streamapp.local import load_manifest, require_modules
     from streamapp.manifest.dumping import to_yaml_documents
-    from streamapp_operator.manifest.app import read_app
+    from streamapp_operator.manifest.app import app_of
     from streamapp_operator.manifest.versions import Version
     from streamapp_operator.render import Credentials, render
     from streamapp_operator.render.permits import PARTS
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     settings = Settings(pod_template_allow=tuple(options.allow))
     if options.image:
         settings = replace(settings, image=options.image)
-    app = read_app(body, settings.image)
+    app = replace(app_of(body, manifest), image=settings.image)
     version = Version(app.version_name, app.generation, app.version_spec)
     objects = (control_revision(app, version), *render(app, settings, Credentials(NOT_KNOWN, NOT_KNOWN)))
     print(to_yaml_documents(objects, width=120), end="")

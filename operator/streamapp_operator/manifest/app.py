@@ -176,15 +176,27 @@ def _read_app(body: Mapping[str, Any]) -> App:
     Raises:
         ManifestError: with everything that is wrong with it.
     """
-    metadata = body["metadata"]
-    problems = [*_of_kafka(body.get("spec")), *misnamed_owner(metadata)]
     try:
         manifest = parse_object({key: value for key, value in body.items() if key != "status"})
     except ManifestError as error:
-        raise ManifestError([*error.problems, *problems], error.unchecked) from None
-    metadata = body["metadata"]
-    if problems:
+        raise ManifestError([*error.problems, *_of_cluster(body)], error.unchecked) from None
+    return app_of(body, manifest)
+
+
+def _of_cluster(body: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with a resource that only a cluster minds."""
+    return [*_of_kafka(body.get("spec")), *misnamed_owner(body["metadata"])]
+
+
+def app_of(body: Mapping[str, Any], manifest: Manifest) -> App:
+    """The app of a resource whose manifest has been read, without the operator's image.
+
+    Raises:
+        ManifestError: with what a cluster needs of it and it has not.
+    """
+    if problems := _of_cluster(body):
         raise ManifestError(problems)
+    metadata = body["metadata"]
     return App(
         namespace=metadata.get("namespace", "default"),
         name=manifest.name,

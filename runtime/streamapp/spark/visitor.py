@@ -218,7 +218,8 @@ class Visitor:
         # The hop's own place, beside that of the record which a row was made of.
         place = [column(name).alias(f"__hop_{name}") for name in _WHERE]
         frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
-        read = replace(upstream, frame=frame)
+        # What its rows knew of time and place before they were written, others know now.
+        read = replace(upstream, frame=frame, timed=False, placed=False)
         if read.changes:
             read = signed_rows(read, [f"__hop_{name}" for name in _WHERE])
         flow = self._timed(node, read, *(f"__hop_{name}" for name in _WHERE))

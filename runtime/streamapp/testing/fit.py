@@ -34,11 +34,12 @@ def misfits(file: CaseFile) -> list[str]:
         InputError, ManifestError: when a manifest cannot be read or is wrong.
     """
     problems = []
+    plans = {app: compile_manifest(manifest_of(app)) for app in file.apps()}
     for i, case in enumerate(file.cases):
-        plan = compile_manifest(manifest_of(file.app_of(case)))
+        plan = plans[file.app_of(case)]
         for j, step in enumerate(case.steps):
             if step.upgrade is not None:
-                plan = compile_manifest(manifest_of(file.path.parent / step.upgrade))
+                plan = plans[file.path.parent / step.upgrade]
             wrong = _misfit(step, plan)
             if wrong is not None:
                 problems.append(f"{file.path}: case '{case.name}': {wrong} (line {file.lines[i, j]})")

@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from streamapp.check import check_topology
+from streamapp.cli.main import main
 from streamapp.errors import ManifestError
 from streamapp.here.manifests import load_plan
 from streamapp.local import load_manifest
 from streamapp.manifest import Manifest, reading
 from streamapp.manifest.build import build_partial
 from streamapp.manifest.text import read_text as parse_yaml
+from streamapp.testing.cases import read_cases
+from streamapp.testing.fit import misfits
 from streamapp_operator.manifest.app import read_app
 
 STEPS = {f.__code__: f.__name__ for f in (reading._parse, build_partial, check_topology)}
@@ -72,6 +75,19 @@ def test_a_plan_of_a_file(tmp_path: Path, code: str) -> None:
 def test_an_app_of_a_cluster() -> None:
     body = parse_yaml(manifest(HERE)).data
     assert steps(lambda: read_app(body)) == ONCE
+
+
+def test_objects_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "app.yaml"
+    file.write_text(manifest(HERE))
+    assert steps(lambda: main(["render", str(file)])) == ONCE
+    assert "kind: StatefulSet" in capsys.readouterr().out
+
+
+def test_cases_of_one_app(tmp_path: Path) -> None:
+    (tmp_path / "app.yaml").write_text(manifest(HERE))
+    cases = "app: app.yaml\ncases:\n" + "".join(f"- {{name: {name}, steps: [{{restart: {{}}}}]}}\n" for name in "ab")
+    assert steps(lambda: misfits(read_cases(cases, tmp_path / "cases.yaml"))) == ONCE
 
 
 def test_a_mistake_in_a_module_beside_the_manifest_is_told(tmp_path: Path) -> None:
