@@ -96,9 +96,9 @@ def expected(order: str, *records: Mapping[str, object]) -> tuple[str, ...]:
     return difference(step, seen)
 
 
-A1: dict[str, object] = {"key": "a", "value": {"n": 1}}
-A2: dict[str, object] = {"key": "a", "value": {"n": 2}}
-B1: dict[str, object] = {"key": "b", "value": {"n": 1}}
+A1: Mapping[str, object] = {"key": "a", "value": {"n": 1}}
+A2: Mapping[str, object] = {"key": "a", "value": {"n": 2}}
+B1: Mapping[str, object] = {"key": "b", "value": {"n": 1}}
 
 
 def test_words_of_records_are_texts_as_they_are_written() -> None:
@@ -125,8 +125,8 @@ def test_the_last_record_of_each_key_is_what_a_table_comes_to() -> None:
     assert expected("last", B1, A2) == ()
     assert expected("last", B1, A1) != ()
     assert expected("last", A2) == ('  key "a" value {"n": 2}', '+ key "b" value {"n": 1}')
-    gone: dict[str, object] = {"key": "b", "value": None}
-    records = [A2, gone]
+    gone: Mapping[str, object] = {"key": "b", "value": None}
+    records = [dict(A2), dict(gone)]
     assert difference(Expect(topic="t", records=records, order="last"), [B1, A1, gone, A2]) == ()
     assert difference(Expect(topic="t", records=records, order="last"), [gone, A2, A1, B1]) == (
         '- key "a" value {"n": 2}',
