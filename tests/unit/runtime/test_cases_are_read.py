@@ -100,7 +100,7 @@ def test_the_last_record_of_each_key_is_what_a_table_comes_to() -> None:
     assert expected("last", B1, A1) != ()
     assert expected("last", A2) == ('  key "a" value {"n": 2}', '+ key "b" value {"n": 1}')
     gone: Mapping[str, object] = {"key": "b", "value": None}
-    records = [A2, gone]
+    records = [dict(A2), dict(gone)]
     assert difference(Expect(topic="t", records=records, order="last"), [B1, A1, gone, A2]) == ()
     assert difference(Expect(topic="t", records=records, order="last"), [gone, A2, A1, B1]) == (
         '- key "a" value {"n": 2}',
