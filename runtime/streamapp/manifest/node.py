@@ -35,7 +35,6 @@ COMPANIONS = tuple(
 NOT_YET: dict[str, tuple[str, ...]] = {
     "node": (
         "globalTable",
-        "reduce",
         "cogroup",
         "deduplicate",
         "suppress",
@@ -52,7 +51,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
 
 LATER = frozenset(name for names in NOT_YET.values() for name in names)
 
-NOT_YET_OPERATIONS = tuple(name for name in NOT_YET["node"] if name != "reduce")
+NOT_YET_OPERATIONS = NOT_YET["node"]
 
 
 class NodeSpec(Model):
@@ -77,6 +76,7 @@ class NodeSpec(Model):
     branch: operations.branch.Given = None
     group_by: operations.group_by.Given = None
     aggregate: operations.group_by.Aggregates = None
+    reduce: operations.group_by.Reduce = None
     window: operations.window.Given = None
     grace: operations.group_by.Grace = None
     retention: operations.group_by.Retention = None

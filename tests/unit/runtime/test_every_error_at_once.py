@@ -650,7 +650,6 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
         "suppress: {untilTimeLimit: 5s}",
         "sql: select 1",
         "process: {class: 'm:C'}",
-        "groupBy: [user], reduce: {'n': acc.n + n}",
         "join: {with: lines, asOf: true}",
         "to: {connector: parquet}",
         "stream: {connector: parquet}",
