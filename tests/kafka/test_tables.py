@@ -246,7 +246,9 @@ KILLED = """
   - {name: latest, from: orders, toTable: {}}
   - {name: both, from: users, join: {with: latest, type: outer, select: {user: users.value, order: latest.value}}}
   - {name: trail, from: orders, groupBy: [key], aggregate: {all: collect_list(value)}}
-  - {name: whole, from: both, join: {with: trail, type: left, select: {user: left.user, order: left.order, orders: size(right.all)}}}
+  - name: whole
+    from: both
+    join: {with: trail, type: left, select: {user: left.user, order: left.order, orders: size(right.all)}}
   - {name: by-user, groupBy: [user], aggregate: {many: count(*), last: "sum(bigint(order))", orders: sum(orders)}}
   - {name: to-by-user, to: {topic: $T-totals}}
 """
