@@ -240,7 +240,8 @@ STEPS = (
 )
 KILLED = """
   - {name: users, table: {topic: $T-numbers, value: text}}
-  - {name: orders, stream: {topic: $T-ticks, value: text}}
+  - {name: sent, stream: {topic: $T-ticks, value: text}}
+  - {name: orders, deduplicate: {by: [value], within: 1 hour}}
   - {name: met, join: {with: users, type: left, select: {order: orders.value, user: users.value}}}
   - {name: to-met, to: {topic: $T-pairs}}
   - {name: latest, from: orders, toTable: {}}
@@ -256,7 +257,7 @@ KILLED = """
 
 @pytest.mark.timeout(900)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Two tables and their join in one task, groups of it behind a topic: each record counts once."""
+    """Repeated orders; then tables, groups and joins in one task; groups of it behind a topic: each order counts once."""
     producer = in_order(kafka)
     users: dict[str, str] = {}
     latest: dict[str, int] = {}
@@ -270,7 +271,8 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
                     number += 1
                     latest[key] = number
                     orders[key] += 1
-                    producer.produce(bench.topics["ticks"], str(number).encode(), key.encode(), 0, timestamp=at)
+                    for _ in range(1 + j % 3):
+                        producer.produce(bench.topics["ticks"], str(number).encode(), key.encode(), 0, timestamp=at)
                 else:
                     users[key] = f"user {(i + j) % 3}"
                     value = users[key].encode() if j % 7 else None

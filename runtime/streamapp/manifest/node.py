@@ -36,7 +36,6 @@ NOT_YET: dict[str, tuple[str, ...]] = {
     "node": (
         "globalTable",
         "cogroup",
-        "deduplicate",
         "suppress",
         "sql",
         "process",
@@ -83,6 +82,7 @@ class NodeSpec(Model):
     late: operations.late.Given = None
     emit: operations.group_by.Emit = None
     store: Annotated[str | None, Field(description="Name of the node's store. Default: the node's name.")] = None
+    deduplicate: operations.deduplicate.Given = None
     join: operations.join.Given = None
     to_table: operations.duality.ToTableGiven = None
     to_stream: operations.duality.ToStreamGiven = None

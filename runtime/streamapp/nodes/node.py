@@ -97,6 +97,11 @@ class Node:
         return False
 
     @property
+    def keeps_task(self) -> bool:
+        """True when, in a task, its rows are under the key that the task goes by."""
+        return True
+
+    @property
     def timed(self) -> bool:
         """True when what it keeps, and what is late for it, goes by the stream time of its sources."""
         return False

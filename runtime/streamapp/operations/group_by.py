@@ -63,7 +63,7 @@ RULES: Rules = (
         "use `aggregate`, or remove `window`",
         excludes=("window",),
     ),
-    only_for("store", "groupBy", "join", "table", "toTable"),
+    only_for("store", "groupBy", "deduplicate", "join", "table", "toTable"),
     *(
         Rule(field, f"`{field}` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",))
         for field in ("grace", "retention", "late")

@@ -15,6 +15,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
+from streamapp.spark.deduplicate import READ_AT, same_by, with_time_of_reading, without_time_of_reading
 from streamapp.spark.flow import PLACE, STREAM_TIME, Flow, column
 from streamapp.spark.folds import answers_of, entering, fold_key, folded, update_of
 from streamapp.spark.joins import keys_of
@@ -111,19 +112,23 @@ class Task:
         """The rows as the task takes them. They may share a frame, in which each row is of one of them."""
         frame, found = flows[0].frame, []
         for entry, flow in zip(entries, flows, strict=True):
-            if not isinstance(entry.reader, o.Aggregate):
+            if not isinstance(entry.reader, o.Aggregate | o.Deduplicate):
                 found.append(_slim(entry, flow))
             elif flow.packed is None:
-                found.append(self._grouped(entry.reader, flow))
+                found.append(self._prepared(entry.reader, flow))
             else:
-                frame, grouped = self._grouped_among_others(entry.reader, replace(flow, frame=frame), flow.packed)
-                found.append(grouped)
+                frame, prepared = self._prepared_among_others(entry.reader, replace(flow, frame=frame), flow.packed)
+                found.append(prepared)
         return [flow if flow.packed is None else replace(flow, frame=frame) for flow in found]
 
-    def _grouped(self, node: o.Aggregate, flow: Flow) -> Flow:
+    def _prepared(self, node: o.Aggregate | o.Deduplicate, flow: Flow) -> Flow:
+        if isinstance(node, o.Deduplicate):
+            return with_time_of_reading(flow)
         return self._visitor.checked(node, [flow], lambda given: entering(node, given))
 
-    def _grouped_among_others(self, node: o.Aggregate, flow: Flow, packed: str) -> tuple[DataFrame, Flow]:
+    def _prepared_among_others(
+        self, node: o.Aggregate | o.Deduplicate, flow: Flow, packed: str
+    ) -> tuple[DataFrame, Flow]:
         """Rows of a struct column, whose frame others share: that frame, and the flow over it."""
         theirs = flow.frame.columns
         own = column(packed).isNotNull()
@@ -131,16 +136,18 @@ class Task:
             *map(column, theirs), *(flow.physically(name).alias(name) for name in flow.physical())
         )
         given = replace(flow, frame=spread, packed=None, guard=own, carried=tuple(theirs))
-        grouped = replace(self._grouped(node, given), guard=flow.guard, carried=flow.carried)
-        row = F.struct(*(column(name).alias(name) for name in grouped.physical()))
+        prepared = replace(self._prepared(node, given), guard=flow.guard, carried=flow.carried)
+        row = F.struct(*(column(name).alias(name) for name in prepared.physical()))
         others = (column(name) for name in theirs if name != packed)
-        frame = grouped.frame.select(*others, F.when(own, row).alias(packed))
-        return frame, replace(grouped, frame=frame, packed=packed)
+        frame = prepared.frame.select(*others, F.when(own, row).alias(packed))
+        return frame, replace(prepared, frame=frame, packed=packed)
 
     def _key_of(self, entry: Entry, flow: Flow) -> Sequence[tuple[str, str]]:
         if isinstance(entry.reader, o.TableJoin):
             ours, _ = keys_of(entry.reader, flow, self._flows[entry.reader.right])
             return ours
+        if isinstance(entry.reader, o.Deduplicate):
+            return same_by(entry.reader, flow)
         return flow.key
 
     def _input(self, node: n.Node, name: str) -> tuple[int, Flow]:
@@ -151,6 +158,8 @@ class Task:
             return self._join(node)
         if isinstance(node, o.Aggregate):
             return self._fold(node)
+        if isinstance(node, o.Deduplicate):
+            return self._deduplicate(node)
         name = node.name if node.source else node.inputs[0]
         place, given = self._input(node, name)
         if not isinstance(node, o.Table | o.ToTable):
@@ -175,7 +184,7 @@ class Task:
     def _fold(self, node: o.Aggregate) -> tuple[int, Flow]:
         place, given = self._input(node, node.input)
         if (node.name, node.input) not in self._entered:
-            grouped = self._grouped(node, given)
+            grouped = self._prepared(node, given)
             place = self._task.steps(place, grouped.frame._jdf, False)
             given = replace(grouped, frame=self._rows.of(grouped.schema()))
         flow = self._visitor.checked(node, [given], lambda rows: folded(node, rows))
@@ -184,6 +193,13 @@ class Task:
             return self._task.group(place, node.store, flow.frame._jdf, answers), flow
         key, update = fold_key(given, self._rows)._jdf, update_of(node, given)._jdf
         return self._task.fold(place, node.store, key, update, flow.frame._jdf, answers), flow
+
+    def _deduplicate(self, node: o.Deduplicate) -> tuple[int, Flow]:
+        place, given = self._input(node, node.input)
+        key = given.frame.select(*(column(physical) for _, physical in same_by(node, given)))
+        flow = without_time_of_reading(given)
+        within = node.within_ms * 1000
+        return self._task.deduplicate(place, node.store, key._jdf, flow.frame._jdf, READ_AT, within), flow
 
     def _leaving(self, node: n.Node) -> list[Exit]:
         readers = [reader for reader in self._topology.consumers(node.name) if reader.name not in self._part.task]

@@ -371,6 +371,9 @@ class Visitor:
     def visit_tablejoin(self, node: o.TableJoin, left: Flow, right: Flow) -> Flow:
         return joined_with_table(node, left, right, TaskRows(left.frame.sparkSession))
 
+    def visit_deduplicate(self, node: o.Deduplicate, flow: Flow) -> Flow:
+        return flow
+
     def visit_totable(self, node: o.ToTable, flow: Flow) -> Flow:
         table = replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp"), table=True)
         return _with_key(node, table.tidy(table.frame))

@@ -646,7 +646,6 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
     [
         "globalTable: {topic: u}",
         "cogroup: []",
-        "deduplicate: {by: [user], within: 5s}",
         "suppress: {untilTimeLimit: 5s}",
         "sql: select 1",
         "process: {class: 'm:C'}",

@@ -55,7 +55,7 @@ case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[At
 
   override protected def doExecute(): RDD[InternalRow] = {
     val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, None)
-    new KeyedTaskRDD(child.execute(), graph, output, getStateInfo, times.due, session.sessionState,
+    new KeyedTaskRDD(child.execute(), graph, output, getStateInfo, times, session.sessionState,
       session.streams.stateStoreCoordinator)
   }
 
@@ -64,7 +64,7 @@ case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[At
 
 /** One task per state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
 private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph, output: Seq[Attribute],
-    state: StatefulOperatorStateInfo, due: EarliestTime, session: SessionState, @transient private val coordinator: StateStoreCoordinatorRef)
+    state: StatefulOperatorStateInfo, times: TaskClosing, session: SessionState, @transient private val coordinator: StateStoreCoordinatorRef)
   extends BaseStateStoreRDD[InternalRow, InternalRow](rows, state.checkpointLocation, state.queryRunId, state.operatorId,
     session, Some(coordinator)) {
 
@@ -85,8 +85,9 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph
           else if (input.hasNext) task.take(input.next())
           else if (task.holds) task.isLettingGo = true
           else {
+            if (task.forgets) task.forget(times.ask().after)
             stores.foreach(_._2.commit())
-            due.add(Long.MaxValue) // nothing waits for a time
+            times.due.add(Long.MaxValue) // nothing waits for a time
             TasksAtWork.giveBack(state, split.index, task)
             ended = true
           }
@@ -144,6 +145,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     node.inputs.zipWithIndex.foreach { case (input, number) => processors(input).readBy(processors(place).port(number)) }
   }
   private val entries = processors.collect { case entry: EntryProcessor => entry }
+  private val forgetting = processors.filter(_.forgets)
   private val holding = processors.collect { case group: GroupProcessor => group }
 
   /** An epoch begins, with the stores at its version. */
@@ -164,6 +166,9 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     if (!entries.exists(_.take(row))) throw new IllegalStateException("a row is of none of the task's inputs")
     isLettingGo = holding.exists(_.isFull)
   }
+
+  def forgets: Boolean = forgetting.nonEmpty
+  def forget(closed: Long): Unit = forgetting.foreach(_.forget(closed))
 
   def holds: Boolean = holding.exists(_.holds)
 

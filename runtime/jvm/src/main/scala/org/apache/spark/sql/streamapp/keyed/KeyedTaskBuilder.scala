@@ -84,6 +84,18 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
       result.schema, answers)
   }
 
+  /**
+   * @param key, result over the input's row
+   * @param readAt the column that has how far the time of the row's partition had come
+   * @param within in microseconds
+   */
+  def deduplicate(input: Int, store: String, key: DataFrame, result: DataFrame, readAt: String, within: Long): Int = {
+    val passed = new StructType().add("passed", "bigint", nullable = false)
+    stores += TaskStore(store, attributes(key.schema), attributes(passed), None, RowsOf(Nil, None), Nil)
+    val row = schemas(input)
+    add(Deduplicate(input, store, RowsOf(key), RowsOf(result), row.fieldIndex(readAt), within, row.fieldIndex(deleted)), result.schema)
+  }
+
   private def addGroup(input: Int, store: String, rows: RowsOf, key: Seq[Expression], aggregates: RowAggregates, result: StructType,
       answers: DataFrame): Int = {
     val bound = aggregates.buffers

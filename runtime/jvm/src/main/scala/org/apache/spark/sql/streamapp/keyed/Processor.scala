@@ -45,6 +45,12 @@ private[keyed] abstract class Processor extends Port {
   /** Sends one change of those that it holds. */
   def letGo(): Unit = ()
 
+  /** Whether it keeps things that time makes worthless. */
+  def forgets: Boolean = false
+
+  /** All records of the epoch were read, and the time of all source partitions has come that far, in microseconds. */
+  def forget(closed: Long): Unit = ()
+
   final def readBy(port: Port): Unit = readers = readers :+ port
 
   protected final def forward(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {

@@ -106,6 +106,20 @@ private[keyed] final case class Group(input: Int, name: String, rows: RowsOf, ke
 }
 
 /**
+ * The records of which none with the same key has passed within some time. The store of that name has the times.
+ *
+ * @param result of a row: the row as it goes on
+ * @param readAt the column that has how far the time of the row's partition had come, in microseconds
+ * @param within in microseconds
+ */
+private[keyed] final case class Deduplicate(input: Int, name: String, key: RowsOf, result: RowsOf, readAt: Int, within: Long,
+    deletedAt: Int) extends TaskNode {
+  override def inputs: Seq[Int] = Seq(input)
+  override def store: Option[String] = Some(name)
+  override def open(task: TaskAtWork): Processor = new DeduplicateProcessor(this, task)
+}
+
+/**
  * A stream's record with the row that a table has for it then.
  *
  * @param key     of the record: which row of the table
