@@ -257,7 +257,7 @@ KILLED = """
 
 @pytest.mark.timeout(900)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Repeated orders; then tables, groups and joins in one task; groups of it behind a topic: each order counts once."""
+    """Orders that repeat; tables, groups and joins in one task; groups of it behind a topic: each order counts once."""
     producer = in_order(kafka)
     users: dict[str, str] = {}
     latest: dict[str, int] = {}

@@ -43,6 +43,9 @@ def _check_retractable(node: Aggregate) -> Iterator[Problem]:
         said = f"its input '{node.input}' is a table, whose rows have no time of their own to be in a window of"
         fix = f"read its changes as a stream, with a `toStream` node behind '{node.input}'"
         yield Problem(node.name, "window", None, said, fix)
+    if node.reduce:
+        said = f"`reduce` cannot be taken back when a row of the table '{node.input}' changes"
+        yield Problem(node.name, "reduce", None, said, f"over a table there are {', '.join(sorted(RETRACTABLE))}")
     for name, text in node.columns:
         others = sorted(read_expression(text).aggregates - RETRACTABLE)
         if others:

@@ -29,7 +29,7 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
         pytest.param(
             "- {name: x}",
             "node 'x': has no operation; add one of: stream, table, filter, select, with, flatMap, keyBy, merge, "
-            "branch, groupBy, join, toTable, toStream, python, to",
+            "branch, groupBy, deduplicate, join, toTable, toStream, python, to",
             id="no operation",
         ),
         pytest.param(
