@@ -54,8 +54,7 @@ object Topologies {
     "reduce" -> (in => told(in.s.groupByKey().reduce(Following, in.kept).mapValues((value: JsonNode) =>
       put("n" -> number(value, "n"), "x" -> number(value, "x"))))),
     "fold" -> (in => told(folded(in))),
-    "fold-looked-up" -> (in => told(in.t.join(folded(in), (left: JsonNode, right: JsonNode) =>
-      put("left" -> number(left, "n"), "right" -> number(right, "last")), Joined.`with`(Key, Value, Value)))),
+    "fold-looked-up" -> (in => told(in.t.join(folded(in), WithLast, Joined.`with`(Key, Value, Value)))),
     // Windows.
     "tumbling" -> (in => toldOf(in.s.groupByKey().windowedBy(Tumbling).count())),
     "hopping-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Hopping).count()))),
@@ -100,6 +99,8 @@ object Topologies {
   private def sums(in: Inputs): Table = summed(in.s.groupByKey().aggregate(() => Sum.None, Add, in.kept))
   private def summed(sums: Table): Table = sums.mapValues((sum: JsonNode) => Sum.told(sum))
 
+  private lazy val WithLast: ValueJoiner[JsonNode, JsonNode, JsonNode] = (left, right) =>
+    put("left" -> number(left, "n"), "right" -> number(right, "last"))
   private lazy val Following: Reducer[JsonNode] = (before, value) => put(
     "n" -> number(value, "n").map(Math.max(_, number(before, "n").get)),
     "x" -> number(value, "n").map(number(before, "x").getOrElse(0L) * 3 % 1009 + _))
