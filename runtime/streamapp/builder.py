@@ -20,6 +20,7 @@ from pydantic.alias_generators import to_camel
 
 from streamapp.manifest import API_VERSION, KIND, Manifest, parse_object
 from streamapp.operations.branch import BranchStep
+from streamapp.operations.deduplicate import DeduplicateStep
 from streamapp.operations.duality import DualitySteps
 from streamapp.operations.filter import FilterStep
 from streamapp.operations.flat_map import FlatMapStep
@@ -122,6 +123,7 @@ class Flow(
     KeyByStep,
     BranchStep,
     GroupByStep,
+    DeduplicateStep,
     JoinStep,
     DualitySteps,
     PythonStep,

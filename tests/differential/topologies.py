@@ -166,6 +166,18 @@ HOPPING = "{hopping: 12s, every: 4s}, grace: 2s"
 AGGREGATES = (
     Twin("count", "from: s, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}", ("s",)),
     Filtered("count-filter", "from: count, filter: total > 0", ("s",)),
+    Twin(
+        "reduce",
+        "from: s, groupBy: [key], reduce: {'n': 'greatest(acc.n, n)', x: 'coalesce(acc.x, 0) * 3 % 1009 + n'}",
+        ("s",),
+    ),
+    Twin("fold", "from: s, groupBy: [key], aggregate: {first: first(n), last: last(n), x: last(x)}", ("s",)),
+    Twin(
+        "fold-looked-up",
+        "from: t, join: {with: fold, select: {left: left.n, right: right.last}}",
+        STREAMS,
+        gives_table=False,
+    ),
     Twin("count-by-g", "from: s, groupBy: [g], aggregate: {'n': count(*)}", ("s",), keeps_keys=False),
 )
 WINDOWS = (

@@ -29,7 +29,7 @@ PLANS: dict[str, list[object]] = {"plan": ["free", "pro"]}
 SOURCES = """
   - {name: users, table: {topic: $T-users, value: {format: json, schema: "city STRING, age INT"}}}
   - {name: plans, table: {topic: $T-plans, value: {format: json, schema: "plan STRING"}}, store: plans-by-user}
-  - {name: orders, stream: {topic: $T-orders, value: {format: json, schema: "user STRING, n INT"}}}
+  - {name: orders, stream: {topic: $T-orders, value: {format: json, schema: "user STRING, n INT, turns INT"}}}
 """
 TOPOLOGY = (
     SOURCES
@@ -63,6 +63,24 @@ TOPOLOGY = (
   - {name: mine, from: orders, keyBy: [user]}
   - {name: last, toTable: {}}
   - {name: to-last, to: {topic: $T-last}}
+  - {name: big, from: met, filter: at > 20}
+  - {name: planned, join: {with: plans, type: left, select: {at: big.at, plan: plans.plan}}}
+  - {name: to-planned, to: {topic: $T-planned}}
+  - name: history
+    from: orders
+    groupBy: [user]
+    aggregate: {one: first(n), other: last(n), all: collect_list(n), many: count(*)}
+  - {name: to-history, to: {topic: $T-history}}
+  - {name: lowest, from: orders, groupBy: [user], reduce: {'n': "least(acc.n, n)", turns: acc.turns + turns}}
+  - {name: to-lowest, to: {topic: $T-lowest}}
+  - {name: known, from: users, join: {with: history, type: left, select: {city: left.city, many: right.many}}}
+  - {name: customers, groupBy: [{many: "coalesce(many, 0)"}], aggregate: {users: count(*), cities: count(city)}}
+  - {name: to-customers, to: {topic: $T-customers}}
+  - {name: turned, from: orders, join: {with: history, by: [user], select: {at: left.n, many: right.many}}}
+  - {name: to-turned, to: {topic: $T-turned}}
+  - {name: compared, from: users, join: {with: old, type: left, select: {age: left.age, old: right.age}}}
+  - {name: aged, groupBy: ["old"], aggregate: {many: count(*), total: sum(age)}}
+  - {name: to-aged, to: {topic: $T-aged}}
 """
 )
 
@@ -79,14 +97,19 @@ class Model:
         self.sold: set[Any] = set()
         self.met: Counter[tuple[str, int, Any]] = Counter()
         self.all: Counter[tuple[str, int, Any]] = Counter()
-        self.last: dict[str, int] = {}
+        self.planned: Counter[tuple[str, int, Any]] = Counter()
+        self.orders: dict[str, list[int]] = {}
+        self.turned: set[tuple[str, int, int]] = set()
 
     def order(self, user: str, number: int) -> None:
         row = self.users.rows.get(user)
         if row is not None:
             self.met[user, number, row["city"]] += 1
+            if number > 20:
+                self.planned[user, number, self.plans.rows.get(user, {}).get("plan")] += 1
         self.all[user, number, self.plans.rows.get(user, {}).get("plan")] += 1
-        self.last[user] = number
+        self.orders.setdefault(user, []).append(number)
+        self.turned.add((user, number, len(self.orders[user])))
 
     def change(self, table: Table, key: str, row: Row | None) -> None:
         table.change(key, row)
@@ -115,7 +138,29 @@ class Model:
         assert rows_of(app, "seen") == {"1": {"updates": self.users.updates}}
         assert Counter((r.key, r.value["at"], r.value["city"]) for r in app.received("met")) == self.met
         assert Counter((r.key, r.value["at"], r.value["plan"]) for r in app.received("all")) == self.all
-        assert rows_of(app, "last") == {user: {"n": number} for user, number in self.last.items()}
+        assert rows_of(app, "last") == {user: {"n": found[-1], "turns": 1} for user, found in self.orders.items()}
+        assert Counter((r.key, r.value["at"], r.value["plan"]) for r in app.received("planned")) == self.planned
+        assert rows_of(app, "history") == {
+            user: {"one": found[0], "other": found[-1], "all": found, "many": len(found)}
+            for user, found in self.orders.items()
+        }
+        assert rows_of(app, "lowest") == {
+            user: {"n": min(found), "turns": len(found)} for user, found in self.orders.items()
+        }
+        assert {(r.key, r.value["at"], r.value["many"]) for r in app.received("turned")} == self.turned
+        counts = [len(self.orders.get(user, ())) for user in self.users.rows]
+        cities = [(n, row["city"]) for n, row in zip(counts, self.users.rows.values(), strict=True)]
+        customers = {key: row for key, row in rows_of(app, "customers").items() if row["users"] > 0}
+        assert customers == {
+            str(many): {
+                "users": counts.count(many),
+                "cities": sum(n == many and city is not None for n, city in cities),
+            }
+            for many in counts
+        }
+        aged = {key: row for key, row in rows_of(app, "aged").items() if row["many"] > 0}
+        ages = [row["age"] for row in old.values()]
+        assert aged == {str(age): {"many": ages.count(age), "total": age * ages.count(age)} for age in ages}
 
 
 def rows_of(app: App, topic: str) -> dict[Any, Row]:
@@ -133,13 +178,13 @@ def test_results_are_those_of_the_records(kafka: KafkaConfig, tmp_path: Path) ->
     number = 0
     for start in (NOON, NOON + HOUR):
         tables = (
-            (model.users, "users", spread(changes(start, KEYS, 160, start, USERS), 2), 0),
-            (model.plans, "plans", spread(changes(start + 1, KEYS, 60, start, PLANS), 2), 1),
+            (model.users, "users", spread(changes(start, KEYS, 160, start, USERS), 2), 1),
+            (model.plans, "plans", spread(changes(start + 1, KEYS, 60, start, PLANS), 2), 0),
         )
         orders: list[Change] = []
         for key, _, at in changes(start + 2, [*KEYS, "stranger"], 60, start + 50, {"x": [1]}):
             number += 1
-            orders.append((key, {"user": key, "n": number}, at))
+            orders.append((key, {"user": key, "n": number, "turns": 1}, at))
         timed = [(*one[:3], table, one[3]) for table, _, found, rank in tables for one in in_time(found, rank)]
         waiting = [(*one[:3], None, one[3]) for one in in_time({0: orders}, 2)]
         by_time = (
@@ -195,22 +240,28 @@ STEPS = (
 )
 KILLED = """
   - {name: users, table: {topic: $T-numbers, value: text}}
-  - {name: orders, stream: {topic: $T-ticks, value: text}}
+  - {name: sent, stream: {topic: $T-ticks, value: text}}
+  - {name: orders, deduplicate: {by: [value], within: 1 hour}}
   - {name: met, join: {with: users, type: left, select: {order: orders.value, user: users.value}}}
   - {name: to-met, to: {topic: $T-pairs}}
   - {name: latest, from: orders, toTable: {}}
   - {name: both, from: users, join: {with: latest, type: outer, select: {user: users.value, order: latest.value}}}
-  - {name: by-user, groupBy: [user], aggregate: {many: count(*), last: "sum(bigint(order))"}}
+  - {name: trail, from: orders, groupBy: [key], aggregate: {all: collect_list(value)}}
+  - name: whole
+    from: both
+    join: {with: trail, type: left, select: {user: left.user, order: left.order, orders: size(right.all)}}
+  - {name: by-user, groupBy: [user], aggregate: {many: count(*), last: "sum(bigint(order))", orders: sum(orders)}}
   - {name: to-by-user, to: {topic: $T-totals}}
 """
 
 
 @pytest.mark.timeout(900)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Two tables and their join in one task, groups of it behind a topic: each record counts once."""
+    """Orders that repeat; tables, groups and joins in one task; groups of it behind a topic: each order counts once."""
     producer = in_order(kafka)
     users: dict[str, str] = {}
     latest: dict[str, int] = {}
+    orders: Counter[str] = Counter()
     number = 0
     with Bench(kafka, tmp_path, "tables", KILLED, partitions=2) as bench:
         for i, step in enumerate((*STEPS, None)):
@@ -219,7 +270,9 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
                 if j % 2:
                     number += 1
                     latest[key] = number
-                    producer.produce(bench.topics["ticks"], str(number).encode(), key.encode(), 0, timestamp=at)
+                    orders[key] += 1
+                    for _ in range(1 + j % 3):
+                        producer.produce(bench.topics["ticks"], str(number).encode(), key.encode(), 0, timestamp=at)
                 else:
                     users[key] = f"user {(i + j) % 3}"
                     value = users[key].encode() if j % 7 else None
@@ -229,17 +282,22 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
             assert producer.flush(30) == 0
             if step is not None:
                 halt_at(bench, step)
-        rows = [(users[key], latest.get(key)) for key in users]
+        rows = [(users[key], latest.get(key), orders[key]) for key in users]
         expected = {}
         for user in (f"user {i}" for i in range(3)):
-            mine = [order for name, order in rows if name == user]
-            numbers = [order for order in mine if order is not None]
-            expected[user] = {"many": len(mine), "last": sum(numbers) if numbers else None}
+            mine = [(order, many) for name, order, many in rows if name == user]
+            numbers = [order for order, _ in mine if order is not None]
+            sums = (
+                {"last": sum(numbers), "orders": sum(many for _, many in mine)}
+                if numbers
+                else {"last": None, "orders": None}
+            )
+            expected[user] = {"many": len(mine), **sums}
         app = bench.start()
         until(lambda: _totals(kafka, bench) == expected, START_SECONDS, f"totals {expected}; {app.tail()}")
         assert app.stop() == 0
-        orders = Counter(int(_json(message)["order"]) for message in committed(kafka, bench.topics["pairs"]))
-        assert orders == Counter(range(1, number + 1))
+        met = Counter(int(_json(message)["order"]) for message in committed(kafka, bench.topics["pairs"]))
+        assert met == Counter(range(1, number + 1))
         assert _totals(kafka, bench) == expected
 
 

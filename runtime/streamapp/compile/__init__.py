@@ -12,6 +12,7 @@ from collections.abc import Callable
 from streamapp.compile.assemble import assemble_plan
 from streamapp.compile.context import Context
 from streamapp.compile.dead_letters import add_dead_letters
+from streamapp.compile.folds import fold_what_is_needed_in_tasks
 from streamapp.compile.repartition import cut_by_internal_topics
 from streamapp.compile.split import split
 from streamapp.compile.unused import drop_unused
@@ -25,6 +26,7 @@ Pass = Callable[[Topology, Context], Topology]
 PASSES: tuple[Pass, ...] = (
     drop_unused,
     add_dead_letters,
+    fold_what_is_needed_in_tasks,
     cut_by_internal_topics,
     verify_cut,
 )

@@ -129,10 +129,12 @@ class _Cut:
                 cut[name] = self._kept(hop, cut[name], task)
         made = self._add(node.with_inputs(cut))
         self._reads((name for name in made.inputs if name not in there), node.name)
-        self._origins[node.name] = _Origin(node.name, True, node.name)
+        self._origins[node.name] = _Origin(node.name, True, node.name if node.keeps_task else None)
 
     def _fits(self, node: Node, name: str) -> bool:
         """Whether the node goes by the key under which its input's task has the rows."""
+        if not node.keeps_task:
+            return False
         key = [column.lower() for column in self._topology.key_columns(name)]
         return self._needs_table(node, name) or not node.met_by or [column.lower() for column in node.met_by] == key
 

@@ -69,6 +69,10 @@ class Expression:
     """Those that something is compared with, by their plain name."""
     functions: tuple[str, ...] = ()
     """Names of the functions called, in lower case."""
+    ordered: tuple[str, ...] = ()
+    """Those of the functions whose result depends on the order of the records."""
+    is_column: bool = False
+    """True when it is one column and nothing else."""
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -139,6 +143,10 @@ def read_expression(text: str) -> Expression:
         bare_columns=bare,
         compared=_compared(tree),
         functions=tuple(dict.fromkeys(call.name for call in calls)),
+        ordered=tuple(
+            dict.fromkeys(call.name for call in calls if call.name in fn.ORDER_SENSITIVE and not call.is_sorted)
+        ),
+        is_column=isinstance(tree, exp.Column) and len(tree.parts) == 1,
         faults=tuple(dict.fromkeys(faults)),
     )
 

@@ -25,6 +25,11 @@ class Call:
     """Where its closing parenthesis is in the text; -1 when there is none."""
     arguments: int
 
+    @property
+    def is_sorted(self) -> bool:
+        """Whether what it gives is put in an order at once."""
+        return self.name in fn.SORTABLE and bool(self.around) and self.around[-1] in fn.SORTING
+
 
 @dataclass
 class _Open:
@@ -99,9 +104,9 @@ def call_faults(calls: list[Call]) -> Iterator[Fault]:
                 f"unknown function `{name}`",
                 near_miss(name, fn.KNOWN) or "only Spark's built-in functions can be used",
             )
-        elif name in fn.ORDER_SENSITIVE and not (name in fn.SORTABLE and call.around and call.around[-1] in fn.SORTING):
-            why, fix = fn.ORDER_SENSITIVE[name]
-            yield Fault(f"function `{name}` cannot be used: {why}", fix)
+        elif name == "collect_set" and not call.is_sorted:
+            why = "its elements come in the order in which they lie in memory"
+            yield Fault(f"function `{name}` cannot be used: {why}", "sort it, e.g. array_sort(collect_set(…))")
         elif name in fn.AGGREGATE and any(outer in fn.AGGREGATE for outer in call.around):
             yield Fault(
                 f"aggregate function `{name}` is inside another",

@@ -105,7 +105,7 @@ NON_DETERMINISTIC = _words("""
 those for an epoch, and an epoch that is run again runs with the same."""
 
 _LEAVES = "it reaches outside the data that the topology reads"
-_ORDER = "its result depends on the order of the records, which grouping by key does not keep yet"
+_ANY = "which of several results it gives follows from how its state lies in memory"
 _FILES = "it is about files, and records come from topics"
 _SETS = "the group is made of the columns in `groupBy`"
 
@@ -115,6 +115,8 @@ FORBIDDEN: dict[str, tuple[str, str | None]] = {
     **dict.fromkeys(("from_avro", "to_avro", "schema_of_avro"), ("avro is not available yet in this version", None)),
     **dict.fromkeys(("from_protobuf", "to_protobuf"), ("protobuf is not available yet in this version", None)),
     **dict.fromkeys(("grouping", "grouping_id"), (_SETS, None)),
+    "mode": (_ANY + ", where values are equally frequent", None),
+    "histogram_numeric": (_ANY, "use e.g. approx_percentile"),
     "measure": ("it belongs to metric views, and there are none", None),
     **dict.fromkeys(
         ("window", "session_window"),
@@ -124,23 +126,15 @@ FORBIDDEN: dict[str, tuple[str, str | None]] = {
 }
 """Functions that no expression may use: (why, what to do instead)."""
 
-ORDER_SENSITIVE: dict[str, tuple[str, str | None]] = {
+ORDER_SENSITIVE: dict[str, str | None] = {
     **dict.fromkeys(
-        ("first", "first_value", "last", "last_value", "any_value"),
-        (_ORDER, "use e.g. min or max of a column with an order"),
+        ("first", "first_value", "last", "last_value", "any_value"), "use e.g. min or max of a column with an order"
     ),
-    **dict.fromkeys(
-        ("max_by", "min_by"),
-        (_ORDER + " (records with an equal maximum)", "use max(struct(ordering, value)).value"),
-    ),
-    "mode": (_ORDER + " (values that are equally frequent)", None),
-    **dict.fromkeys(
-        ("collect_list", "collect_set", "array_agg"), (_ORDER, "sort it, e.g. array_sort(collect_list(…))")
-    ),
-    **dict.fromkeys(("listagg", "string_agg"), (_ORDER, "use e.g. array_join(array_sort(collect_list(…)), ',')")),
-    "histogram_numeric": (_ORDER, "use e.g. approx_percentile"),
+    **dict.fromkeys(("max_by", "min_by"), "use max(struct(ordering, value)).value"),
+    **dict.fromkeys(("collect_list", "array_agg"), "sort it, e.g. array_sort(collect_list(…))"),
+    **dict.fromkeys(("listagg", "string_agg"), "use e.g. array_join(array_sort(collect_list(…)), ',')"),
 }
-"""Aggregates that would give another result for the same records."""
+"""Aggregates that give another result for the same records in another order, and what to take where there is none."""
 
 SORTING = _words("array_sort sort_array")
 SORTABLE = _words("collect_list collect_set array_agg")

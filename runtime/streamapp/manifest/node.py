@@ -35,9 +35,7 @@ COMPANIONS = tuple(
 NOT_YET: dict[str, tuple[str, ...]] = {
     "node": (
         "globalTable",
-        "reduce",
         "cogroup",
-        "deduplicate",
         "suppress",
         "sql",
         "process",
@@ -52,7 +50,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
 
 LATER = frozenset(name for names in NOT_YET.values() for name in names)
 
-NOT_YET_OPERATIONS = tuple(name for name in NOT_YET["node"] if name != "reduce")
+NOT_YET_OPERATIONS = NOT_YET["node"]
 
 
 class NodeSpec(Model):
@@ -77,12 +75,14 @@ class NodeSpec(Model):
     branch: operations.branch.Given = None
     group_by: operations.group_by.Given = None
     aggregate: operations.group_by.Aggregates = None
+    reduce: operations.group_by.Reduce = None
     window: operations.window.Given = None
     grace: operations.group_by.Grace = None
     retention: operations.group_by.Retention = None
     late: operations.late.Given = None
     emit: operations.group_by.Emit = None
     store: Annotated[str | None, Field(description="Name of the node's store. Default: the node's name.")] = None
+    deduplicate: operations.deduplicate.Given = None
     join: operations.join.Given = None
     to_table: operations.duality.ToTableGiven = None
     to_stream: operations.duality.ToStreamGiven = None

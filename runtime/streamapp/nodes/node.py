@@ -42,6 +42,8 @@ class Role(StrEnum):
     """A column of the key, of one record."""
     AGGREGATE = "aggregate"
     """A column's value, of all records of a group."""
+    FOLDED = "folded"
+    """A column's value, of a record and of what those before it in its group have come to, `acc.column`."""
     JOINED = "joined"
     """A column's value, of two records: its columns are written NODE.column."""
     TIMESTAMP = "timestamp"
@@ -86,10 +88,18 @@ class Node:
     """True when that topic is the app's own."""
     keyed: ClassVar[bool] = False
     """True when all records of a key must come to one place: its inputs are shuffled."""
-    in_task: ClassVar[bool] = False
-    """True when it runs in the task of its key, beside other such nodes of the same key."""
     row_wise: ClassVar[bool] = False
     """True when each row becomes one row, or none, by expressions alone: it can run in the task whose rows it reads."""
+
+    @property
+    def in_task(self) -> bool:
+        """True when it runs in the task of its key, beside other such nodes of the same key."""
+        return False
+
+    @property
+    def keeps_task(self) -> bool:
+        """True when, in a task, its rows are under the key that the task goes by."""
+        return True
 
     @property
     def timed(self) -> bool:

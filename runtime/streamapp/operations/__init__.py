@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from streamapp.nodes import Node
 from streamapp.operations import (
     branch,
+    deduplicate,
     duality,
     filter,
     flat_map,
@@ -27,6 +28,7 @@ from streamapp.operations import (
     with_columns,
 )
 from streamapp.operations.branch import Arm, Branch
+from streamapp.operations.deduplicate import Deduplicate
 from streamapp.operations.duality import ToStream, ToTable
 from streamapp.operations.filter import Filter
 from streamapp.operations.flat_map import FlatMap
@@ -71,6 +73,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     Merge,
     Branch,
     Aggregate,
+    Deduplicate,
     Join,
     ToTable,
     ToStream,
@@ -86,6 +89,7 @@ __all__ = [
     "Aggregate",
     "Arm",
     "Branch",
+    "Deduplicate",
     "Filter",
     "FlatMap",
     "Join",
@@ -104,6 +108,7 @@ __all__ = [
     "Window",
     "With",
     "branch",
+    "deduplicate",
     "duality",
     "filter",
     "flat_map",

@@ -49,11 +49,14 @@ class ToTable(OneInput):
     operation: ClassVar[str] = "toTable"
     outline: ClassVar[Outline] = Outline(aside=(("toTable",),))
     keyed: ClassVar[bool] = True
-    in_task: ClassVar[bool] = True
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:
         return (cls(spec.name, making.input, spec.store or spec.name),)
+
+    @property
+    def in_task(self) -> bool:
+        return True
 
     @property
     def timed(self) -> bool:

@@ -28,6 +28,7 @@ from streamapp.nodes import (
 )
 from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
+from streamapp.operations.group_checks import check_groups
 from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
@@ -35,7 +36,6 @@ from streamapp.operations.window import A_WINDOW, Window, WindowSpec
 from streamapp.operations.window import RULES as WINDOWS
 from streamapp.origins import all_computed, declared, digest, expression, used_by
 from streamapp.outline import Outline
-from streamapp.scope import check_expression, check_names, require_deterministic
 
 if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
@@ -50,8 +50,20 @@ GROUP = Rule(
 """Without it nobody knows what the node computes."""
 RULES: Rules = (
     GROUP,
-    *(only_for(field, "groupBy") for field in ("aggregate", "window", "grace", "retention", "late", "emit")),
-    only_for("store", "groupBy", "join", "table", "toTable"),
+    *(only_for(field, "groupBy") for field in ("aggregate", "reduce", "window", "grace", "retention", "late", "emit")),
+    Rule(
+        "reduce",
+        "`aggregate` and `reduce` are both there",
+        "keep one of them, or make a node of each",
+        excludes=("aggregate",),
+    ),
+    Rule(
+        "reduce",
+        "`reduce` of a `window` is not available yet in this version",
+        "use `aggregate`, or remove `window`",
+        excludes=("window",),
+    ),
+    only_for("store", "groupBy", "deduplicate", "join", "table", "toTable"),
     *(
         Rule(field, f"`{field}` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",))
         for field in ("grace", "retention", "late")
@@ -64,8 +76,6 @@ RULES: Rules = (
         value="final",
     ),
 )
-_RECOMPUTED = "an epoch that is run again would put the record elsewhere"
-_BEFORE = "compute it in a `with` node before"
 
 
 def _group(value: Any) -> Any:
@@ -89,6 +99,12 @@ Given = Annotated[
 ]
 """The field of the manifest."""
 Aggregates = Annotated[Expressions | None, Field(description="With groupBy: column to aggregate expression.")]
+Reduce = Annotated[
+    Expressions | None,
+    Field(
+        description="With groupBy: column to how its next value comes of `acc.column`, the one so far, and a record.",
+    ),
+]
 Grace = Annotated[Duration | None, Field(description="With window: how late a record may come. Default: 0s.")]
 Retention = Annotated[
     PositiveDuration | None,
@@ -106,8 +122,6 @@ Emit = Annotated[
 ]
 
 
-RETRACTABLE = frozenset({"avg", "count", "mean", "sum"})
-"""Aggregates that a table's row can be taken out of again, as long as its numbers are exact."""
 _IN_ORDER = 2
 """How the state of windows is laid out: since 2 in the order of their starts. Another number, another fingerprint."""
 
@@ -129,12 +143,16 @@ class Aggregate(OneInput):
     """How long windows stay in the store when they are closed."""
     late: str | None = None
     """The topic that late records go to; None: none."""
+    reduce: Pairs = ()
+    """In place of aggregates: columns of the records, and how a record changes what there is so far."""
+    folds: bool = False
+    """Whether the records of a group are taken in their order, in the task of its key."""
 
     operation: ClassVar[str] = "groupBy"
     outline: ClassVar[Outline] = Outline(
         rules=RULES,
         inner_rules={"window": WINDOWS},
-        columns=(("aggregate",),),
+        columns=(("aggregate",), ("reduce",)),
         aside=(
             ("grace",),
             ("retention",),
@@ -152,11 +170,15 @@ class Aggregate(OneInput):
         by = (
             (item, quote(item)) if isinstance(item, str) else next(iter(item.items())) for item in spec.group_by or ()
         )
+        columns = pairs_of(spec.aggregate or {})
+        ordered = spec.window is None and any(read_expression(text).ordered for _, text in columns)
         made = cls(
             spec.name,
             making.input,
             by=tuple(by),
-            columns=pairs_of(spec.aggregate or {}),
+            columns=columns,
+            reduce=pairs_of(spec.reduce or {}),
+            folds=ordered or spec.reduce is not None,
             window=Window.of(spec.name, spec.window, making) if spec.window is not None else None,
             grace_ms=parse_duration(spec.grace or "0s"),
             emit=spec.emit or "updates",
@@ -171,20 +193,40 @@ class Aggregate(OneInput):
         return (self.store,)
 
     @property
+    def in_task(self) -> bool:
+        return self.folds
+
+    @property
+    def met_by(self) -> tuple[str, ...]:
+        # A text that is no column's name is no key's either.
+        plain = {text: parsed.columns[0][0] for _, text in self.by if (parsed := read_expression(text)).is_column}
+        return tuple(plain.get(text, text) for _, text in self.by)
+
+    @property
     def timed(self) -> bool:
-        return self.window is not None
+        return self.window is not None or self.folds
+
+    @property
+    def values(self) -> Pairs:
+        """The columns of a group's row, and how they are computed."""
+        return self.columns or self.reduce
+
+    @property
+    def reduced(self) -> tuple[str, ...]:
+        """The columns of `reduce`."""
+        return names_of(self.reduce)
 
     @property
     def gives_later(self) -> str | None:
         return "windows that are still open" if self.emit == "final" else None
 
     def stored_table(self, store: str, inputs: Sequence[Columns] = ()) -> StoredTable:
-        return StoredTable(names_of(self.by), names_of(self.columns), self.window is not None)
+        return StoredTable(names_of(self.by), names_of(self.values), self.window is not None)
 
     @property
-    def subtopology(self) -> str:
+    def subtopology(self) -> str | None:
         """The store's name: it lasts as long as the state does, and the node may be renamed."""
-        return self.store
+        return None if self.folds else self.store
 
     @property
     def output_mode(self) -> str:
@@ -192,91 +234,53 @@ class Aggregate(OneInput):
         return "update"
 
     def expressions(self) -> tuple[NodeExpression, ...]:
-        return (*placed(Role.GROUP, "groupBy", self.by), *placed(Role.AGGREGATE, "aggregate", self.columns))
+        return (
+            *placed(Role.GROUP, "groupBy", self.by),
+            *placed(Role.AGGREGATE, "aggregate", self.columns),
+            *placed(Role.FOLDED, "reduce", self.reduce),
+        )
 
     def takes_changes(self, kinds: Sequence[str]) -> bool:
-        return kinds[0] == TABLE
+        return kinds[0] == TABLE and not self.folds
 
     def output_kind(self, inputs: Sequence[str]) -> str:
         return TABLE
 
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
         window = self.window.columns if self.window is not None else ()
-        return with_event_time((*names_of(self.by), *window), names_of(self.columns))
+        return with_event_time((*names_of(self.by), *window), names_of(self.values))
 
     def hop_name(self, upstream: str) -> str:
         return self.store
 
     def description(self, inputs: Sequence[Columns]) -> str:
         by = ", ".join(name if name == text.strip("`") else f"{name} = {text}" for name, text in self.by)
-        text = f"by {by}: {described(self.columns)}"
+        text = f"by {by}: {described(self.values)}"
         if self.window is not None:
             text += f", {self.window.description}, grace {format_duration(self.grace_ms)}"
             text += f", kept for {format_duration(self.retention_ms)}" if self.retention_ms else ""
         return text + (", emit final" if self.emit == "final" else "")
 
     def check(self, topology: Topology) -> Iterator[Problem]:
-        if topology.kind(self.input) == TABLE:
-            yield from self._check_retractable()
-        columns = topology.columns(self.input)
-        yield from check_names(self.name, "groupBy", self.by)
-        yield from check_names(self.name, "aggregate", self.columns)
-        yield from self._check_groups(columns)
-        yield from self._check_aggregates(columns)
-
-    def _check_retractable(self) -> Iterator[Problem]:
-        """Over a table, what a row was is taken out of its group again."""
-        if self.window is not None:
-            said = f"its input '{self.input}' is a table, whose rows have no time of their own to be in a window of"
-            fix = f"read its changes as a stream, with a `toStream` node behind '{self.input}'"
-            yield Problem(self.name, "window", None, said, fix)
-        for name, text in self.columns:
-            others = sorted(read_expression(text).aggregates - RETRACTABLE)
-            if others:
-                said = f"`{others[0]}` cannot be taken back when a row of the table '{self.input}' changes"
-                fix = f"over a table there are {', '.join(sorted(RETRACTABLE))}"
-                yield Problem(self.name, f"aggregate.{name}", text, said, fix)
-
-    def _check_groups(self, columns: Columns) -> Iterator[Problem]:
-        for name, text in self.by:
-            written = f"groupBy.{name}"
-            yield from check_expression(self.name, written if quote(name) != text else "groupBy", text, columns)
-            yield from require_deterministic(self.name, written, text, _RECOMPUTED, _BEFORE)
-        for name in names_of(self.by):
-            if self.window is not None and name.lower() in self.window.columns:
-                said = f"`{name}` is also a column of the window"
-                yield Problem(self.name, "groupBy", name, said, "give it another name")
-
-    def _check_aggregates(self, columns: Columns) -> Iterator[Problem]:
-        groups = names_of(self.by)
-        taken = {name.lower(): "groupBy" for name in groups}
-        if self.window is not None:
-            taken |= dict.fromkeys(self.window.columns, "the window")
-        for name, text in self.columns:
-            field = f"aggregate.{name}"
-            if name.lower() in taken:
-                said = f"column `{name}` is already one of {taken[name.lower()]}"
-                yield Problem(self.name, field, None, said, "give it another name")
-            yield from check_expression(self.name, field, text, columns, aggregate=True, groups=groups)
-            if read_expression(text).aggregate:
-                yield from require_deterministic(self.name, field, text, "state could not be rebuilt", _BEFORE)
+        return check_groups(self, topology)
 
     def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
         (source,) = before
-        found = {name.lower(): digest(["aggregate", expression(text, source)]) for name, text in self.columns}
+        kind = "aggregate" if self.columns else "reduce"
+        found = {name.lower(): digest([kind, expression(text, source)]) for name, text in self.values}
         windows = {"timestamp": "latest", "window_start": "window", "window_end": "window"}
         return {**windows, **found, **all_computed(self.by, source)}
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
         (source,) = before
         return {
-            "operation": "aggregate",
+            "operation": "aggregate" if self.columns else "reduce",
             **({"layout": _IN_ORDER} if self.window else {}),
             "window": self.window.shape if self.window else None,
             "key": [[name.lower(), expression(text, source)] for name, text in self.by],
             "values": {
                 name.lower(): [normalise(text), {used: declared(source.get(used)) for used in used_by(text)}]
-                for name, text in self.columns
+                for name, text in self.values
             },
         }
 
@@ -318,6 +322,18 @@ class Groups(Generic[S]):
         """
         windows = given(tumbling=tumbling, hopping=hopping, every=every, session=session, sliding=sliding)
         return replace(self, windows=windows, grace=grace, retention=retention, late=late)
+
+    def reduce(self, columns: ColumnMap | None = None, /, *, store: str | None = None, **more: str) -> S:
+        """A table with what the records of each group come to, one folded into the next: `acc.column` is what there is
+        so far, and a group begins with its first record. A column called `store` goes into the map.
+
+        >>> from streamapp.builder import StreamBuilder
+        >>> bids = StreamBuilder("app").stream("bids", topic="bids").group_by("best", "key")
+        >>> bids.reduce(value="greatest(acc.value, value)").builder.build().spec.topology[1].reduce
+        {'value': 'greatest(acc.value, value)'}
+        """
+        found: S = self.flow._then(self.name, groupBy=list(self.by), reduce={**(columns or {}), **more}, store=store)
+        return found
 
     def aggregate(
         self,

@@ -62,7 +62,6 @@ class Table(Stream):
         aside=(("table", "key"),),
     )
     keyed: ClassVar[bool] = True
-    in_task: ClassVar[bool] = True
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:
@@ -81,6 +80,10 @@ class Table(Stream):
             bootstrap=table.bootstrap,
         )
         return (made,)
+
+    @property
+    def in_task(self) -> bool:
+        return True
 
     @property
     def timed(self) -> bool:

@@ -37,7 +37,10 @@ class TableJoin(Joining):
 
     operation: ClassVar[str] = "table join"
     keyed: ClassVar[bool] = True
-    in_task: ClassVar[bool] = True
+
+    @property
+    def in_task(self) -> bool:
+        return True
 
     @property
     def timed(self) -> bool:

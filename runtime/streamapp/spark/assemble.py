@@ -67,7 +67,7 @@ def _around_task(part: SubTopology, visitor: Visitor) -> DataFrame:
     outside = (*(node for node in part.nodes if node.source or node.name not in part.task), reader)
     before = _ancestors(outside, reader.name)
     flows = _inputs(before, visitor)
-    exits, output = Task(part, flows[0].frame.sparkSession, visitor.visit).exits(entries, flows)
+    exits, output = Task(part, flows[0].frame.sparkSession, visitor).exits(entries, flows)
     names = {(exit.node, exit.changes): f"{exit.node}\0{exit.changes}" for exit in exits}
     inner = {*(node.name for node in before), *part.task}
     after = []

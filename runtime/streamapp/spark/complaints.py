@@ -11,12 +11,14 @@ from collections.abc import Iterator, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, NullType
 
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.errors import Problem
-from streamapp.spark.flow import Flow
+from streamapp.operations.group_checks import FOLDED
+from streamapp.spark.flow import Flow, column
 from streamapp.spark.guard import expression, require_allowed
 
 
@@ -51,6 +53,10 @@ def _wrong_expressions(node: n.Node, rows: DataFrame) -> Iterator[Problem]:
                 yield from problems
                 by.append(sql)
                 wrong_groups = wrong_groups or bool(problems)
+            case n.Role.FOLDED:
+                assert isinstance(node, o.Aggregate)
+                so_far = rows.withColumn(FOLDED, F.struct(*map(column, node.reduced)))
+                yield from _value(node.name, field, sql, so_far)
             case n.Role.AGGREGATE:
                 groups = [] if wrong_groups else [expression(group) for group in by]
                 yield from _value(node.name, field, sql, rows, aggregated_by=groups)

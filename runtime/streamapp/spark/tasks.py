@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,15 +15,25 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
+from streamapp.spark.deduplicate import READ_AT, same_by, with_time_of_reading, without_time_of_reading
 from streamapp.spark.flow import PLACE, STREAM_TIME, Flow, column
+from streamapp.spark.folds import answers_of, entering, fold_key, folded, update_of
 from streamapp.spark.joins import keys_of
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
 
-Visit = Callable[[n.Node, list[Flow]], Flow]
+
+class Visits(Protocol):
+    """Makes the flows of nodes, and says which node a mistake of the author's is in."""
+
+    def visit(self, node: n.Node, inputs: list[Flow]) -> Flow: ...
+    def checked(self, node: n.Node, inputs: list[Flow], make: Callable[..., Flow]) -> Flow: ...
+
+
+_RANK = "__rank"
 _INPUT = "__input"
-_ORDER = (STREAM_TIME, _INPUT, PLACE)
-"""Rows of an epoch are in the order of their stream times; where these are equal, tables come first. What was made of
-one record stays in its order."""
+_ORDER = (STREAM_TIME, _RANK, PLACE, _INPUT)
+"""Rows of an epoch are in the order of their stream times; where these are equal, tables come first. A record that
+comes to several nodes has come to all of them before the next one does. What was made of one stays in its order."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +43,15 @@ class Entry:
     reader: n.Node
     source: str
     """The node that gives them: itself, of a table that reads a topic."""
+    of_table: bool
+    """Whether they are a table's."""
 
 
 def entries_of(part: SubTopology) -> tuple[Entry, ...]:
-    """Tables first."""
+    """Those that keep what comes first: others look it up."""
     inner = [node for node in part.nodes if node.name in part.task]
     found = [
-        Entry(node, name)
+        Entry(node, name, part.topology.kind(name) == n.TABLE)
         for node in inner
         for name in ((node.name,) if node.source else node.inputs)
         if node.source or name not in part.task
@@ -59,17 +71,13 @@ class Exit:
 
 
 class Task:
-    """Puts the task of a sub-topology together.
+    """Puts the task of a sub-topology together."""
 
-    Args:
-        visit: makes the flow of a node that computes each row of one.
-    """
-
-    def __init__(self, part: SubTopology, spark: SparkSession, visit: Visit) -> None:
+    def __init__(self, part: SubTopology, spark: SparkSession, visitor: Visits) -> None:
         self._part = part
         self._topology = part.topology
         self._spark = spark
-        self._visit = visit
+        self._visitor = visitor
         self._rows = TaskRows(spark)
         self._task: Any = self._rows.task
         self._places: dict[str, int] = {}
@@ -84,7 +92,7 @@ class Task:
             flows: their rows.
         """
         keys = []
-        flows = [_slim(entry, flow) for entry, flow in zip(entries, flows, strict=True)]
+        flows = self._entering(entries, flows)
         for i, (entry, flow) in enumerate(zip(entries, flows, strict=True)):
             schema = flow.schema()
             given = replace(flow, frame=self._rows.of(schema), packed=None, timed=False, placed=False)
@@ -96,14 +104,50 @@ class Task:
         for entry, flow in zip(entries, flows, strict=True):
             keys.append([physical for _, physical in self._key_of(entry, flow)])
         found = [exit for node in self._part.nodes if node.name in self._part.task for exit in self._leaving(node)]
-        rows = _in_one_frame(flows, keys)
+        rows = _in_one_frame(flows, [not entry.of_table for entry in entries], keys)
         output = ClassicDataFrame(self._task.frame(rows._jdf, len(keys[0]), len(_ORDER)), self._spark)
         return [replace(exit, flow=replace(exit.flow, frame=output)) for exit in found], output
+
+    def _entering(self, entries: Sequence[Entry], flows: Sequence[Flow]) -> list[Flow]:
+        """The rows as the task takes them. They may share a frame, in which each row is of one of them."""
+        frame, found = flows[0].frame, []
+        for entry, flow in zip(entries, flows, strict=True):
+            if not isinstance(entry.reader, o.Aggregate | o.Deduplicate):
+                found.append(_slim(entry, flow))
+            elif flow.packed is None:
+                found.append(self._prepared(entry.reader, flow))
+            else:
+                frame, prepared = self._prepared_among_others(entry.reader, replace(flow, frame=frame), flow.packed)
+                found.append(prepared)
+        return [flow if flow.packed is None else replace(flow, frame=frame) for flow in found]
+
+    def _prepared(self, node: o.Aggregate | o.Deduplicate, flow: Flow) -> Flow:
+        if isinstance(node, o.Deduplicate):
+            return with_time_of_reading(flow)
+        return self._visitor.checked(node, [flow], lambda given: entering(node, given))
+
+    def _prepared_among_others(
+        self, node: o.Aggregate | o.Deduplicate, flow: Flow, packed: str
+    ) -> tuple[DataFrame, Flow]:
+        """Rows of a struct column, whose frame others share: that frame, and the flow over it."""
+        theirs = flow.frame.columns
+        own = column(packed).isNotNull()
+        spread = flow.frame.select(
+            *map(column, theirs), *(flow.physically(name).alias(name) for name in flow.physical())
+        )
+        given = replace(flow, frame=spread, packed=None, guard=own, carried=tuple(theirs))
+        prepared = replace(self._prepared(node, given), guard=flow.guard, carried=flow.carried)
+        row = F.struct(*(column(name).alias(name) for name in prepared.physical()))
+        others = (column(name) for name in theirs if name != packed)
+        frame = prepared.frame.select(*others, F.when(own, row).alias(packed))
+        return frame, replace(prepared, frame=frame, packed=packed)
 
     def _key_of(self, entry: Entry, flow: Flow) -> Sequence[tuple[str, str]]:
         if isinstance(entry.reader, o.TableJoin):
             ours, _ = keys_of(entry.reader, flow, self._flows[entry.reader.right])
             return ours
+        if isinstance(entry.reader, o.Deduplicate):
+            return same_by(entry.reader, flow)
         return flow.key
 
     def _input(self, node: n.Node, name: str) -> tuple[int, Flow]:
@@ -112,10 +156,14 @@ class Task:
     def _step(self, node: n.Node) -> tuple[int, Flow]:
         if isinstance(node, o.TableJoin):
             return self._join(node)
+        if isinstance(node, o.Aggregate):
+            return self._fold(node)
+        if isinstance(node, o.Deduplicate):
+            return self._deduplicate(node)
         name = node.name if node.source else node.inputs[0]
         place, given = self._input(node, name)
         if not isinstance(node, o.Table | o.ToTable):
-            flow = self._visit(node, [given])
+            flow = self._visitor.visit(node, [given])
             return self._task.steps(place, flow.frame._jdf, flow.table), flow
         flow = replace(given, table=True, fields=("timestamp",))
         (store,) = node.stores
@@ -132,6 +180,26 @@ class Task:
         ours, _ = keys_of(node, one, two)
         key = self._rows.of(one.schema()).select(*(column(physical) for _, physical in ours))
         return self._task.lookup(left, right, key._jdf, result, node.type == "left"), flow
+
+    def _fold(self, node: o.Aggregate) -> tuple[int, Flow]:
+        place, given = self._input(node, node.input)
+        if (node.name, node.input) not in self._entered:
+            grouped = self._prepared(node, given)
+            place = self._task.steps(place, grouped.frame._jdf, False)
+            given = replace(grouped, frame=self._rows.of(grouped.schema()))
+        flow = self._visitor.checked(node, [given], lambda rows: folded(node, rows))
+        answers = answers_of(node, flow, self._rows)._jdf
+        if not node.reduce:
+            return self._task.group(place, node.store, flow.frame._jdf, answers), flow
+        key, update = fold_key(given, self._rows)._jdf, update_of(node, given)._jdf
+        return self._task.fold(place, node.store, key, update, flow.frame._jdf, answers), flow
+
+    def _deduplicate(self, node: o.Deduplicate) -> tuple[int, Flow]:
+        place, given = self._input(node, node.input)
+        key = given.frame.select(*(column(physical) for _, physical in same_by(node, given)))
+        flow = without_time_of_reading(given)
+        within = node.within_ms * 1000
+        return self._task.deduplicate(place, node.store, key._jdf, flow.frame._jdf, READ_AT, within), flow
 
     def _leaving(self, node: n.Node) -> list[Exit]:
         readers = [reader for reader in self._topology.consumers(node.name) if reader.name not in self._part.task]
@@ -163,19 +231,21 @@ def _column(exit: int) -> str:
     return f"__exit_{exit}"
 
 
-def _in_one_frame(flows: Sequence[Flow], keys: Sequence[Sequence[str]]) -> DataFrame:
+def _in_one_frame(flows: Sequence[Flow], ranks: Sequence[int], keys: Sequence[Sequence[str]]) -> DataFrame:
     """The rows of all entries: what they are shuffled by, what they are ordered by, and each entry's in a struct."""
     numbered = list(enumerate(flows))
     if flows[0].packed is None:
-        parts = [_selected(flow.frame, [(i, flow)], keys) for i, flow in numbered]
+        parts = [_selected(flow.frame, [(i, flow)], ranks, keys) for i, flow in numbered]
         rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
     else:
-        rows = _selected(flows[0].frame, numbered, keys)
+        rows = _selected(flows[0].frame, numbered, ranks, keys)
     entries = (f"__in_{i}" for i, _ in numbered)
     return rows.select(*(f"__key_{k}" for k in range(len(keys[0]))), *_ORDER, *entries)
 
 
-def _selected(frame: DataFrame, mine: Sequence[tuple[int, Flow]], keys: Sequence[Sequence[str]]) -> DataFrame:
+def _selected(
+    frame: DataFrame, mine: Sequence[tuple[int, Flow]], ranks: Sequence[int], keys: Sequence[Sequence[str]]
+) -> DataFrame:
     def first(values: Iterable[tuple[Flow, Column]]) -> Column:
         return F.coalesce(*(_if_there(flow, value) for flow, value in values))
 
@@ -183,12 +253,15 @@ def _selected(frame: DataFrame, mine: Sequence[tuple[int, Flow]], keys: Sequence
     by = (first((flow, flow.physically(keys[i][k])) for i, flow in mine).alias(f"__key_{k}") for k in range(width))
     times = first((flow, flow.physically(STREAM_TIME)) for _, flow in mine)
     numbers = first((flow, F.lit(i)) for i, flow in mine)
+    order = first((flow, F.lit(int(ranks[i]))) for i, flow in mine)
     places = first((flow, flow.physically(PLACE)) for _, flow in mine)
     structs = (
         _if_there(flow, F.struct(*(flow.physically(name).alias(name) for name in flow.row()))).alias(f"__in_{i}")
         for i, flow in mine
     )
-    return frame.select(*by, times.alias(STREAM_TIME), numbers.alias(_INPUT), places.alias(PLACE), *structs)
+    return frame.select(
+        *by, times.alias(STREAM_TIME), order.alias(_RANK), places.alias(PLACE), numbers.alias(_INPUT), *structs
+    )
 
 
 def _if_there(flow: Flow, value: Column) -> Column:

@@ -23,6 +23,7 @@ from streamapp.plan import SubTopology
 from streamapp.spark import formats
 from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, column, hidden
+from streamapp.spark.folds import columns_of_groups, entering, folded
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.joins import joined
 from streamapp.spark.late import RECORD, beside_late, late_record
@@ -81,8 +82,16 @@ class Visitor:
             ManifestError: when Spark cannot make sense of an expression, naming the node.
         """
         method = getattr(self, "visit_" + type(node).__name__.lower())
+        return self.checked(node, inputs, lambda *flows: method(node, *flows))
+
+    def checked(self, node: n.Node, inputs: list[Flow], make: Callable[..., Flow]) -> Flow:
+        """What is made of the flows, and is a part of that node.
+
+        Raises:
+            ManifestError: when Spark cannot make sense of an expression, naming the node.
+        """
         try:
-            flow: Flow = method(node, *inputs)
+            flow = make(*inputs)
             require_allowed(flow.frame)
         except PySparkException as error:
             raise ManifestError(problems_of(node, inputs, error)) from error
@@ -307,6 +316,8 @@ class Visitor:
     # State
 
     def visit_aggregate(self, node: o.Aggregate, flow: Flow) -> Flow:
+        if node.folds:
+            return folded(node, entering(node, flow))
         by = {name: f"__group_{i}" for i, (name, _) in enumerate(node.by)}
         scope = flow.scope().withColumns({by[name]: expression(sql) for name, sql in node.by})
         absent = reduce(lambda a, b: a & b, (column(physical).isNull() for physical in by.values()))
@@ -330,12 +341,7 @@ class Visitor:
         counted = _needing(counted, [column(f"__result_{i}") for i in range(len(node.columns))] + [column("__latest")])
         values = {name: column(f"__result_{i}") for i, (name, _) in enumerate(node.columns)}
         key = tuple((name, f"__key_{i}") for i, name in enumerate(keys))
-        columns = (
-            F.lit(False).alias(DELETED),
-            column("__latest").alias(EVENT_TIME),
-            *(keys[name].alias(physical) for name, physical in key),
-            *(c.alias(name) for name, c in {**keys, **values}.items()),
-        )
+        columns = columns_of_groups(keys, values, column("__latest"))
         if node.late is None:
             frame, packed = counted.select(*columns), None
         else:
@@ -365,6 +371,9 @@ class Visitor:
 
     def visit_tablejoin(self, node: o.TableJoin, left: Flow, right: Flow) -> Flow:
         return joined_with_table(node, left, right, TaskRows(left.frame.sparkSession))
+
+    def visit_deduplicate(self, node: o.Deduplicate, flow: Flow) -> Flow:
+        return flow
 
     def visit_totable(self, node: o.ToTable, flow: Flow) -> Flow:
         table = replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp"), table=True)

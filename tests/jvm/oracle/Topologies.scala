@@ -51,6 +51,10 @@ object Topologies {
     "count" -> (in => told(sums(in))),
     "count-filter" -> (in => told(sums(in).filter((_, sum) => number(sum, "total").exists(_ > 0)))),
     "count-by-g" -> (in => told(counted(in.s.groupBy((_, value) => text(value, "g"), grouped)))),
+    "reduce" -> (in => told(in.s.groupByKey().reduce(Following, in.kept).mapValues((value: JsonNode) =>
+      put("n" -> number(value, "n"), "x" -> number(value, "x"))))),
+    "fold" -> (in => told(folded(in))),
+    "fold-looked-up" -> (in => told(in.t.join(folded(in), WithLast, Joined.`with`(Key, Value, Value)))),
     // Windows.
     "tumbling" -> (in => toldOf(in.s.groupByKey().windowedBy(Tumbling).count())),
     "hopping-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Hopping).count()))),
@@ -94,6 +98,15 @@ object Topologies {
     groups.count().mapValues((count: java.lang.Long) => put("n" -> Some(count.longValue)))
   private def sums(in: Inputs): Table = summed(in.s.groupByKey().aggregate(() => Sum.None, Add, in.kept))
   private def summed(sums: Table): Table = sums.mapValues((sum: JsonNode) => Sum.told(sum))
+
+  private lazy val WithLast: ValueJoiner[JsonNode, JsonNode, JsonNode] = (left, right) =>
+    put("left" -> number(left, "n"), "right" -> number(right, "last"))
+  private lazy val Following: Reducer[JsonNode] = (before, value) => put(
+    "n" -> number(value, "n").map(Math.max(_, number(before, "n").get)),
+    "x" -> number(value, "n").map(number(before, "x").getOrElse(0L) * 3 % 1009 + _))
+  private lazy val Fold: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>
+    put("first" -> number(before, "first").orElse(number(value, "n")), "last" -> number(value, "n"), "x" -> number(value, "x"))
+  private def folded(in: Inputs): Table = in.s.groupByKey().aggregate(() => put(), Fold, in.kept)
 
   private def ended[W <: Window](windows: KTable[Windowed[String], java.lang.Long]) =
     windows.suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))

@@ -29,7 +29,7 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
         pytest.param(
             "- {name: x}",
             "node 'x': has no operation; add one of: stream, table, filter, select, with, flatMap, keyBy, merge, "
-            "branch, groupBy, join, toTable, toStream, python, to",
+            "branch, groupBy, deduplicate, join, toTable, toStream, python, to",
             id="no operation",
         ),
         pytest.param(
@@ -646,11 +646,9 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
     [
         "globalTable: {topic: u}",
         "cogroup: []",
-        "deduplicate: {by: [user], within: 5s}",
         "suppress: {untilTimeLimit: 5s}",
         "sql: select 1",
         "process: {class: 'm:C'}",
-        "groupBy: [user], reduce: {'n': acc.n + n}",
         "join: {with: lines, asOf: true}",
         "to: {connector: parquet}",
         "stream: {connector: parquet}",

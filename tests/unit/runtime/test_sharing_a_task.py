@@ -22,6 +22,9 @@ ENRICHED = "- {name: enriched, from: orders, join: {with: users, by: [user], SEL
     "SELECT", "select: {amount: orders.amount, city: users.city}"
 )
 SPENT = "- {name: spent, from: orders, groupBy: [user], aggregate: {total: sum(amount)}}\n"
+# A function of the author's comes between the groups and those who look them up.
+COMPUTED = SPENT.replace("name: spent", "name: sums")
+COMPUTED += "- {name: spent, python: {function: 'm:f', schema: 'total BIGINT'}}\n"
 OUT = "- {name: out, from: LAST, to: {topic: o}}\n"
 
 
@@ -94,11 +97,34 @@ def test_a_join_by_another_key_is_behind_a_topic(plan: Compile) -> None:
     require_no_circle(made)
 
 
+def test_groups_that_are_looked_up_share_the_task(plan: Compile) -> None:
+    profile = "- {name: profile, from: users, join: {with: spent, type: left}}\n"
+    busy = "- {name: busy, from: spent, filter: total > 9}\n"
+    told = "- {name: told, from: orders, join: {with: busy, by: [user], select: {a: orders.amount, b: busy.total}}}\n"
+    out = OUT.replace("LAST", "profile")
+    made = plan(USERS + ORDERS + SPENT + busy + told + "- {name: more, to: {topic: more}}\n" + profile + out)
+    assert [(part.name, part.stores) for part in made.subtopologies] == [("users", ("users", "spent"))]
+    assert hops(made) == []
+    alone = plan(ORDERS + SPENT + OUT.replace("LAST", "spent"))
+    assert alone.subtopologies[0].task == (), "no node of its key needs it: its records are combined before the shuffle"
+
+
+def test_groups_of_what_a_task_gives_by_their_key_stay_in_it(plan: Compile) -> None:
+    last = "- {name: last, groupBy: [COLUMN], aggregate: {town: last(city)}}\n"
+    by_user = plan(USERS + ORDERS + ENRICHED + last.replace("COLUMN", "user") + OUT.replace("LAST", "last"))
+    assert [part.stores for part in by_user.subtopologies] == [("users", "last")]
+    for other in ("city", "{user: upper(user)}"):
+        made = plan(USERS + ORDERS + ENRICHED + last.replace("COLUMN", other) + OUT.replace("LAST", "last"))
+        assert [part.stores for part in made.subtopologies] == [("users",), ("last",)]
+        assert hops(made) == ["app-last-repartition"]
+        require_no_circle(made)
+
+
 def test_a_computed_table_comes_by_a_topic_and_is_kept_where_it_is_looked_up(plan: Compile) -> None:
     profile = "- {name: profile, from: users, join: {with: spent, type: left}}\n"
-    made = plan(USERS + ORDERS + SPENT + profile + OUT.replace("LAST", "profile"))
+    made = plan(USERS + ORDERS + COMPUTED + profile + OUT.replace("LAST", "profile"))
     assert [(part.name, part.stores) for part in made.subtopologies] == [
-        ("spent", ("spent",)),
+        ("sums", ("sums",)),
         ("users", ("users", "profile-right")),
     ]
     store = made.store("profile-right")
@@ -111,9 +137,9 @@ def test_a_fingerprint_of_a_kept_table_is_of_what_it_is_made_of(plan: Compile) -
     one, same, other = (
         plan(USERS + ORDERS + text + profile + OUT.replace("LAST", "profile")).store("profile-right").fingerprint
         for text in (
-            SPENT,
-            SPENT.replace("sum(amount)", "SUM(amount)"),
-            SPENT.replace("[user]", "[{user: lower(user)}]"),
+            COMPUTED,
+            COMPUTED.replace("sum(amount)", "SUM(amount)"),
+            COMPUTED.replace("[user]", "[{user: lower(user)}]"),
         )
     )
     assert one == same
@@ -130,11 +156,18 @@ def test_groups_of_a_table_get_what_each_row_was(plan: Compile) -> None:
     assert (sink.signed, source.signed, source.kind) == (True, True, "TABLE")
 
 
-def test_groups_of_a_computed_table_know_its_rows_by_a_table_of_ours(plan: Compile) -> None:
+def test_groups_of_groups_know_what_each_row_was(plan: Compile) -> None:
     rich = "- {name: rich, from: spent, groupBy: [{level: total div 100}], aggregate: {many: count(*)}}\n"
     made = plan(ORDERS + SPENT + rich + OUT.replace("LAST", "rich"))
+    assert [(part.name, part.stores) for part in made.subtopologies] == [("spent", ("spent",)), ("rich", ("rich",))]
+    assert hops(made) == ["app-rich-repartition"]
+
+
+def test_groups_of_a_computed_table_know_its_rows_by_a_table_of_ours(plan: Compile) -> None:
+    rich = "- {name: rich, from: spent, groupBy: [{level: total div 100}], aggregate: {many: count(*)}}\n"
+    made = plan(ORDERS + COMPUTED + rich + OUT.replace("LAST", "rich"))
     assert [(part.name, part.stores) for part in made.subtopologies] == [
-        ("spent", ("spent",)),
+        ("sums", ("sums",)),
         ("rich-rows", ("rich-rows",)),
         ("rich", ("rich",)),
     ]

@@ -55,7 +55,7 @@ case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[At
 
   override protected def doExecute(): RDD[InternalRow] = {
     val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, None)
-    new KeyedTaskRDD(child.execute(), graph, output, getStateInfo, times.due, session.sessionState,
+    new KeyedTaskRDD(child.execute(), graph, output, getStateInfo, times, session.sessionState,
       session.streams.stateStoreCoordinator)
   }
 
@@ -64,7 +64,7 @@ case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[At
 
 /** One task per state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
 private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph, output: Seq[Attribute],
-    state: StatefulOperatorStateInfo, due: EarliestTime, session: SessionState, @transient private val coordinator: StateStoreCoordinatorRef)
+    state: StatefulOperatorStateInfo, times: TaskClosing, session: SessionState, @transient private val coordinator: StateStoreCoordinatorRef)
   extends BaseStateStoreRDD[InternalRow, InternalRow](rows, state.checkpointLocation, state.queryRunId, state.operatorId,
     session, Some(coordinator)) {
 
@@ -81,10 +81,13 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph
 
       override def hasNext: Boolean = {
         while (task.left.isEmpty && !ended) {
-          if (input.hasNext) task.take(input.next())
+          if (task.isLettingGo) task.letGo()
+          else if (input.hasNext) task.take(input.next())
+          else if (task.holds) task.isLettingGo = true
           else {
+            if (task.forgets) task.forget(times.ask().after)
             stores.foreach(_._2.commit())
-            due.add(Long.MaxValue) // nothing waits for a time
+            times.due.add(Long.MaxValue) // nothing waits for a time
             TasksAtWork.giveBack(state, split.index, task)
             ended = true
           }
@@ -125,9 +128,13 @@ private[keyed] object TasksAtWork {
 }
 
 /** The processors of one task. */
-private[keyed] final class TaskAtWork(graph: TaskGraph, output: Seq[Attribute]) {
+private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribute]) {
   /** Rows on their way out. */
   val left = new ArrayDeque[InternalRow]()
+  /** Numbers what goes through the processors: a row from outside, or a change that one of them has held. */
+  var change = 0L
+  /** Whether processors are to send what they hold before the next row is taken. */
+  var isLettingGo = false
 
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
   private val result = new GenericInternalRow(output.length)
@@ -138,6 +145,8 @@ private[keyed] final class TaskAtWork(graph: TaskGraph, output: Seq[Attribute]) 
     node.inputs.zipWithIndex.foreach { case (input, number) => processors(input).readBy(processors(place).port(number)) }
   }
   private val entries = processors.collect { case entry: EntryProcessor => entry }
+  private val forgetting = processors.filter(_.forgets)
+  private val holding = processors.collect { case group: GroupProcessor => group }
 
   /** An epoch begins, with the stores at its version. */
   def begin(stores: Map[String, StateStore]): TaskAtWork = {
@@ -152,8 +161,23 @@ private[keyed] final class TaskAtWork(graph: TaskGraph, output: Seq[Attribute]) 
   def processor(place: Int): Processor = processors(place)
   def store(name: String): StateStore = stores(name)
 
-  def take(row: InternalRow): Unit =
+  def take(row: InternalRow): Unit = {
+    change += 1
     if (!entries.exists(_.take(row))) throw new IllegalStateException("a row is of none of the task's inputs")
+    isLettingGo = holding.exists(_.isFull)
+  }
+
+  def forgets: Boolean = forgetting.nonEmpty
+  def forget(closed: Long): Unit = forgetting.foreach(_.forget(closed))
+
+  def holds: Boolean = holding.exists(_.holds)
+
+  /** One change more; a processor has sent all of its own before the next one does. */
+  def letGo(): Unit = {
+    change += 1
+    holding.find(_.holds).foreach(_.letGo())
+    isLettingGo = holds
+  }
 
   def leave(at: Int, row: InternalRow): Unit = {
     result.update(at, row)

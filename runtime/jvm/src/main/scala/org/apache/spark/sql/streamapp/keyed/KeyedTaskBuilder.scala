@@ -5,7 +5,12 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.Row
-import org.apache.spark.sql.catalyst.expressions.AttributeReference
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.BindReferences.bindReference
+import org.apache.spark.sql.catalyst.expressions.aggregate.NoOp
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
+import org.apache.spark.sql.classic.ClassicConversions.castToImpl
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.types.{DataType, StructType}
 
@@ -44,8 +49,59 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    * @param answers over the same: what questions are answered with
    */
   def table(input: Int, store: String, key: DataFrame, value: DataFrame, row: DataFrame, answers: DataFrame): Int = {
-    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), RowsOf(answers), answers.columns.toSeq)
+    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), None, RowsOf(answers), answers.columns.toSeq)
     add(Table(input, store, RowsOf(key), RowsOf(value), RowsOf(row), schemas(input).fieldIndex(deleted)), row.schema)
+  }
+
+  /**
+   * @param grouped an aggregation of the input's rows, by columns of theirs
+   * @param answers over the row of a group
+   */
+  def group(input: Int, store: String, grouped: DataFrame, answers: DataFrame): Int =
+    castToImpl(grouped).queryExecution.optimizedPlan match {
+      case Aggregation(PhysicalAggregation(groups, calls, results, rows)) =>
+        val by = groups.map(_.toAttribute)
+        val key = groups.map { case Alias(computed, _) => computed; case column => column }.map(NormalizeFloatingNumbers.normalize)
+        addGroup(input, store, RowsOf.of(rows), key.map(bindReference[Expression](_, rows.output)),
+          RowAggregates(by, rows.output, calls, results), grouped.schema, answers)
+      case other => throw new IllegalArgumentException(s"no aggregation:\n$other")
+    }
+
+  /**
+   * Records folded one after the other.
+   *
+   * @param key    over the input's row
+   * @param update over what a group has come to so far, in one column, null at first, and the input's row: what it comes to
+   * @param result over the columns of `key` and that one: the group's row
+   * @param answers over that row
+   */
+  def fold(input: Int, store: String, key: DataFrame, update: DataFrame, result: DataFrame, answers: DataFrame): Int = {
+    val folded = update.schema
+    val RowsOf(Seq(updated), _) = RowsOf(update)
+    val buffers = BoundAggregates(key.schema, folded, Seq(Literal(null, folded.head.dataType)), Seq(NoOp), Nil, RowsOf(result).values)
+    val whole = RowsOf(schemas(input).zipWithIndex.map { case (field, i) => BoundReference(i, field.dataType, field.nullable) }, None)
+    addGroup(input, store, whole, RowsOf(key).values.map(NormalizeFloatingNumbers.normalize), RowAggregates(buffers, Seq(updated), Nil),
+      result.schema, answers)
+  }
+
+  /**
+   * @param key, result over the input's row
+   * @param readAt the column that has how far the time of the row's partition had come
+   * @param within in microseconds
+   */
+  def deduplicate(input: Int, store: String, key: DataFrame, result: DataFrame, readAt: String, within: Long): Int = {
+    val passed = new StructType().add("passed", "bigint", nullable = false)
+    stores += TaskStore(store, attributes(key.schema), attributes(passed), None, RowsOf(Nil, None), Nil)
+    val row = schemas(input)
+    add(Deduplicate(input, store, RowsOf(key), RowsOf(result), row.fieldIndex(readAt), within, row.fieldIndex(deleted)), result.schema)
+  }
+
+  private def addGroup(input: Int, store: String, rows: RowsOf, key: Seq[Expression], aggregates: RowAggregates, result: StructType,
+      answers: DataFrame): Int = {
+    val bound = aggregates.buffers
+    stores += TaskStore(store, attributes(bound.groupSchema), attributes(bound.bufferSchema), Some((bound, attributes(result))),
+      RowsOf(answers), answers.columns.toSeq)
+    add(Group(input, store, rows, key, aggregates, schemas(input).fieldIndex(deleted), result.fieldIndex(time)), result)
   }
 
   /**

@@ -27,8 +27,29 @@ private[keyed] abstract class Processor extends Port {
   /** Where the rows of one of its inputs go. */
   def port(number: Int): Port = this
 
-  /** Of a table: the row that it has for a key, null for none; good until the next call. */
+  /** Of a table: the row that it has for a key after all records until now, null for none; good until the next call. */
   def get(key: UnsafeRow): InternalRow = throw new UnsupportedOperationException(s"$getClass is no table")
+
+  /** The same as far as its readers have been sent it: a group sends at the end of an epoch what has become of it. */
+  def told(key: UnsafeRow): InternalRow = get(key)
+
+  /** The same before the change that is on its way through the task ([[TaskAtWork.change]]). */
+  def before(key: UnsafeRow): InternalRow = told(key)
+
+  /** Whether something has changed that it has not sent. */
+  def holds: Boolean = false
+
+  /** Whether that takes so much memory that it is to send it now. */
+  def isFull: Boolean = false
+
+  /** Sends one change of those that it holds. */
+  def letGo(): Unit = ()
+
+  /** Whether it keeps things that time makes worthless. */
+  def forgets: Boolean = false
+
+  /** All records of the epoch were read, and the time of all source partitions has come that far, in microseconds. */
+  def forget(closed: Long): Unit = ()
 
   final def readBy(port: Port): Unit = readers = readers :+ port
 
@@ -71,6 +92,8 @@ private[keyed] final class TableSteps(node: Steps, table: Processor) extends Pro
   }
 
   override def get(key: UnsafeRow): InternalRow = of(table.get(key), ofFound)
+  override def told(key: UnsafeRow): InternalRow = of(table.told(key), ofFound)
+  override def before(key: UnsafeRow): InternalRow = of(table.before(key), ofFound)
 
   private def of(row: InternalRow, columns: InternalRow => InternalRow): InternalRow =
     if (row == null) null

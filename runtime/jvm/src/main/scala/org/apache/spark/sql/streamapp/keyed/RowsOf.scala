@@ -25,8 +25,10 @@ private[keyed] final case class RowsOf(values: Seq[Expression], condition: Optio
 
 private[keyed] object RowsOf {
   /** @throws IllegalArgumentException when the frame is more than columns and conditions over one row */
-  def apply(frame: DataFrame): RowsOf = {
-    val plan = castToImpl(frame).queryExecution.optimizedPlan
+  def apply(frame: DataFrame): RowsOf = of(castToImpl(frame).queryExecution.optimizedPlan)
+
+  /** The same for an optimized plan. */
+  def of(plan: LogicalPlan): RowsOf = {
     plan.collectLeaves() match {
       case Seq(given: GivenRows) =>
         val (values, conditions) = inline(plan)

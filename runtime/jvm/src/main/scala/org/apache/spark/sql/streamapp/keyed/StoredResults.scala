@@ -76,14 +76,14 @@ private final class StoredAggregates(keyed: KeyedAggregateExec) extends StoredRe
   }
 }
 
-private final case class AggregateScan(keys: GroupKeys, buffers: Seq[Attribute], named: Seq[Attribute], wanted: Option[UnsafeRow])
+private final case class AggregateScan(keys: GroupKeys, bufferColumns: Seq[Attribute], named: Seq[Attribute], wanted: Option[UnsafeRow])
   extends StoredScan {
   override def encoding: KeyStateEncoderSpec = keys.encoding
-  override def values: StructType = DataTypeUtils.fromAttributes(buffers)
+  override def values: StructType = DataTypeUtils.fromAttributes(bufferColumns)
 
   override def rows(store: CommittedStore): Iterator[InternalRow] = {
     val groupOf = keys.toGroup
-    val whole = UnsafeProjection.create((keys.groups ++ buffers).map(_.dataType).toArray)
+    val whole = UnsafeProjection.create((keys.groups ++ bufferColumns).map(_.dataType).toArray)
     val both = new JoinedRow
     def rowOf(key: UnsafeRow, value: UnsafeRow): InternalRow = whole(both(groupOf(key), value))
     wanted match {
@@ -97,6 +97,19 @@ private final case class AggregateScan(keys: GroupKeys, buffers: Seq[Attribute],
   }
 }
 
+/** The rows of groups whose buffers are stored. */
+private final case class FinishedScan(stored: AggregateScan, bound: BoundAggregates) extends StoredScan {
+  override def encoding: KeyStateEncoderSpec = stored.encoding
+  override def values: StructType = stored.values
+
+  override def rows(store: CommittedStore): Iterator[InternalRow] = {
+    val buffers = new AggregateBuffers(bound)
+    val ofKey = UnsafeProjection.create(stored.keys.schema)
+    val ofValue = UnsafeProjection.create(stored.bufferColumns, stored.keys.groups ++ stored.bufferColumns)
+    stored.rows(store).map(row => buffers.result(ofKey(row), buffers.fromState(ofValue(row))))
+  }
+}
+
 /** A table of a keyed task. */
 private final class StoredTable(task: KeyedTaskExec, name: String, override val place: StatefulOperatorStateInfo) extends StoredResults {
   private val store = task.graph.store(name).get
@@ -105,8 +118,11 @@ private final class StoredTable(task: KeyedTaskExec, name: String, override val 
   override def sparkName: String = task.graph.sparkName(store)
   override def named: Seq[Attribute] = store.keys
   override def together: Boolean = true
-  override def scanned: Seq[Attribute] = store.keys ++ store.values
-  override def scan(wanted: Option[UnsafeRow]): StoredScan = AggregateScan(keys, store.values, named, wanted)
+  override def scanned: Seq[Attribute] = store.shown
+  override def scan(wanted: Option[UnsafeRow]): StoredScan = {
+    val stored = AggregateScan(keys, store.values, named, wanted)
+    store.finished.fold[StoredScan](stored) { case (bound, _) => FinishedScan(stored, bound) }
+  }
   override def finish(rows: SparkPlan): SparkPlan = ProjectExec(store.answersOver(rows.output), rows)
 }
 

@@ -12,15 +12,20 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
   private val valueOf = node.value.projection
   private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.row.projection)
   private val both = new JoinedRow
+  private val remembers = task.graph.hasDiamonds
+  private var changedIn = 0L
+  private var changedKey: UnsafeRow = _
+  private var rowBefore: InternalRow = _
 
-  override def begin(): Unit = store = task.store(node.store)
+  override def begin(): Unit = store = task.store(node.name)
 
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
     val key = keyOf(row)
-    if (!isNone(key)) {
+    if (!NoKey(key)) {
       val stored = store.get(key)
       // The store's row is good until the next one is read, perhaps by a reader of this change.
       val before = if (stored == null) null else ofOld(both(key, stored)).copy()
+      if (remembers) remember(key, before)
       if (row.getBoolean(node.deletedAt)) {
         if (before != null) {
           store.remove(key)
@@ -34,12 +39,15 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
     }
   }
 
-  // Nothing in any of its columns: such a record is of no row. One with some nulls is.
-  private def isNone(key: UnsafeRow): Boolean = {
-    var column = 0
-    while (column < key.numFields && key.isNullAt(column)) column += 1
-    column == key.numFields
-  }
+  private def remember(key: UnsafeRow, before: InternalRow): Unit =
+    if (changedIn != task.change || changedKey != key) {
+      changedIn = task.change
+      changedKey = key.copy()
+      rowBefore = before
+    }
+
+  override def before(key: UnsafeRow): InternalRow =
+    if (changedIn == task.change && changedKey == key) rowBefore else get(key)
 
   override def get(key: UnsafeRow): InternalRow = {
     val stored = store.get(key)
@@ -64,18 +72,22 @@ private[keyed] final class LookupProcessor(node: Lookup, table: Processor) exten
 }
 
 /** A change of either side is a change of the result, computed with the other side's row of the moment. */
-private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, right: Processor) extends Processor {
+private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, right: Processor, task: TaskAtWork, isDiamond: Boolean)
+  extends Processor {
   private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.result.projection)
   private val both = new JoinedRow
   private val (noLeft, noRight) = (new GenericInternalRow(node.left.width), new GenericInternalRow(node.right.width))
+  private var toldIn = 0L
+  private var toldKey: UnsafeRow = _
+  private var toldRow: UnsafeRow = _
 
   private val fromLeft: Port = (key, row, old, time) => {
-    val other = right.get(key)
-    change(key, result(row, other, ofNew), result(old, other, ofOld), latest(time, other, node.right))
+    val other = right.told(key)
+    change(key, result(row, other, ofNew), if (isDiamond) lastTold(key) else result(old, other, ofOld), latest(time, other, node.right))
   }
   private val fromRight: Port = (key, row, old, time) => {
-    val other = left.get(key)
-    change(key, result(other, row, ofNew), result(other, old, ofOld), latest(time, other, node.left))
+    val other = left.told(key)
+    change(key, result(other, row, ofNew), if (isDiamond) lastTold(key) else result(other, old, ofOld), latest(time, other, node.left))
   }
 
   override def port(number: Int): Port = if (number == 0) fromLeft else fromRight
@@ -84,12 +96,23 @@ private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, 
     throw new UnsupportedOperationException("rows come by one of two ports")
 
   override def get(key: UnsafeRow): InternalRow = result(left.get(key), right.get(key), ofFound)
+  override def told(key: UnsafeRow): InternalRow = result(left.told(key), right.told(key), ofFound)
+  override def before(key: UnsafeRow): InternalRow = result(left.before(key), right.before(key), ofFound)
 
   private def change(key: UnsafeRow, row: UnsafeRow, old: UnsafeRow, time: Long): Unit = {
     // It has changed at that time, also where one side is gone.
     if (row != null) row.setLong(node.timeAt, time)
+    if (isDiamond) {
+      toldIn = task.change
+      toldKey = key.copy()
+      toldRow = if (row == null) null else row.copy()
+    }
     if (row != null || old != null) forward(key, row, old, time)
   }
+
+  /** Where one change comes by both sides, what it replaces is not what the other side has by now. */
+  private def lastTold(key: UnsafeRow): UnsafeRow =
+    if (toldIn == task.change && toldKey == key) toldRow else result(left.before(key), right.before(key), ofOld)
 
   private def result(one: InternalRow, two: InternalRow, columns: UnsafeProjection): UnsafeRow =
     if ((one == null && (two == null || !node.keepsRight)) || (two == null && !node.keepsLeft)) null

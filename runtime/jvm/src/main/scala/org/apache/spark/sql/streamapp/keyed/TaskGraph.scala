@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BoundReference, NamedExpression}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BoundReference, Expression, NamedExpression}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.streaming.state.StateStoreId
 import org.apache.spark.sql.types.StructType
@@ -15,6 +15,15 @@ import org.apache.spark.sql.types.StructType
 final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
   def store(name: String): Option[TaskStore] = stores.find(_.name == name)
 
+  /** The nodes with a store of which a change comes to this node, itself among them. */
+  private def storesBehind(place: Int): Set[Int] =
+    nodes(place).inputs.flatMap(storesBehind).toSet ++ Some(place).filter(_ => nodes(place).store.isDefined)
+
+  /** Whether a change of one row can come to that join by both of its sides. */
+  def isDiamond(join: TableJoin): Boolean = storesBehind(join.leftInput).intersect(storesBehind(join.rightInput)).nonEmpty
+
+  lazy val hasDiamonds: Boolean = nodes.exists { case join: TableJoin => isDiamond(join); case _ => false }
+
   /** How Spark knows a store. */
   def sparkName(store: TaskStore): String = if (store == stores.head) StateStoreId.DEFAULT_STORE_NAME else store.name
 }
@@ -23,15 +32,19 @@ final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
  * A store of a keyed task.
  *
  * @param name    the manifest's
- * @param answers what a question about a row is answered with, over the columns of key and value
+ * @param finished where it keeps groups: how their rows come out of them, and the columns of these rows
+ * @param answers what a question about a row is answered with, over the columns of key and value, or of a group's row
  * @param answered its columns: the key's as `__key_0`, `__key_1`, …, then the values
  */
-final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attribute], private val answers: RowsOf,
-    private val answered: Seq[String]) {
+final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attribute],
+    finished: Option[(BoundAggregates, Seq[Attribute])], private val answers: RowsOf, private val answered: Seq[String]) {
+  /** What questions are answered from. */
+  def shown: Seq[Attribute] = finished.fold(keys ++ values)(_._2)
+
   def keySchema: StructType = DataTypeUtils.fromAttributes(keys)
   def valueSchema: StructType = DataTypeUtils.fromAttributes(values)
 
-  /** The same over these columns, which are those of key and value. */
+  /** The same over these columns, which are those of `shown`. */
   def answersOver(columns: Seq[Attribute]): Seq[NamedExpression] = answers.values.zip(answered).map { case (value, name) =>
     Alias(value.transform { case BoundReference(place, _, _) => columns(place) }, name)()
   }
@@ -41,6 +54,8 @@ final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attri
 sealed trait TaskNode extends Serializable {
   /** Whose rows it gets, in the order of its ports. */
   def inputs: Seq[Int]
+  /** The store that it writes. */
+  def store: Option[String] = None
   def open(task: TaskAtWork): Processor
 }
 
@@ -63,16 +78,45 @@ private[keyed] final case class Steps(input: Int, rows: RowsOf, deletedAt: Int, 
 }
 
 /**
- * The latest row of each key, in a store. A row for which column `deletedAt` is true deletes its key's.
+ * The latest row of each key, in the store of that name. A row for which column `deletedAt` is true deletes its key's.
  *
  * @param key   of a row
  * @param value of a row: what the store keeps beside the key
  * @param row   of key and value: the row as it goes on
  */
-private[keyed] final case class Table(input: Int, store: String, key: RowsOf, value: RowsOf, row: RowsOf, deletedAt: Int)
+private[keyed] final case class Table(input: Int, name: String, key: RowsOf, value: RowsOf, row: RowsOf, deletedAt: Int)
   extends TaskNode {
   override def inputs: Seq[Int] = Seq(input)
+  override def store: Option[String] = Some(name)
   override def open(task: TaskAtWork): Processor = new TableProcessor(this, task)
+}
+
+/**
+ * What the records of each group come to, in the store of that name. A row for which column `deletedAt` is true takes no part.
+ *
+ * @param rows   what is aggregated of a row
+ * @param key    the columns of the group, over those
+ * @param timeAt which column of the result is its event time
+ */
+private[keyed] final case class Group(input: Int, name: String, rows: RowsOf, key: Seq[Expression], aggregates: RowAggregates,
+    deletedAt: Int, timeAt: Int) extends TaskNode {
+  override def inputs: Seq[Int] = Seq(input)
+  override def store: Option[String] = Some(name)
+  override def open(task: TaskAtWork): Processor = new GroupProcessor(this, task)
+}
+
+/**
+ * The records of which none with the same key has passed within some time. The store of that name has the times.
+ *
+ * @param result of a row: the row as it goes on
+ * @param readAt the column that has how far the time of the row's partition had come, in microseconds
+ * @param within in microseconds
+ */
+private[keyed] final case class Deduplicate(input: Int, name: String, key: RowsOf, result: RowsOf, readAt: Int, within: Long,
+    deletedAt: Int) extends TaskNode {
+  override def inputs: Seq[Int] = Seq(input)
+  override def store: Option[String] = Some(name)
+  override def open(task: TaskAtWork): Processor = new DeduplicateProcessor(this, task)
 }
 
 /**
@@ -100,7 +144,7 @@ private[keyed] final case class TableJoin(leftInput: Int, rightInput: Int, resul
     keepsLeft: Boolean, keepsRight: Boolean) extends TaskNode {
   override def inputs: Seq[Int] = Seq(leftInput, rightInput)
   override def open(task: TaskAtWork): Processor =
-    new TableJoinProcessor(this, task.processor(leftInput), task.processor(rightInput))
+    new TableJoinProcessor(this, task.processor(leftInput), task.processor(rightInput), task, task.graph.isDiamond(this))
 }
 
 private[keyed] final case class Side(width: Int, timeAt: Int)

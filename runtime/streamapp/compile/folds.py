@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pass that moves groups into tasks.
+
+A `groupBy` of a stream runs in the task of its key where its table, as it is or behind filters, is looked up or joined
+by that key: it gets there without an internal topic and in the same epoch. So it does where it is grouped once more,
+which takes what each row was: a task knows it. Else its records are combined before the shuffle, which is cheaper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamapp.compile.context import Context
+from streamapp.nodes import STREAM, TABLE, Node, Topology
+from streamapp.operations import Aggregate
+
+
+def fold_what_is_needed_in_tasks(topology: Topology, context: Context) -> Topology:
+    """The topology with such groups in tasks."""
+
+    def moved(node: Node) -> Node:
+        if not isinstance(node, Aggregate) or node.window is not None or topology.kind(node.input) != STREAM:
+            return node
+        return replace(node, folds=node.folds or _is_needed(topology, node))
+
+    return Topology(tuple(map(moved, topology.nodes)))
+
+
+def _is_needed(topology: Topology, node: Node) -> bool:
+    return any(
+        bool(reader.tables_needed)
+        or reader.takes_changes([topology.kind(name) for name in reader.inputs])
+        or (reader.row_wise and topology.kind(reader.name) == TABLE and _is_needed(topology, reader))
+        for reader in topology.consumers(node.name)
+    )

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of `groupBy`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streamapp.errors import Problem, near_miss
+from streamapp.expressions import quote, read_expression
+from streamapp.expressions.functions import ORDER_SENSITIVE
+from streamapp.nodes import TABLE, Columns, Topology
+from streamapp.nodes.pairs import names_of
+from streamapp.scope import check_expression, check_names, require_deterministic
+
+if TYPE_CHECKING:
+    from streamapp.operations.group_by import Aggregate
+
+RETRACTABLE = frozenset({"avg", "count", "mean", "sum"})
+"""Aggregates that a table's row can be taken out of again, as long as its numbers are exact."""
+FOLDED = "acc"
+"""What `reduce` calls what the records of a group have come to so far."""
+_RECOMPUTED = "an epoch that is run again would put the record elsewhere"
+_BEFORE = "compute it in a `with` node before"
+
+
+def check_groups(node: Aggregate, topology: Topology) -> Iterator[Problem]:
+    """What is wrong with a `groupBy` in its place."""
+    if topology.kind(node.input) == TABLE:
+        yield from _check_retractable(node)
+    columns = topology.columns(node.input)
+    yield from check_names(node.name, "groupBy", node.by)
+    yield from check_names(node.name, "aggregate" if node.columns else "reduce", node.values)
+    yield from _check_groups(node, columns)
+    yield from _check_values(node, columns)
+    yield from _check_reduced(node, columns)
+
+
+def _check_retractable(node: Aggregate) -> Iterator[Problem]:
+    """Over a table, what a row was is taken out of its group again."""
+    if node.window is not None:
+        said = f"its input '{node.input}' is a table, whose rows have no time of their own to be in a window of"
+        fix = f"read its changes as a stream, with a `toStream` node behind '{node.input}'"
+        yield Problem(node.name, "window", None, said, fix)
+    if node.reduce:
+        said = f"`reduce` cannot be taken back when a row of the table '{node.input}' changes"
+        yield Problem(node.name, "reduce", None, said, f"over a table there are {', '.join(sorted(RETRACTABLE))}")
+    for name, text in node.columns:
+        others = sorted(read_expression(text).aggregates - RETRACTABLE)
+        if others:
+            said = f"`{others[0]}` cannot be taken back when a row of the table '{node.input}' changes"
+            fix = f"over a table there are {', '.join(sorted(RETRACTABLE))}"
+            yield Problem(node.name, f"aggregate.{name}", text, said, fix)
+
+
+def _check_groups(node: Aggregate, columns: Columns) -> Iterator[Problem]:
+    for name, text in node.by:
+        written = f"groupBy.{name}"
+        yield from check_expression(node.name, written if quote(name) != text else "groupBy", text, columns)
+        yield from require_deterministic(node.name, written, text, _RECOMPUTED, _BEFORE)
+    for name in names_of(node.by):
+        if node.window is not None and name.lower() in node.window.columns:
+            said = f"`{name}` is also a column of the window"
+            yield Problem(node.name, "groupBy", name, said, "give it another name")
+
+
+def _check_values(node: Aggregate, columns: Columns) -> Iterator[Problem]:
+    groups = names_of(node.by)
+    taken = {name.lower(): "groupBy" for name in groups}
+    if node.window is not None:
+        taken |= dict.fromkeys(node.window.columns, "the window")
+    for name, text in node.values:
+        field = f"{'aggregate' if node.columns else 'reduce'}.{name}"
+        if name.lower() in taken:
+            said = f"column `{name}` is already one of {taken[name.lower()]}"
+            yield Problem(node.name, field, None, said, "give it another name")
+        if node.columns:
+            yield from check_expression(node.name, field, text, columns, aggregate=True, groups=groups)
+        if node.reduce or read_expression(text).aggregate:
+            yield from require_deterministic(node.name, field, text, "state could not be rebuilt", _BEFORE)
+        if node.window is not None and (ordered := read_expression(text).ordered):
+            said = f"`{ordered[0]}` depends on the order of the records, which those of a window do not keep"
+            yield Problem(node.name, field, text, said, ORDER_SENSITIVE[ordered[0]])
+
+
+def _check_reduced(node: Aggregate, columns: Columns) -> Iterator[Problem]:
+    if node.reduce and columns.find(FOLDED) is not None:
+        said = f"its input '{node.input}' has a column `{FOLDED}`, which is what `reduce` calls the value so far"
+        yield Problem(node.name, "reduce", None, said, "rename the column, with a `select` node before")
+    reduced = {name.lower() for name in node.reduced}
+    for name, text in node.reduce:
+        field = f"reduce.{name}"
+        if columns.known and columns.find(name) is None:
+            said = f"`{name}` is no column of '{node.input}', and a group begins with its first record"
+            fix = near_miss(name, columns.fields) or f"compute `{name}` in a `with` node before"
+            yield Problem(node.name, field, None, said, fix)
+        yield from check_expression(
+            node.name, field, text, replace(columns, meta=(*columns.meta, FOLDED, *node.reduced))
+        )
+        for parts in read_expression(text).columns:
+            if parts[0].lower() == FOLDED and (len(parts) < 2 or parts[1].lower() not in reduced):
+                said = f"`{'.'.join(parts)}` is no value so far: only columns of this `reduce` have one"
+                fix = f"there are: {', '.join(f'{FOLDED}.{known}' for known in node.reduced)}"
+                yield Problem(node.name, field, text, said, fix)
