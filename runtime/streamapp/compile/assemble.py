@@ -17,7 +17,8 @@ from streamapp.internal_topics import (
 )
 from streamapp.manifest import Manifest, start_from_ms
 from streamapp.manifest.model import KafkaSpec
-from streamapp.nodes import RepartitionSource, Topology
+from streamapp.nodes import Node, RepartitionSource, Topology
+from streamapp.operations import ForeignKeyJoin, ForeignRows
 from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
 
 _SMALL = (
@@ -88,19 +89,25 @@ def assemble_plan(manifest: Manifest, context: Context, logical: Topology, parts
 
 def _store(logical: Topology, part: SubTopology, store: str, context: Context) -> Store:
     node = next(node for node in part.nodes if store in node.stores)
-    if node.name not in logical:
+    if isinstance(node, ForeignRows):
+        joins = (one for one in logical.nodes if isinstance(one, ForeignKeyJoin))
+        fingerprinted: Node = next(join for join in joins if join.store == node.store)
+    elif node.name in logical:
+        fingerprinted = logical.node(node.name)
+    else:
         # It keeps what comes by an internal topic: rows of a node of the user's.
         (source,) = (one for one in part.nodes if one.name in node.inputs)
         assert isinstance(source, RepartitionSource)
         node = node.with_inputs({source.name: source.upstream})
         logical = Topology((*logical.nodes, node))
+        fingerprinted = node
     return Store(
         name=store,
         node=node.name,
         subtopology=part.name,
         changelog_topic=changelog_topic(context.application_id, store),
         partitions=context.max_parallelism,
-        fingerprint=fingerprint(logical, logical.node(node.name)),
+        fingerprint=fingerprint(logical, fingerprinted),
     )
 
 

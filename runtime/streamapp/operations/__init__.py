@@ -12,6 +12,7 @@ from streamapp.operations import (
     duality,
     filter,
     flat_map,
+    foreign_key_join,
     group_by,
     join,
     joining,
@@ -30,6 +31,7 @@ from streamapp.operations.branch import Arm, Branch
 from streamapp.operations.duality import ToStream, ToTable
 from streamapp.operations.filter import Filter
 from streamapp.operations.flat_map import FlatMap
+from streamapp.operations.foreign_key_join import ForeignKeyJoin, ForeignResults, ForeignRows
 from streamapp.operations.group_by import Aggregate
 from streamapp.operations.join import Join
 from streamapp.operations.key_by import KeyBy
@@ -88,6 +90,9 @@ __all__ = [
     "Branch",
     "Filter",
     "FlatMap",
+    "ForeignKeyJoin",
+    "ForeignResults",
+    "ForeignRows",
     "Join",
     "KeyBy",
     "Making",
@@ -107,6 +112,7 @@ __all__ = [
     "duality",
     "filter",
     "flat_map",
+    "foreign_key_join",
     "group_by",
     "join",
     "joining",

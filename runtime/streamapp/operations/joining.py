@@ -141,6 +141,10 @@ class Joining(Node):
         """The columns of each side that rows meet by, where these are the sides' keys."""
         return self.by or left, self.match or right
 
+    def key_of(self, left: Columns) -> tuple[str, ...]:
+        """The columns of the left side that are the result's key."""
+        return self.by or left.key
+
     @property
     def matched_in(self) -> str:
         """Where the manifest says what rows meet by."""
@@ -148,7 +152,7 @@ class Joining(Node):
 
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
         left, right = inputs
-        key = self.by or left.key
+        key = self.key_of(left)
         if self.select is not None:
             names = names_of(self.select)
         else:
@@ -216,7 +220,7 @@ class Joining(Node):
 
     def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
         left, right = before
-        keys = kept(self.by or inputs[0].key, left)
+        keys = kept(self.key_of(inputs[0]), left)
         if self.select is None:
             return {**right, **left, "timestamp": "latest", **keys}
         sides = {

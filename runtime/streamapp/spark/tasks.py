@@ -16,6 +16,7 @@ from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
 from streamapp.spark.flow import PLACE, STREAM_TIME, Flow, column
+from streamapp.spark.foreign_keys import foreign_results, foreign_rows
 from streamapp.spark.joins import keys_of
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
 
@@ -110,6 +111,11 @@ class Task:
         return self._entered.get((node.name, name)) or (self._places[name], self._flows[name])
 
     def _step(self, node: n.Node) -> tuple[int, Flow]:
+        if isinstance(node, o.ForeignRows):
+            (left, one), (right, two) = (self._input(node, name) for name in node.inputs)
+            return foreign_rows(node, (left, one), (right, two), self._rows)
+        if isinstance(node, o.ForeignResults):
+            return foreign_results(node, *self._input(node, node.input), self._rows)
         if isinstance(node, o.TableJoin):
             return self._join(node)
         name = node.name if node.source else node.inputs[0]

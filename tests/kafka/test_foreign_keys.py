@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Foreign-key joins come to what the two tables say, however their records are cut into epochs and runs."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib.app import START_SECONDS, Bench
+from lib.broker import in_order
+from lib.faults import halt_at
+from lib.inprocess import App
+from lib.tables import Change, Row, Table, changes, grouped
+from lib.verify import committed
+from lib.wait import until
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+NOON = 1_704_110_400_000
+HOUR = 3_600_000
+ORDERS = [f"o{i}" for i in range(14)]
+CUSTOMERS = [f"c{i}" for i in range(5)]
+TOPOLOGY = """
+  - {name: orders, table: {topic: $T-orders, value: {format: json, schema: "customer STRING, at INT"}}}
+  - {name: customers, table: {topic: $T-customers, value: {format: json, schema: "city STRING, friend STRING"}}}
+  - name: inner
+    from: orders
+    join: {with: customers, by: [customer], select: {at: orders.at, city: customers.city}}
+  - {name: to-inner, to: {topic: $T-inner}}
+  - {name: all, from: orders, join: {with: customers, match: {customer: key}, type: left}}
+  - {name: to-all, to: {topic: $T-all}}
+  - {name: cities, from: inner, groupBy: [city], aggregate: {many: count(*), numbers: count(at), total: sum(at)}}
+  - {name: to-cities, to: {topic: $T-cities}}
+  - {name: small, from: all, filter: at < 3}
+  - {name: early, join: {with: orders, select: {city: small.city, now: orders.at}}}
+  - {name: to-early, to: {topic: $T-early}}
+  - {name: friends, from: customers, join: {with: customers, by: [friend], select: {here: left.city, there: right.city}}}
+  - {name: to-friends, to: {topic: $T-friends}}
+  - {name: counted, from: orders, groupBy: [customer], aggregate: {many: count(*), total: sum(at)}}
+  - {name: named, with: {who: "concat('c', total % 5)"}}
+  - {name: ranks, join: {with: customers, by: [who], type: left, select: {many: named.many, city: customers.city}}}
+  - {name: to-ranks, to: {topic: $T-ranks}}
+"""
+
+
+def rows_of(app: App, topic: str) -> dict[Any, Row]:
+    """A topic as the table that it is."""
+    return {key: value for key, value in app.latest(topic).items() if value is not None}
+
+
+def met(kind: str, left: Mapping[str, Row], by: str, right: Mapping[str, Row]) -> dict[str, tuple[Row, Row | None]]:
+    """Rows of the left table with the row that they name."""
+    found = {key: (row, right.get(row[by])) for key, row in left.items()}
+    return {key: pair for key, pair in found.items() if kind == "left" or pair[1] is not None}
+
+
+def city(row: Row | None) -> Any:
+    return None if row is None else row["city"]
+
+
+class Model:
+    def __init__(self) -> None:
+        self.orders, self.customers = Table(), Table()
+        self.cities: set[Any] = set()
+        self.counted: set[Any] = set()
+
+    def require(self, app: App) -> None:
+        orders, customers = self.orders.rows, self.customers.rows
+        inner = met("inner", orders, "customer", customers)
+        left = met("left", orders, "customer", customers)
+        assert rows_of(app, "inner") == {key: {"at": o["at"], "city": city(c)} for key, (o, c) in inner.items()}
+        assert rows_of(app, "all") == {
+            key: {**order, "city": city(c), "friend": c and c["friend"]} for key, (order, c) in left.items()
+        }
+        assert rows_of(app, "early") == {
+            key: {"city": city(c), "now": order["at"]} for key, (order, c) in left.items() if order["at"] < 3
+        }
+        self.cities.update(city(c) for _, c in inner.values())
+        cities = grouped([{"city": city(c), "at": o["at"]} for o, c in inner.values()], "city", "at", set())
+        found = {key: row for key, row in rows_of(app, "cities").items() if row["many"]}
+        assert found == {key: {n: row[n] for n in ("many", "numbers", "total")} for key, row in cities.items() if key}
+        friends = met("inner", customers, "friend", customers)
+        assert rows_of(app, "friends") == {
+            key: {"here": city(c), "there": city(friend)} for key, (c, friend) in friends.items()
+        }
+        self.counted.update(order["customer"] for order in orders.values() if order["customer"] is not None)
+        counted = grouped(list(orders.values()), "customer", "at", self.counted)
+        named = {
+            key: {"many": row["many"], "who": None if row["total"] is None else f"c{row['total'] % 5}"}
+            for key, row in counted.items()
+        }
+        ranks = met("left", named, "who", customers)
+        mine = {key: row for key, row in rows_of(app, "ranks").items() if row["many"]}
+        assert mine == {key: {"many": n["many"], "city": city(c)} for key, (n, c) in ranks.items() if n["many"]}
+
+
+def orders_of(seed: int, since: int) -> list[Change]:
+    names = [*CUSTOMERS, "nobody", None]
+    return changes(seed, ORDERS, 150, since, {"customer": names, "at": [1, 2, 3, 4, 5]})
+
+
+def customers_of(seed: int, since: int) -> list[Change]:
+    return changes(seed, CUSTOMERS, 60, since, {"city": ["Rome", "Oslo", "Kyiv"], "friend": [*CUSTOMERS, None]})
+
+
+@pytest.mark.timeout(900)
+def test_results_are_those_of_the_rows(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """In few epochs, then in many."""
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("orders", "customers", partitions=2)
+    model = Model()
+    for start, at_most in ((NOON, None), (NOON + HOUR, 60)):
+        tables = (
+            (model.orders, "orders", ORDERS, orders_of(start, start)),
+            (model.customers, "customers", CUSTOMERS, customers_of(start + 1, start)),
+        )
+        for table, topic, keys, found in tables:
+            for key, row, at in found:
+                table.change(key, row)
+                app.send(topic, (key, row, at), partition=keys.index(key) % 2)
+        app.run(epoch_records=at_most)
+        model.require(app)
+    assert any(value is None for value in app.latest("inner").values())
