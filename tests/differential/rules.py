@@ -14,6 +14,7 @@ from differential.records import TIME, Result, Sent, text_of, with_stream_time
 
 Side = Literal["left", "right"]
 SIDES: dict[str, Side] = {"s": "left", "t": "right"}
+SIDES_OF_TABLES: dict[str, Side] = {"u": "left", "v": "right"}
 Which = tuple[Side, int]
 """A record of a join: its side, and its number."""
 
@@ -57,6 +58,15 @@ def without_empty_deletions(results: Iterable[Result]) -> Iterator[Result]:
         elif result.key in there:
             there.remove(result.key)
             yield result
+
+
+def at_the_later_row(records: Iterable[Sent], results: Iterable[Result]) -> Iterator[Result]:
+    """A result of a foreign-key join has the later time of its rows, whichever has come last. There, when the right row
+    has changed, it has that one's."""
+    times = {(SIDES_OF_TABLES[sent.topic], sent.value["n"]): sent.timestamp for sent in records if sent.value}
+    for result in results:
+        rows = [(side, n) for side, n in result.fields.items() if n is not None]
+        yield replace(result, timestamp=max(times[row] for row in rows)) if rows else result
 
 
 @dataclass(frozen=True)

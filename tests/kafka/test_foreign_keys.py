@@ -127,3 +127,74 @@ def test_results_are_those_of_the_rows(kafka: KafkaConfig, tmp_path: Path) -> No
         app.run(epoch_records=at_most)
         model.require(app)
     assert any(value is None for value in app.latest("inner").values())
+
+
+STEPS = (
+    "metadata.after-write.offsets",
+    "store.changes-sent#0",
+    "transaction.before-commit#1",
+    "transaction.after-commit#1",
+    "epoch.tasks-committed",
+)
+KILLED = """
+  - {name: orders, table: {topic: $T-numbers, value: text}}
+  - {name: customers, table: {topic: $T-ticks, value: text}}
+  - name: placed
+    from: orders
+    join: {with: customers, by: [value], type: left, select: {customer: orders.value, city: customers.value}}
+  - {name: to-placed, to: {topic: $T-pairs}}
+  - {name: cities, from: placed, groupBy: [{city: "coalesce(city, 'none')"}], aggregate: {many: count(*)}}
+  - {name: to-cities, to: {topic: $T-totals}}
+"""
+
+
+@pytest.mark.timeout(900)
+def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Rows move from customer to customer, and these from city to city: each row is counted in one city."""
+    producer = in_order(kafka)
+    rng = random.Random(5)
+    orders: dict[str, str] = {}
+    customers: dict[str, str] = {}
+    cities = ["Rome", "Oslo", "Kyiv"]
+
+    def send(topic: str, table: dict[str, str], key: str, values: list[str], partition: int, at: int) -> None:
+        value = rng.choice(values) if rng.random() < 0.8 else None
+        producer.produce(topic, value and value.encode(), key.encode(), partition, timestamp=at)
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+    with Bench(kafka, tmp_path, "foreign-keys", KILLED, partitions=2) as bench:
+        for i, step in enumerate((*STEPS, None)):
+            for j in range(60):
+                number, at = rng.randrange(12), NOON + i * HOUR + j
+                if j % 3:
+                    send(bench.topics["numbers"], orders, f"o{number}", CUSTOMERS, number % 2, at)
+                else:
+                    send(bench.topics["ticks"], customers, f"c{number % 5}", cities, 0, at)
+            assert producer.flush(30) == 0
+            if step is not None:
+                halt_at(bench, step)
+        placed = {key: {"customer": name, "city": customers.get(name)} for key, name in orders.items()}
+        expected = {name: 0 for name in (*cities, "none")}
+        for row in placed.values():
+            expected[row["city"] or "none"] += 1
+        app = bench.start()
+        until(
+            lambda: (
+                _rows(kafka, bench.topics["pairs"]) == placed
+                and {city: row["many"] for city, row in _rows(kafka, bench.topics["totals"]).items()} == expected
+            ),
+            START_SECONDS,
+            f"{placed}, {expected}; {app.tail()}",
+        )
+        assert app.stop() == 0
+
+
+def _rows(kafka: KafkaConfig, topic: str) -> dict[str, Any]:
+    found = {}
+    for message in committed(kafka, topic):
+        value = message.value()
+        found[(message.key() or b"").decode()] = None if value is None else json.loads(value)
+    return {key: value for key, value in found.items() if value is not None}

@@ -51,6 +51,8 @@ class MovesSource(RepartitionSource):
     by: tuple[str, ...] = ()
     """The columns that name a key."""
 
+    operation: ClassVar[str] = "moves in"
+
     def description(self, inputs: Sequence[Columns]) -> str:
         return f"topic {self.topic}, changes, each by {', '.join(self.by)}"
 

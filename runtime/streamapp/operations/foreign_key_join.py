@@ -25,7 +25,7 @@ class ForeignKeyJoin(TableJoin):
     No plan has it: the compiler puts ForeignRows and ForeignResults in its place (decision 80).
     """
 
-    operation: ClassVar[str] = "foreign-key join"
+    operation: ClassVar[str] = "join by a foreign key"
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class ForeignRows(ForeignKeyJoin):
     """In the task of the right table: keeps each row of the left one by the key that it names, and says what becomes of
     it, as a stream of results."""
 
-    operation: ClassVar[str] = "foreign-key rows"
+    operation: ClassVar[str] = "foreign-key join"
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class ForeignResults(OneInput):
 
     store: str
 
-    operation: ClassVar[str] = "foreign-key join"
+    operation: ClassVar[str] = "foreign-key results"
     keyed: ClassVar[bool] = True
     in_task: ClassVar[bool] = True
 
