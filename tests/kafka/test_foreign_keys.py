@@ -16,7 +16,7 @@ from lib.broker import in_order
 from lib.faults import halt_at
 from lib.inprocess import App
 from lib.tables import Change, Row, Table, changes, grouped
-from lib.verify import committed
+from lib.verify import committed, verify_changelog
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
 
@@ -127,6 +127,71 @@ def test_results_are_those_of_the_rows(kafka: KafkaConfig, tmp_path: Path) -> No
         app.run(epoch_records=at_most)
         model.require(app)
     assert any(value is None for value in app.latest("inner").values())
+
+
+HERE, MOVED, LEFT, GONE = range(4)
+"""What a place says of a row (ForeignKeys.scala)."""
+Said = tuple[int, int, int | None]
+"""What has become of the row, the version of the change, and the result, if there is one."""
+
+
+def told_by_places(rng: random.Random) -> tuple[list[list[Said]], int | None]:
+    """What each place says of a row's life, and what it comes to."""
+    said: dict[str, list[Said]] = {place: [] for place in "abcd"}
+    place, version, result = "", 0, None
+    for _ in range(rng.randrange(1, 14)):
+        version += 1
+        chosen = rng.choice("abcd")
+        made = None if rng.random() < 0.3 else version * 100 + rng.randrange(100)
+        if not place or chosen == place:
+            place = chosen
+            said[place].append((HERE, version, made))
+        elif rng.random() < 0.3:
+            said[place].append((GONE, version, None))
+            place, made = "", None
+        elif rng.random() < 0.4:  # the right table's row has changed
+            version -= 1
+            said[place].append((HERE, version, made))
+        else:
+            said[place].append((LEFT, version, None))
+            said[chosen].append((MOVED, version, made))
+            place = chosen
+        result = made
+    return [one for one in said.values() if one], result
+
+
+def test_what_places_say_may_come_in_any_order(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """What each says comes in its order. Nothing is left of rows that have no result."""
+    topology = """
+  - {name: orders, table: {topic: $T-orders, value: {format: json, schema: "customer STRING, at INT"}}}
+  - {name: customers, table: {topic: $T-customers, value: text}}
+  - {name: placed, from: orders, join: {with: customers, by: [customer], select: {at: orders.at}}}
+  - {name: to-placed, to: {topic: $T-placed}}
+"""
+    app = App(kafka, tmp_path, topology)
+    app.create("orders", "customers")
+    app.run()
+    rng = random.Random(11)
+    expected: dict[str, Row] = {}
+    sent: list[list[tuple[str, Row, int]]] = [[], []]
+    for i in range(400):
+        waiting, result = told_by_places(rng)
+        key = f"k{i}"
+        if result is not None:
+            expected[key] = {"at": result}
+        while waiting:
+            of_place = rng.choice(waiting)
+            what, version, at = of_place.pop(0)
+            waiting = [one for one in waiting if one]
+            move = {"version": version, "what": what}
+            row = {"__deleted": at is None, "__move": move, "__key_0": key, "at": at}
+            sent[i % 2].append((key, row, NOON + version))
+    for partition, records in enumerate(sent):
+        app.send("placed-repartition", *records, partition=partition)
+    app.run()
+    assert rows_of(app, "placed") == expected
+    assert 100 < len(expected) < 300
+    verify_changelog(kafka, app.topic("placed-changelog"), len(expected))
 
 
 STEPS = (
