@@ -17,6 +17,7 @@ from differential.rules import (
     a_value_is_needed,
     at_the_later_row,
     every_record_moves_time,
+    rows_by_number,
     without_deletions_of_nothing,
     without_empty_deletions,
 )
@@ -83,6 +84,9 @@ class Twin:
         """What is compared of what has come out here."""
         return ours
 
+    def require_possible(self, given: Sequence[Sent], ours: Sequence[Result]) -> None:
+        """Each update is one that these records may give, where Kafka Streams may give others on the way."""
+
     def late(self, records: Sequence[Sent], asked: Sequence[tuple[Sequence[Sent], Answer]]) -> int:
         """How many late records we are to count."""
         return 0
@@ -114,6 +118,19 @@ class Foreign(Tabled):
 
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
         return list(at_the_later_row(given, results))
+
+    def require_possible(self, given: Sequence[Sent], ours: Sequence[Result]) -> None:
+        rows = rows_by_number(given)
+        for result in ours:
+            if result.value is None:
+                continue
+            left = rows["left"][result.fields["left"]]
+            assert left.key == result.key, result
+            if result.fields["right"] is not None:
+                assert left.value is not None
+                assert rows["right"][result.fields["right"]].key == left.value["g"], result
+            else:
+                assert self.name.endswith("-left"), result
 
 
 @dataclass(frozen=True)

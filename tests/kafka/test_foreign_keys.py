@@ -40,7 +40,9 @@ TOPOLOGY = """
   - {name: small, from: all, filter: at < 3}
   - {name: early, join: {with: orders, select: {city: small.city, now: orders.at}}}
   - {name: to-early, to: {topic: $T-early}}
-  - {name: friends, from: customers, join: {with: customers, by: [friend], select: {here: left.city, there: right.city}}}
+  - name: friends
+    from: customers
+    join: {with: customers, by: [friend], select: {here: left.city, there: right.city}}
   - {name: to-friends, to: {topic: $T-friends}}
   - {name: counted, from: orders, groupBy: [customer], aggregate: {many: count(*), total: sum(at)}}
   - {name: named, with: {who: "concat('c', total % 5)"}}
@@ -242,7 +244,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
             if step is not None:
                 halt_at(bench, step)
         placed = {key: {"customer": name, "city": customers.get(name)} for key, name in orders.items()}
-        expected = {name: 0 for name in (*cities, "none")}
+        expected = dict.fromkeys((*cities, "none"), 0)
         for row in placed.values():
             expected[row["city"] or "none"] += 1
         app = bench.start()

@@ -33,8 +33,8 @@ class ForeignKeyJoin(TableJoin):
 
     @property
     def left_hop(self) -> str:
-        """The name of the internal topic with the left table's changes, and of the store with its rows where they meet
-        those that they name."""
+        """The name of the internal topic with the left table's changes, and of the store with its rows beside those
+        that they name."""
         return f"{self.store}-left"
 
     def hop_name(self, upstream: str) -> str:
@@ -51,8 +51,8 @@ class ForeignKeyJoin(TableJoin):
             yield self.without_grace(self.grace)
         if self.type == "outer":
             said = (
-                f"an outer join by {listed(self.by)}: a row of '{self.right}' that no row of '{self.left}' names has no "
-                "key in the result"
+                f"an outer join by {listed(self.by)}: a row of '{self.right}' that no row of '{self.left}' names has "
+                "no key in the result"
             )
             fix = f"write left, or inner; or group '{self.left}' by {listed(self.by)} before"
             yield Problem(self.name, "join.type", "outer", said, fix)
@@ -74,9 +74,7 @@ class ForeignKeyJoin(TableJoin):
             "operation": "foreign-key join",
             "type": self.type,
             "key": [before[0][name.lower()] for name in left.key],
-            "by": [
-                [before[0][one.lower()], before[1][other.lower()]] for one, other in zip(ours, theirs, strict=True)
-            ],
+            "by": [[before[0][one.lower()], before[1][other.lower()]] for one, other in zip(ours, theirs, strict=True)],
             "left": all_declared(left.fields, before[0]),
             "result": {name.lower(): origins[name.lower()] for name in self.output_columns(inputs).value},
         }
@@ -102,7 +100,7 @@ class ForeignRows(ForeignKeyJoin):
 
 @dataclass(frozen=True)
 class ForeignResults(OneInput):
-    """Keeps the latest result of each row of the left table: those from a place that the row has left come to nothing."""
+    """Keeps the latest result of each row of the left table: those of a place that it has left come to nothing."""
 
     store: str
 

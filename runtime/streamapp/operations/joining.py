@@ -48,8 +48,8 @@ class JoinSpec(Model):
         list[str] | None,
         Field(
             min_length=1,
-            description="Columns of the left side, matched to the right side's key. Default: the left key. Of two tables "
-            "they may be other columns than the left key: a foreign-key join.",
+            description="Columns of the left side, matched to the right side's key. Default: the left key. Of a table "
+            "that is joined with a table they may be others: a foreign-key join.",
         ),
     ] = None
     match: Annotated[

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Foreign-key joins: rows of one table go where those are that they name, and their results back to their own key.
 
-A row may leave a place and come to another at the same time, and what both say may come back in any order. So each move has
-a version: the offset of the change in the internal topic by which the left table's changes go, which rises for each of its
-keys and is the same when an epoch runs again.
+A row may leave a place and come to another at the same time, and what both say may come back in any order. So each
+move has a version: the offset of the change in the internal topic by which the left table's changes go. It rises for
+each of its keys, and is the same when an epoch runs again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from streamapp.spark.joins import chosen, keys_of, result_of, values_of
 from streamapp.spark.tables import TaskRows
 
 _HERE, _MOVED, _LEFT, _GONE = range(4)
-"""What has become of a row at a place: it is there; it is there and has come from another place; it has left for another
-place; it is no more. The JVM's side has the same (ForeignKeys.scala)."""
+"""What has become of a row at a place: it is there; it is there and has come from another place; it has left for
+another place; it is no more. The JVM's side has the same (ForeignKeys.scala)."""
 _VERSION, _THERE, _AWAITED = "__version", "__there", "__awaited"
 
 
@@ -63,7 +63,7 @@ class _Side:
 
 
 def answered(node: o.ForeignRows, left: Flow, right: Flow, rows: TaskRows) -> Flow:
-    """The flow of what a place says of the left rows, over one row of each side. Its time is the later one of both rows.
+    """The flow of what a place says of the left rows, over one row of each side. Its time is the later one of both.
 
     Raises:
         ManifestError: when the keys of both sides cannot meet.
@@ -92,7 +92,9 @@ def _nothing(node: o.ForeignRows, left: Flow, right: Flow, answers: Flow, rows: 
     return both.select(*(kept.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in fields))
 
 
-def foreign_rows(node: o.ForeignRows, left: tuple[int, Flow], right: tuple[int, Flow], rows: TaskRows) -> tuple[int, Flow]:
+def foreign_rows(
+    node: o.ForeignRows, left: tuple[int, Flow], right: tuple[int, Flow], rows: TaskRows
+) -> tuple[int, Flow]:
     """Adds to a task what keeps left rows beside those that they name: its number, and the flow of its answers."""
     (left_at, one), (right_at, two) = left, right
     answers = answered(node, one, two, rows)
@@ -119,8 +121,8 @@ def foreign_rows(node: o.ForeignRows, left: tuple[int, Flow], right: tuple[int, 
 def foreign_results(node: o.ForeignResults, at: int, given: Flow, rows: TaskRows) -> tuple[int, Flow]:
     """Adds to a task what keeps the latest result of each row: its number, and the flow of the table's rows.
 
-    Beside a result's columns a row of the store has its version, whether there is a result, and the versions of moves of
-    which one end has not been told yet.
+    Beside a result's columns a row of the store has its version, whether there is a result, and the versions of moves
+    of which one end has not been told yet.
     """
     flow = replace(given, moves=False, table=True)
     state = [StructField(_VERSION, LongType()), StructField(_THERE, BooleanType())]

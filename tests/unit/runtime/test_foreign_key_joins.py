@@ -71,7 +71,7 @@ def test_the_result_is_a_table_of_the_left_key(plan: Compile) -> None:
 
 
 def test_the_results_can_be_asked_for_and_the_left_rows_not(plan: Compile) -> None:
-    found = {}
+    found: dict[str, StoredTable | None] = {}
     for part in plan(joined()).subtopologies:
         for node in part.nodes:
             columns = [part.topology.columns(name) for name in node.inputs]
@@ -116,7 +116,9 @@ def test_a_task_does_not_read_what_it_writes(plan: Compile, nodes: str, copied: 
 def test_a_computed_left_table_is_kept_so_that_what_was_is_known(plan: Compile) -> None:
     counted = "- {name: counted, from: orders, groupBy: [customer], aggregate: {total: sum(amount)}}\n"
     counted += "- {name: named, with: {region: \"concat('r', total % 3)\"}}\n"
-    made = plan(ORDERS + CUSTOMERS + counted + PLACED.replace("[customer], MORE", "[region]").replace("orders", "named"))
+    made = plan(
+        ORDERS + CUSTOMERS + counted + PLACED.replace("[customer], MORE", "[region]").replace("orders", "named")
+    )
     require_no_circle(made)
     assert hops(made) == [
         "app-counted-repartition",
@@ -164,13 +166,13 @@ def test_a_join_by_the_left_key_is_none(plan: Compile) -> None:
         ),
         (
             f"with: customers, by: [customer], type: outer, {SELECT}",
-            "`join.type`: an outer join by `customer`: a row of 'customers' that no row of 'orders' names has no key in "
-            "the result; write left, or inner; or group 'orders' by `customer` before",
+            "`join.type`: an outer join by `customer`: a row of 'customers' that no row of 'orders' names has no key "
+            "in the result; write left, or inner; or group 'orders' by `customer` before",
         ),
         (
             f"with: customers, match: {{customer: city}}, {SELECT}",
-            "`join.match`: rows of the table 'customers' are found by its key, the record's own key, and not by `city`; "
-            "group 'customers' by `city` before, or name its key",
+            "`join.match`: rows of the table 'customers' are found by its key, the record's own key, and not by "
+            "`city`; group 'customers' by `city` before, or name its key",
         ),
         (
             f"with: customers, by: [customer, amount], {SELECT}",
@@ -180,7 +182,7 @@ def test_a_join_by_the_left_key_is_none(plan: Compile) -> None:
         ),
         (
             f"with: customers, by: [customer], grace: 5s, {SELECT}",
-            "`join.grace`: `grace` is for joins of two streams, whose records wait for each other (in \"5s\"); remove it",
+            '`join.grace`: `grace` is for joins of two streams, whose records wait for each other (in "5s"); remove it',
         ),
         (
             "with: customers, by: [customer], select: {r: rand()}",
