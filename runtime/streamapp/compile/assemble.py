@@ -17,8 +17,8 @@ from streamapp.internal_topics import (
 )
 from streamapp.manifest import Manifest, start_from_ms
 from streamapp.manifest.model import KafkaSpec
-from streamapp.nodes import Node, RepartitionSource, Topology
-from streamapp.operations import ForeignKeyJoin, ForeignRows
+from streamapp.nodes import RepartitionSource, Topology
+from streamapp.operations import ForeignRows
 from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
 
 _SMALL = (
@@ -90,8 +90,7 @@ def assemble_plan(manifest: Manifest, context: Context, logical: Topology, parts
 def _store(logical: Topology, part: SubTopology, store: str, context: Context) -> Store:
     node = next(node for node in part.nodes if store in node.stores)
     if isinstance(node, ForeignRows):
-        joins = (one for one in logical.nodes if isinstance(one, ForeignKeyJoin))
-        fingerprinted: Node = next(join for join in joins if join.store == node.store)
+        fingerprinted = logical.node(node.of)
     elif node.name in logical:
         fingerprinted = logical.node(node.name)
     else:

@@ -177,7 +177,7 @@ class _Cut:
         name = free(f"{hop}-joined", f"rows of '{node.left}' beside those that they name", self._topology)
         joined = replace(node.with_inputs({node.left: moves}), right=node.right)
         given = {field.name: getattr(joined, field.name) for field in fields(joined)}
-        rows = ForeignRows(**{**given, "name": name})
+        rows = ForeignRows(**{**given, "name": name, "of": node.name})
         self._join_a_task(rows)
         results = self._hop(node, name, node.store, of=node.name)
         self._add(ForeignResults(node.name, results, node.store))

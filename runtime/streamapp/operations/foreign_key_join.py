@@ -85,7 +85,14 @@ class ForeignRows(ForeignKeyJoin):
     """In the task of the right table: keeps each row of the left one by the key that it names, and says what becomes of
     it, as a stream of results."""
 
+    of: str = ""
+    """The join of the manifest."""
+
     operation: ClassVar[str] = "foreign-key join"
+
+    @property
+    def owner(self) -> str:
+        return self.of
 
     @property
     def stores(self) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def keys_of(node: o.Join | o.TableJoin, left: Flow, right: Flow) -> tuple[Keys, 
     if len(ours) != len(theirs):
         said = f"joins {len(ours)} columns to the {len(theirs)} key columns of '{node.right}'"
         fix = f"name as many columns as '{node.right}' has in its key"
-        raise ManifestError((Problem(node.name, "by", ", ".join(name for name, _ in ours), said, fix),))
+        raise ManifestError((Problem(node.owner, "by", ", ".join(name for name, _ in ours), said, fix),))
     for (name, here), (other, there) in zip(ours, theirs, strict=True):
         left_type, right_type = left.type_of(here), right.type_of(there)
         if left_type != right_type:
@@ -123,7 +123,7 @@ def keys_of(node: o.Join | o.TableJoin, left: Flow, right: Flow) -> tuple[Keys, 
                 f"{right_type.simpleString()}: keys of different types never meet"
             )
             fix = f"cast one of them, e.g. with: {{{name}: cast({name} as {right_type.simpleString()})}}"
-            raise ManifestError((Problem(node.name, "by", name, said, fix),))
+            raise ManifestError((Problem(node.owner, "by", name, said, fix),))
     return ours, theirs
 
 
