@@ -14,6 +14,7 @@ from differential.records import TIME, Result, Sent, text_of, with_stream_time
 
 Side = Literal["left", "right"]
 SIDES: dict[str, Side] = {"s": "left", "t": "right"}
+SIDES_OF_TABLES: dict[str, Side] = {"u": "left", "v": "right"}
 Which = tuple[Side, int]
 """A record of a join: its side, and its number."""
 
@@ -57,6 +58,24 @@ def without_empty_deletions(results: Iterable[Result]) -> Iterator[Result]:
         elif result.key in there:
             there.remove(result.key)
             yield result
+
+
+def at_the_later_row(records: Iterable[Sent], results: Iterable[Result]) -> Iterator[Result]:
+    """A result of a foreign-key join has the later time of its rows, whichever has come last. There, when the right row
+    has changed, it has that one's."""
+    rows = rows_by_number(records)
+    for result in results:
+        pair = [rows[side][result.fields[side]] for side in SIDES.values() if result.fields.get(side) is not None]
+        yield replace(result, timestamp=max(sent.timestamp for sent in pair)) if pair else result
+
+
+def rows_by_number(records: Iterable[Sent]) -> dict[Side, dict[int, Sent]]:
+    """The rows of the tables `u` and `v`, by the numbers that results have of them."""
+    found: dict[Side, dict[int, Sent]] = {"left": {}, "right": {}}
+    for sent in records:
+        if sent.value is not None:
+            found[SIDES_OF_TABLES[sent.topic]][sent.value["n"]] = sent
+    return found
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from differential.rules import (
     Pairing,
     Side,
     a_value_is_needed,
+    at_the_later_row,
     every_record_moves_time,
+    rows_by_number,
     without_deletions_of_nothing,
     without_empty_deletions,
 )
@@ -38,6 +40,7 @@ class Twin:
         gives_table: whether what comes out is updates of a table; else it is a multiset.
         keeps_keys: whether what meets lies in one partition; else one driver reads all partitions.
         every_update: whether each update there comes here too, where records are read one by one.
+        same_updates: whether each update here comes there too, in its order.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Twin:
     gives_table: bool = True
     keeps_keys: bool = True
     every_update: bool = True
+    same_updates: bool = True
 
     @property
     def nodes(self) -> str:
@@ -80,6 +84,9 @@ class Twin:
         """What is compared of what has come out here."""
         return ours
 
+    def require_possible(self, given: Sequence[Sent], ours: Sequence[Result]) -> None:
+        """Each update is one that these records may give, where Kafka Streams may give others on the way."""
+
     def late(self, records: Sequence[Sent], asked: Sequence[tuple[Sequence[Sent], Answer]]) -> int:
         """How many late records we are to count."""
         return 0
@@ -102,6 +109,28 @@ class Tabled(Twin):
 
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
         return list(without_empty_deletions(results))
+
+
+@dataclass(frozen=True)
+class Foreign(Tabled):
+    """A foreign-key join of the tables `u` and `v`. Rows and results move by topics: which updates are seen on the way
+    follows from when they arrive, what they come to does not."""
+
+    def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
+        return list(at_the_later_row(given, results))
+
+    def require_possible(self, given: Sequence[Sent], ours: Sequence[Result]) -> None:
+        rows = rows_by_number(given)
+        for result in ours:
+            if result.value is None:
+                continue
+            left = rows["left"][result.fields["left"]]
+            assert left.key == result.key, result
+            if result.fields["right"] is not None:
+                assert left.value is not None
+                assert rows["right"][result.fields["right"]].key == left.value["g"], result
+            else:
+                assert self.name.endswith("-left"), result
 
 
 @dataclass(frozen=True)
@@ -153,9 +182,15 @@ def _joined(name: str, before: int, after: int, grace: int) -> Twin:
     return Joined(name, node, STREAMS, gives_table=False, pairing=pairing)
 
 
-def _with_table(name: str, left: str, more: str = "") -> Twin:
+def _foreign(name: str) -> Twin:
     kind = name.rpartition("-")[2]
-    node = f"from: {left}, join: {{with: v, type: {kind}{more}, select: {{left: left.n, right: right.n}}}}"
+    node = f"from: u, join: {{with: v, by: [g], type: {kind}, select: {{left: left.n, right: right.n}}}}"
+    return Foreign(name, node, TABLES, every_update=False, same_updates=False)
+
+
+def _with_table(name: str, left: str) -> Twin:
+    kind = name.rpartition("-")[2]
+    node = f"from: {left}, join: {{with: v, type: {kind}, select: {{left: left.n, right: right.n}}}}"
     return Tabled(name, node, (left, "v")) if left == "u" else Twin(name, node, (left, "v"), gives_table=False)
 
 
@@ -198,6 +233,7 @@ OF_TABLES = (
     Twin("table-count", "from: u, groupBy: [g], aggregate: {'n': count(*), total: sum(x)}", ("u",), every_update=False),
     *(_with_table(f"stream-table-{kind}", "s") for kind in ("inner", "left")),
     *(_with_table(f"table-table-{kind}", "u") for kind in KINDS),
+    *(_foreign(f"foreign-key-{kind}") for kind in ("inner", "left")),
 )
 COMPARED = (*AGGREGATES, *WINDOWS, *PAIRS, *OF_TABLES)
 """What there is today."""
@@ -209,7 +245,6 @@ PREPARED = (
     _windowed("session-final", SESSION, "final"),
     _windowed("sliding", SLIDING),
     _windowed("sliding-final", SLIDING, "final"),
-    *(_with_table(f"foreign-key-{kind}", "u", ", by: [g]") for kind in ("inner", "left")),
 )
 """What is to come, by the contract. Sliding windows want a rule more: there a record that is late for the window that
 ends with it may miss in later ones too, which are made of windows that are kept."""

@@ -18,6 +18,7 @@ from streamapp.internal_topics import (
 from streamapp.manifest import Manifest, start_from_ms
 from streamapp.manifest.model import KafkaSpec
 from streamapp.nodes import RepartitionSource, Topology
+from streamapp.operations import ForeignRows
 from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Store, SubTopology
 
 _SMALL = (
@@ -88,19 +89,24 @@ def assemble_plan(manifest: Manifest, context: Context, logical: Topology, parts
 
 def _store(logical: Topology, part: SubTopology, store: str, context: Context) -> Store:
     node = next(node for node in part.nodes if store in node.stores)
-    if node.name not in logical:
+    if isinstance(node, ForeignRows):
+        fingerprinted = logical.node(node.of)
+    elif node.name in logical:
+        fingerprinted = logical.node(node.name)
+    else:
         # It keeps what comes by an internal topic: rows of a node of the user's.
         (source,) = (one for one in part.nodes if one.name in node.inputs)
         assert isinstance(source, RepartitionSource)
         node = node.with_inputs({source.name: source.upstream})
         logical = Topology((*logical.nodes, node))
+        fingerprinted = node
     return Store(
         name=store,
         node=node.name,
         subtopology=part.name,
         changelog_topic=changelog_topic(context.application_id, store),
         partitions=context.max_parallelism,
-        fingerprint=fingerprint(logical, logical.node(node.name)),
+        fingerprint=fingerprint(logical, fingerprinted),
     )
 
 

@@ -23,14 +23,14 @@ Every hop costs one epoch of latency.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from streamapp.compile.context import Context, free
 from streamapp.compile.tasks import Tasks
 from streamapp.expressions import read_expression
 from streamapp.internal_topics import repartition_topic
-from streamapp.nodes import TABLE, Node, RepartitionSink, RepartitionSource, Role, Topology
-from streamapp.operations import ToTable
+from streamapp.nodes import TABLE, MovesSource, Node, RepartitionSink, RepartitionSource, Role, Topology
+from streamapp.operations import ForeignKeyJoin, ForeignResults, ForeignRows, ToTable
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,9 @@ class _Cut:
 
     def whole(self) -> Topology:
         for node in self._topology.nodes:
-            if node.in_task:
+            if isinstance(node, ForeignKeyJoin):
+                self._by_foreign_key(node)
+            elif node.in_task:
                 self._join_a_task(node)
             elif node.takes_changes([self._topology.kind(name) for name in node.inputs]):
                 self._after_changes(node)
@@ -139,7 +141,8 @@ class _Cut:
         return self._needs_table(node, name) or not node.met_by or [column.lower() for column in node.met_by] == key
 
     def _needs_table(self, node: Node, name: str) -> bool:
-        return name in node.tables_needed or (self._topology.kind(name) == TABLE and bool(node.tables_needed))
+        is_table = name in self._topology and self._topology.kind(name) == TABLE
+        return name in node.tables_needed or (is_table and bool(node.tables_needed))
 
     def _comes_from_topics(self, node: Node, name: str) -> bool:
         """Whether the rows can be shuffled to the task as they are: they come from topics alone."""
@@ -159,12 +162,30 @@ class _Cut:
     def _after_changes(self, node: Node) -> None:
         (name,) = node.inputs
         hop = node.hop_name(name)
-        table = name
-        if self._origins[name].task is None:
-            rows = f"{hop}-rows"
-            table = self._kept(rows, self._hop(node, name, rows), _table(rows))
-        signed = self._hop(node, table, hop, of=name, signed=True)
+        signed = self._hop(node, self._with_changes(node, name, hop), hop, of=name, signed=True)
         self._origins[node.name] = self._origin(self._add(node.with_inputs({name: signed})))
+
+    def _with_changes(self, node: Node, name: str, hop: str) -> str:
+        """A table in a task, which knows of each change what was: its own name, or that of the node that keeps it."""
+        if self._origins[name].task is not None:
+            return name
+        rows = f"{hop}-rows"
+        return self._kept(rows, self._hop(node, name, rows), _table(rows))
+
+    def _by_foreign_key(self, node: ForeignKeyJoin) -> None:
+        """Rows of the left table go to the keys that they name, and their results back to their own."""
+        hop = node.left_hop
+        moves = self._hop(node, self._with_changes(node, node.left, hop), hop, of=node.left, signed=True, by=node.by)
+        name = free(f"{hop}-joined", f"rows of '{node.left}' beside those that they name", self._topology)
+        joined = replace(node.with_inputs({node.left: moves}), right=node.right)
+        given = {field.name: getattr(joined, field.name) for field in fields(joined)}
+        rows = ForeignRows(**{**given, "name": name, "of": node.name})
+        self._join_a_task(rows)
+        results = self._hop(node, name, node.store, of=node.name)
+        self._add(ForeignResults(node.name, results, node.store))
+        self._tasks.unite((), node.name)
+        self._reads((results,), node.name)
+        self._origins[node.name] = _Origin(node.name, True, node.name)
 
     # What is made
 
@@ -176,11 +197,13 @@ class _Cut:
         *,
         of: str | None = None,
         signed: bool = False,
+        by: tuple[str, ...] = (),
     ) -> str:
         """Writes and reads an internal topic: the name of the node that reads it.
 
         Args:
             of: the user's node whose rows these are, where it is not `upstream` itself.
+            by: the columns of a table whose changed rows go to the key that they name.
         """
         what = f"an internal topic before '{node.name}'"
         far, near = (free(f"{name}-repartition-{end}", what, self._topology) for end in ("source", "sink"))
@@ -188,7 +211,8 @@ class _Cut:
         given = of or upstream
         self._add(RepartitionSink(near, upstream, topic, signed))
         columns, kind = self._topology.columns(given), self._topology.kind(given)
-        self._add(RepartitionSource(far, topic, upstream, columns, kind, signed))
+        source = (far, topic, upstream, columns, kind, signed)
+        self._add(MovesSource(*source, by) if by else RepartitionSource(*source))
         self._origins[far] = _Origin(None, True, fed_by=self._origins[upstream].behind)
         return far
 

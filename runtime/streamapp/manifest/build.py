@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from streamapp.errors import Problem, near_miss
 from streamapp.manifest.node import NodeSpec
 from streamapp.nodes import Broken, Node, Topology, sort_nodes
-from streamapp.operations import BY_NAME
+from streamapp.operations import BY_NAME, TableJoin
+from streamapp.operations.foreign_key_join import settled
 from streamapp.operations.late import late_name
 
 
@@ -36,7 +37,15 @@ def build_partial(
         cut = builder.stand_in(way[0], "from")
         nodes = [cut, *(n.with_inputs({way[-2]: cut.name}) if n.name == way[0] else n for n in nodes)]
         ordered, in_cycle = sort_nodes(nodes)
-    return Topology(ordered, unsure), builder.problems
+    return _settled(Topology(ordered, unsure)), builder.problems
+
+
+def _settled(topology: Topology) -> Topology:
+    """What a join of tables is follows from its sides: whether it goes by the left one's key. Sides come first."""
+    for place, node in enumerate(topology.nodes):
+        if isinstance(node, TableJoin) and (made := settled(node, topology)) is not node:
+            topology = Topology((*topology.nodes[:place], made, *topology.nodes[place + 1 :]), topology.unsure)
+    return topology
 
 
 class _Builder:

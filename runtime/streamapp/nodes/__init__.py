@@ -4,7 +4,15 @@
 from __future__ import annotations
 
 from streamapp.nodes.columns import RECORD_COLUMNS, Columns
-from streamapp.nodes.internal import Broken, DeadLetter, LateRecords, RepartitionSink, RepartitionSource, is_given
+from streamapp.nodes.internal import (
+    Broken,
+    DeadLetter,
+    LateRecords,
+    MovesSource,
+    RepartitionSink,
+    RepartitionSource,
+    is_given,
+)
 from streamapp.nodes.node import STREAM, TABLE, Node, NodeExpression, OneInput, Origin, Origins, Role, StoredTable
 from streamapp.nodes.topology import Topology, sort_nodes
 
@@ -16,6 +24,7 @@ __all__ = [
     "Columns",
     "DeadLetter",
     "LateRecords",
+    "MovesSource",
     "Node",
     "NodeExpression",
     "OneInput",

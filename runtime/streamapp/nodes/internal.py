@@ -44,6 +44,20 @@ class RepartitionSource(Node):
 
 
 @dataclass(frozen=True)
+class MovesSource(RepartitionSource):
+    """Reads the changes of a table's rows: each row is brought to the key that it names, and where it has named another
+    one, that it has left is said there."""
+
+    by: tuple[str, ...] = ()
+    """The columns that name a key."""
+
+    operation: ClassVar[str] = "moves in"
+
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return f"topic {self.topic}, changes, each by {', '.join(self.by)}"
+
+
+@dataclass(frozen=True)
 class _WritesInput(OneInput):
     """A sink that the compiler puts behind a node of the manifest."""
 

@@ -148,7 +148,7 @@ class Node:
 
     @property
     def owner(self) -> str:
-        """The node of the manifest that its topics are told of."""
+        """The node of the manifest that is named where something is wrong with it."""
         return self.name
 
     def reads(self, topic: str) -> bool:

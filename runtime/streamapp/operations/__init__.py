@@ -13,6 +13,7 @@ from streamapp.operations import (
     duality,
     filter,
     flat_map,
+    foreign_key_join,
     group_by,
     join,
     joining,
@@ -32,6 +33,7 @@ from streamapp.operations.deduplicate import Deduplicate
 from streamapp.operations.duality import ToStream, ToTable
 from streamapp.operations.filter import Filter
 from streamapp.operations.flat_map import FlatMap
+from streamapp.operations.foreign_key_join import ForeignKeyJoin, ForeignResults, ForeignRows
 from streamapp.operations.group_by import Aggregate
 from streamapp.operations.join import Join
 from streamapp.operations.key_by import KeyBy
@@ -92,6 +94,9 @@ __all__ = [
     "Deduplicate",
     "Filter",
     "FlatMap",
+    "ForeignKeyJoin",
+    "ForeignResults",
+    "ForeignRows",
     "Join",
     "KeyBy",
     "Making",
@@ -112,6 +117,7 @@ __all__ = [
     "duality",
     "filter",
     "flat_map",
+    "foreign_key_join",
     "group_by",
     "join",
     "joining",

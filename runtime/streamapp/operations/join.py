@@ -73,7 +73,7 @@ class Join(Joining):
         join = spec.join
         assert join is not None
         if join.within is None and join.before is None and join.after is None:
-            return (TableJoin(spec.name, **sides_of(join, making), grace=join.grace),)
+            return (TableJoin(spec.name, **sides_of(join, making), grace=join.grace, store=spec.store or ""),)
         made = cls(
             spec.name,
             **sides_of(join, making),

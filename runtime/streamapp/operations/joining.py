@@ -48,7 +48,8 @@ class JoinSpec(Model):
         list[str] | None,
         Field(
             min_length=1,
-            description="Columns of the left side, matched to the right side's key. Default: the left key.",
+            description="Columns of the left side, matched to the right side's key. Default: the left key. Of a table "
+            "that is joined with a table they may be others: a foreign-key join.",
         ),
     ] = None
     match: Annotated[
@@ -141,6 +142,10 @@ class Joining(Node):
         """The columns of each side that rows meet by, where these are the sides' keys."""
         return self.by or left, self.match or right
 
+    def key_of(self, left: Columns) -> tuple[str, ...]:
+        """The columns of the left side that are the result's key."""
+        return self.by or left.key
+
     @property
     def matched_in(self) -> str:
         """Where the manifest says what rows meet by."""
@@ -148,7 +153,7 @@ class Joining(Node):
 
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
         left, right = inputs
-        key = self.by or left.key
+        key = self.key_of(left)
         if self.select is not None:
             names = names_of(self.select)
         else:
@@ -216,7 +221,7 @@ class Joining(Node):
 
     def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
         left, right = before
-        keys = kept(self.by or inputs[0].key, left)
+        keys = kept(self.key_of(inputs[0]), left)
         if self.select is None:
             return {**right, **left, "timestamp": "latest", **keys}
         sides = {

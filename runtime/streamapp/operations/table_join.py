@@ -34,6 +34,8 @@ class TableJoin(Joining):
     match: tuple[str, ...] = ()
     grace: str | None = None
     """As it was given, although only joins of two streams have one."""
+    store: str = ""
+    """As it was given: a foreign-key join keeps what it gives there. Empty: by the node's name."""
 
     operation: ClassVar[str] = "table join"
     keyed: ClassVar[bool] = True
@@ -79,6 +81,10 @@ class TableJoin(Joining):
         else:
             yield from self._check_sides(topology, *kinds)
         yield from self.check_columns(topology)
+        yield from self.check_deterministic()
+
+    def check_deterministic(self) -> Iterator[Problem]:
+        """What of `select` would be another row when it is computed again."""
         for name, text in self.select or ():
             why = "a row that is computed again, when it is deleted or an epoch is repeated, must be the same"
             fix = "compute it in a `with` node before or behind the join"
@@ -86,16 +92,24 @@ class TableJoin(Joining):
 
     def _check_sides(self, topology: Topology, left: str, right: str) -> Iterator[Problem]:
         if self.grace is not None:
-            said = "`grace` is for joins of two streams, whose records wait for each other"
-            yield Problem(self.name, "join.grace", self.grace, said, "remove it")
+            yield self.without_grace(self.grace)
         if self.left == self.right:
             yield Problem(self.name, "join.with", self.right, "a table is joined with itself", "use `select`")
         if left == STREAM and self.type == "outer":
             said = f"an outer join of a stream with a table: a row of '{self.right}' gives no result by itself"
             yield Problem(self.name, "join.type", "outer", said, "write left, or inner")
-        for side, names in ((self.left, self.by if left == TABLE else ()), (self.right, self.match)):
-            key = topology.key_columns(side)
-            if names and [name.lower() for name in names] != [name.lower() for name in key]:
-                said = f"rows of the table '{side}' are found by its key, {listed(key)}, and not by {listed(names)}"
-                fix = f"group '{side}' by {listed(names)} before, or name its key"
-                yield Problem(self.name, self.matched_in, ", ".join(names), said, fix)
+        yield from self.check_found_by_key(topology, self.left, self.by if left == TABLE else ())
+        yield from self.check_found_by_key(topology, self.right, self.match)
+
+    def check_found_by_key(self, topology: Topology, side: str, names: tuple[str, ...]) -> Iterator[Problem]:
+        """What is wrong where rows of a table are to be found by other columns than its key."""
+        key = topology.key_columns(side)
+        if names and [name.lower() for name in names] != [name.lower() for name in key]:
+            said = f"rows of the table '{side}' are found by its key, {listed(key)}, and not by {listed(names)}"
+            fix = f"group '{side}' by {listed(names)} before, or name its key"
+            yield Problem(self.name, self.matched_in, ", ".join(names), said, fix)
+
+    def without_grace(self, grace: str) -> Problem:
+        """What is wrong with a `grace` of a join that waits for nothing."""
+        said = "`grace` is for joins of two streams, whose records wait for each other"
+        return Problem(self.name, "join.grace", grace, said, "remove it")

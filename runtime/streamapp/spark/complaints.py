@@ -34,7 +34,7 @@ def problems_of(node: n.Node, inputs: Sequence[Flow], error: PySparkException) -
     found = () if len(inputs) != 1 else tuple(_wrong_expressions(node, inputs[0].scope()))
     if found or isinstance(node, o.Arm):
         return found
-    return (Problem(node.name, None, None, _words(error), None),)
+    return (Problem(node.owner, None, None, _words(error), None),)
 
 
 def _wrong_expressions(node: n.Node, rows: DataFrame) -> Iterator[Problem]:

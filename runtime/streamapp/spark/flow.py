@@ -25,6 +25,10 @@ WAS, IS = "__was", "__is"
 SIGN = "__sign"
 """Of a row of a change: -1 for what was, 1 for what is."""
 
+MOVE = "__move"
+"""Of a row on its way to the key that it names, and of the answer: a struct of `version`, which says in which order the
+row has moved, and of `what` has become of the row there (spark/foreign_keys.py)."""
+
 
 def quoted(name: str) -> str:
     """The name as a Spark SQL identifier, whatever characters it has."""
@@ -61,6 +65,8 @@ class Flow:
     """Whether its rows are changes of a table: they have its key, WAS and IS, and no columns yet."""
     signed: bool = False
     """Whether its rows are those of changes, and have SIGN."""
+    moves: bool = False
+    """Whether its rows have MOVE."""
     guard: Column | None = None
     """Which rows of the frame are this node's, when several branches share the frame."""
     carried: tuple[str, ...] = ()
@@ -87,6 +93,7 @@ class Flow:
             *((STREAM_TIME,) if self.timed else ()),
             *((PLACE,) if self.placed else ()),
             *((SIGN,) if self.signed else ()),
+            *((MOVE,) if self.moves else ()),
             *(p for _, p in self.key),
             *self.columns,
         ]

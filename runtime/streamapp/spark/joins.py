@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame
@@ -68,13 +70,24 @@ def values_of(node: o.Join | o.TableJoin, left: tuple[Flow, Columns], right: tup
     return {name: side[name] for flow, side in (left, right) for name in flow.columns}
 
 
-def result_of(frame: DataFrame, key: dict[str, Column], values: dict[str, Column], time: Column) -> Flow:
-    """The result's rows, out of the frame of both sides. Columns of the key are the key's, whichever side has them."""
+def result_of(
+    frame: DataFrame,
+    key: dict[str, Column],
+    values: dict[str, Column],
+    time: Column,
+    more: Mapping[str, Column] = MappingProxyType({}),
+) -> Flow:
+    """The result's rows, out of the frame of both sides. Columns of the key are the key's, whichever side has them.
+
+    Args:
+        more: further columns of the frame.
+    """
     of_key = {name.lower(): value for name, value in key.items()}
     named = tuple((name, f"__key_{i}") for i, name in enumerate(key))
     rows = frame.select(
         F.lit(False).alias(DELETED),
         time.alias(EVENT_TIME),
+        *(value.alias(name) for name, value in more.items()),
         *(key[name].alias(physical) for name, physical in named),
         *(of_key.get(name.lower(), value).alias(name) for name, value in values.items()),
     )
@@ -97,24 +110,25 @@ Keys = list[tuple[str, str]]
 
 def keys_of(node: o.Join | o.TableJoin, left: Flow, right: Flow) -> tuple[Keys, Keys]:
     """What the rows of both sides meet by."""
-    ours, theirs = _chosen(left, node.by), _chosen(right, node.match)
+    ours, theirs = chosen(left, node.by), chosen(right, node.match)
     if len(ours) != len(theirs):
         said = f"joins {len(ours)} columns to the {len(theirs)} key columns of '{node.right}'"
         fix = f"name as many columns as '{node.right}' has in its key"
-        raise ManifestError((Problem(node.name, "by", ", ".join(name for name, _ in ours), said, fix),))
+        raise ManifestError((Problem(node.owner, "by", ", ".join(name for name, _ in ours), said, fix),))
     for (name, here), (other, there) in zip(ours, theirs, strict=True):
         left_type, right_type = left.type_of(here), right.type_of(there)
         if left_type != right_type:
             said = (
-                f"`{name}` of '{node.left}' is {left_type.simpleString()}, `{other}` of '{node.right}' is "
+                f"`{name}` of '{node.aliases[0]}' is {left_type.simpleString()}, `{other}` of '{node.aliases[1]}' is "
                 f"{right_type.simpleString()}: keys of different types never meet"
             )
             fix = f"cast one of them, e.g. with: {{{name}: cast({name} as {right_type.simpleString()})}}"
-            raise ManifestError((Problem(node.name, "by", name, said, fix),))
+            raise ManifestError((Problem(node.owner, "by", name, said, fix),))
     return ours, theirs
 
 
-def _chosen(flow: Flow, names: tuple[str, ...]) -> Keys:
+def chosen(flow: Flow, names: tuple[str, ...]) -> Keys:
+    """These columns, or those of the key where there are none."""
     visible = {name.lower(): physical for name, physical in flow.visible()}
     return [(name, visible.get(name.lower(), name)) for name in names] or list(flow.key)
 

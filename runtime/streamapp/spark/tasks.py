@@ -18,6 +18,7 @@ from streamapp.plan import SubTopology
 from streamapp.spark.deduplicate import READ_AT, same_by, with_time_of_reading, without_time_of_reading
 from streamapp.spark.flow import PLACE, STREAM_TIME, Flow, column
 from streamapp.spark.folds import answers_of, entering, fold_key, folded, update_of
+from streamapp.spark.foreign_keys import foreign_results, foreign_rows
 from streamapp.spark.joins import keys_of
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
 
@@ -154,6 +155,11 @@ class Task:
         return self._entered.get((node.name, name)) or (self._places[name], self._flows[name])
 
     def _step(self, node: n.Node) -> tuple[int, Flow]:
+        if isinstance(node, o.ForeignRows):
+            (left, one), (right, two) = (self._input(node, name) for name in node.inputs)
+            return foreign_rows(node, (left, one), (right, two), self._rows)
+        if isinstance(node, o.ForeignResults):
+            return foreign_results(node, *self._input(node, node.input), self._rows)
         if isinstance(node, o.TableJoin):
             return self._join(node)
         if isinstance(node, o.Aggregate):

@@ -24,6 +24,7 @@ from streamapp.spark import formats
 from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, column, hidden
 from streamapp.spark.folds import columns_of_groups, entering, folded
+from streamapp.spark.foreign_keys import answered, moved_rows
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.joins import joined
 from streamapp.spark.late import RECORD, beside_late, late_record
@@ -220,6 +221,21 @@ class Visitor:
         return flow.tidy(frame.withColumn(EVENT_TIME, column("__extracted")))
 
     def visit_repartitionsource(self, node: n.RepartitionSource) -> Flow:
+        read = self._read_hop(node)
+        if read.changes:
+            read = signed_rows(read, [f"__hop_{name}" for name in _WHERE])
+        return self._timed_hop(node, read)
+
+    def visit_movessource(self, node: n.MovesSource) -> Flow:
+        where = [f"__hop_{name}" for name in _WHERE]
+        return self._timed_hop(node, moved_rows(self._read_hop(node), node.by, column("__hop_offset"), where))
+
+    def _timed_hop(self, node: n.RepartitionSource, read: Flow) -> Flow:
+        flow = self._timed(node, read, *(f"__hop_{name}" for name in _WHERE))
+        return flow.tidy(flow.frame)
+
+    def _read_hop(self, node: n.RepartitionSource) -> Flow:
+        """What was written to an internal topic, and in `__hop_…` columns where."""
         schema, upstream = self._repartitioned[node.topic]
         row = F.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
         raw = self._read(node).select(row.alias("__row"), column("timestamp"), *map(column, _WHERE))
@@ -228,11 +244,7 @@ class Visitor:
         place = [column(name).alias(f"__hop_{name}") for name in _WHERE]
         frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
         # What its rows knew of time and place before they were written, others know now.
-        read = replace(upstream, frame=frame, timed=False, placed=False)
-        if read.changes:
-            read = signed_rows(read, [f"__hop_{name}" for name in _WHERE])
-        flow = self._timed(node, read, *(f"__hop_{name}" for name in _WHERE))
-        return flow.tidy(flow.frame)
+        return replace(upstream, frame=frame, timed=False, placed=False)
 
     # Stateless operations
 
@@ -374,6 +386,13 @@ class Visitor:
 
     def visit_deduplicate(self, node: o.Deduplicate, flow: Flow) -> Flow:
         return flow
+
+    def visit_foreignrows(self, node: o.ForeignRows, left: Flow, right: Flow) -> Flow:
+        return answered(node, left, right, TaskRows(left.frame.sparkSession))
+
+    def visit_foreignresults(self, node: o.ForeignResults, flow: Flow) -> Flow:
+        table = replace(flow, moves=False, table=True)
+        return table.tidy(table.frame)
 
     def visit_totable(self, node: o.ToTable, flow: Flow) -> Flow:
         table = replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp"), table=True)

@@ -104,7 +104,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph
 
   private def open(store: TaskStore, partition: Int): StateStore = {
     val id = StateStoreProviderId(state, partition, graph.sparkName(store))
-    StateStore.get(id, store.keySchema, store.valueSchema, NoPrefixKeyStateEncoderSpec(store.keySchema), state.storeVersion,
+    StateStore.get(id, store.keySchema, store.valueSchema, store.encoding, state.storeVersion,
       None, None, useColumnFamilies = false, storeConf, hadoopConfBroadcast.value.value)
   }
 }

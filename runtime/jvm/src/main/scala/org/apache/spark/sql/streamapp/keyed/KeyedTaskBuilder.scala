@@ -116,6 +116,35 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
     add(TableJoin(left, right, RowsOf(result), result.schema.fieldIndex(time), side(left), side(right), keepsLeft, keepsRight), result.schema)
 
   /**
+   * @param move the column of a left row with its move
+   * @param foreign, key, value over the left row
+   * @param row over the columns of the value
+   * @param result, none over both rows
+   */
+  def foreignRows(left: Int, right: Int, store: String, move: String, foreign: DataFrame, key: DataFrame, value: DataFrame,
+      row: DataFrame, result: DataFrame, none: DataFrame, keepsLeft: Boolean): Int = {
+    // Nobody asks for its rows.
+    val answers = RowsOf(Nil, None)
+    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), None, answers, Nil, Some(foreign.columns.length))
+    add(ForeignRows(left, right, store, RowsOf(foreign), RowsOf(key), RowsOf(value), RowsOf(row), RowsOf(result), RowsOf(none),
+      schemas(left).fieldIndex(move), result.schema.fieldIndex(time), side(right), keepsLeft), result.schema)
+  }
+
+  /**
+   * @param key over the input's row
+   * @param value over the same, and the state
+   * @param again over the columns of the value, and the state
+   * @param row, answers over the columns of key and value
+   */
+  def foreignResults(input: Int, store: String, move: String, key: DataFrame, value: DataFrame, again: DataFrame, row: DataFrame,
+      answers: DataFrame): Int = {
+    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), None, RowsOf(answers), answers.columns.toSeq)
+    val said = schemas(input)
+    add(ForeignResults(input, store, RowsOf(key), RowsOf(value), RowsOf(again), RowsOf(row), said.fieldIndex(deleted),
+      said.fieldIndex(move), said.fieldIndex(time)), row.schema)
+  }
+
+  /**
    * Rows that leave, in a column of their own of the task's output: which it is.
    *
    * @param gone over the row, and the time of its deletion in microseconds: the row that says so; null of a stream

@@ -6,7 +6,7 @@ import java.util.UUID
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
+import org.apache.spark.sql.execution.{FilterExec, ProjectExec, SparkPlan}
 import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state.{CommittedStore, KeyStateEncoderSpec, StateStore, StateStoreId, UnsafeRowPair}
@@ -123,7 +123,10 @@ private final class StoredTable(task: KeyedTaskExec, name: String, override val 
     val stored = AggregateScan(keys, store.values, named, wanted)
     store.finished.fold[StoredScan](stored) { case (bound, _) => FinishedScan(stored, bound) }
   }
-  override def finish(rows: SparkPlan): SparkPlan = ProjectExec(store.answersOver(rows.output), rows)
+  override def finish(rows: SparkPlan): SparkPlan = {
+    val shown = store.answering(rows.output).fold(rows)(FilterExec(_, rows))
+    ProjectExec(store.answersOver(rows.output), shown)
+  }
 }
 
 /** Windows that records have made. */

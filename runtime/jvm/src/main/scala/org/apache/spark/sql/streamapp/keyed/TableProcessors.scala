@@ -5,17 +5,32 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
+/** A table that knows what the row was of which a change is on its way, where a join may ask for it. */
+private[keyed] abstract class StoredRows(task: TaskAtWork) extends Processor {
+  private val remembers = task.graph.hasDiamonds
+  private var changedIn = 0L
+  private var changedKey: UnsafeRow = _
+  private var rowBefore: InternalRow = _
+
+  /** The row of that key is about to change. */
+  protected final def remember(key: UnsafeRow, row: InternalRow): Unit =
+    if (remembers && (changedIn != task.change || changedKey != key)) {
+      changedIn = task.change
+      changedKey = key.copy()
+      rowBefore = row
+    }
+
+  override final def before(key: UnsafeRow): InternalRow =
+    if (changedIn == task.change && changedKey == key) rowBefore else get(key)
+}
+
 /** Keeps the latest row of each key; of changes of a key, the last that comes counts, whatever its time (as a KTable's). */
-private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends Processor {
+private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends StoredRows(task) {
   private var store: StateStore = _
   private val keyOf = node.key.projection
   private val valueOf = node.value.projection
   private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.row.projection)
   private val both = new JoinedRow
-  private val remembers = task.graph.hasDiamonds
-  private var changedIn = 0L
-  private var changedKey: UnsafeRow = _
-  private var rowBefore: InternalRow = _
 
   override def begin(): Unit = store = task.store(node.name)
 
@@ -25,7 +40,7 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
       val stored = store.get(key)
       // The store's row is good until the next one is read, perhaps by a reader of this change.
       val before = if (stored == null) null else ofOld(both(key, stored)).copy()
-      if (remembers) remember(key, before)
+      remember(key, before)
       if (row.getBoolean(node.deletedAt)) {
         if (before != null) {
           store.remove(key)
@@ -38,16 +53,6 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
       }
     }
   }
-
-  private def remember(key: UnsafeRow, before: InternalRow): Unit =
-    if (changedIn != task.change || changedKey != key) {
-      changedIn = task.change
-      changedKey = key.copy()
-      rowBefore = before
-    }
-
-  override def before(key: UnsafeRow): InternalRow =
-    if (changedIn == task.change && changedKey == key) rowBefore else get(key)
 
   override def get(key: UnsafeRow): InternalRow = {
     val stored = store.get(key)

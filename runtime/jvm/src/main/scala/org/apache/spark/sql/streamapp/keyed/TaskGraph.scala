@@ -3,7 +3,7 @@ package org.apache.spark.sql.streamapp.keyed
 
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BoundReference, Expression, NamedExpression}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.execution.streaming.state.StateStoreId
+import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, NoPrefixKeyStateEncoderSpec, PrefixKeyScanStateEncoderSpec, StateStoreId}
 import org.apache.spark.sql.types.StructType
 
 /**
@@ -35,23 +35,34 @@ final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
  * @param finished where it keeps groups: how their rows come out of them, and the columns of these rows
  * @param answers what a question about a row is answered with, over the columns of key and value, or of a group's row
  * @param answered its columns: the key's as `__key_0`, `__key_1`, …, then the values
+ * @param prefix how many of the key's columns rows are looked for by, where that is not the whole key
  */
 final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attribute],
-    finished: Option[(BoundAggregates, Seq[Attribute])], private val answers: RowsOf, private val answered: Seq[String]) {
+    finished: Option[(BoundAggregates, Seq[Attribute])], private val answers: RowsOf, private val answered: Seq[String],
+    prefix: Option[Int] = None) {
   /** What questions are answered from. */
   def shown: Seq[Attribute] = finished.fold(keys ++ values)(_._2)
 
   def keySchema: StructType = DataTypeUtils.fromAttributes(keys)
   def valueSchema: StructType = DataTypeUtils.fromAttributes(values)
 
+  def encoding: KeyStateEncoderSpec =
+    prefix.fold[KeyStateEncoderSpec](NoPrefixKeyStateEncoderSpec(keySchema))(PrefixKeyScanStateEncoderSpec(keySchema, _))
+
   /** The same over these columns, which are those of `shown`. */
   def answersOver(columns: Seq[Attribute]): Seq[NamedExpression] = answers.values.zip(answered).map { case (value, name) =>
-    Alias(value.transform { case BoundReference(place, _, _) => columns(place) }, name)()
+    Alias(over(value, columns), name)()
   }
+
+  /** Which rows are answers; None: all. */
+  def answering(columns: Seq[Attribute]): Option[Expression] = answers.condition.map(over(_, columns))
+
+  private def over(expression: Expression, columns: Seq[Attribute]): Expression =
+    expression.transform { case BoundReference(place, _, _) => columns(place) }
 }
 
 /** A step of a keyed task, as it is known when the query is planned. */
-sealed trait TaskNode extends Serializable {
+trait TaskNode extends Serializable {
   /** Whose rows it gets, in the order of its ports. */
   def inputs: Seq[Int]
   /** The store that it writes. */
