@@ -416,6 +416,8 @@ class Visitor:
         """The whole row, exactly: what reads this topic continues as if there had been no cut."""
         if node.signed and not flow.changes:
             flow = typed_as_changes(flow)
+        # Who reads it has a time and a place of its own for it.
+        flow = replace(flow, timed=False, placed=False)
         names = [name for name in flow.physical() if name != EVENT_TIME and name not in flow.carried]
         row = formats.struct_of(names)
         schema = flow.frame.select(*(column(name) for name in names)).schema
