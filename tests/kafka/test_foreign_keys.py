@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib.app import START_SECONDS, Bench
+from lib.app import START_SECONDS, AppProcess, Bench
 from lib.broker import in_order
 from lib.faults import halt_at
 from lib.inprocess import App
 from lib.tables import Change, Row, Table, changes, grouped
 from lib.verify import committed, verify_changelog
 from lib.wait import until
+from streamapp.errors import ManifestError
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -129,6 +132,14 @@ def test_results_are_those_of_the_rows(kafka: KafkaConfig, tmp_path: Path) -> No
         app.run(epoch_records=at_most)
         model.require(app)
     assert any(value is None for value in app.latest("inner").values())
+
+
+def test_keys_of_different_types_are_refused(kafka: KafkaConfig, tmp_path: Path) -> None:
+    app = App(kafka, tmp_path, TOPOLOGY.replace("friend STRING", "friend INT"))
+    app.create("orders", "customers")
+    said = "node 'friends': `by`: `friend` of 'left' is int, `key` of 'right' is string: keys of different types never"
+    with pytest.raises(ManifestError, match=re.escape(said)):
+        app.run()
 
 
 HERE, MOVED, LEFT, GONE = range(4)
@@ -256,7 +267,25 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
             START_SECONDS,
             f"{placed}, {expected}; {app.tail()}",
         )
+        assert _asked(app) == placed
+        # Of a row without a result something may be kept for a while; it is no answer.
+        for key, what in (("nobody", LEFT), ("somebody", HERE)):
+            told: Row = {
+                "__deleted": what == LEFT,
+                "__move": {"version": 1, "what": what},
+                "__key_0": key,
+                "customer": "c",
+            }
+            producer.produce(f"{bench.prefix}-placed-repartition", json.dumps(told).encode(), key.encode(), 0)
+        assert producer.flush(30) == 0
+        until(lambda: "somebody" in _asked(app), START_SECONDS, f"an answer; {app.tail()}")
+        assert _asked(app) == placed | {"somebody": {"customer": "c", "city": None}}
         assert app.stop() == 0
+
+
+def _asked(app: AppProcess) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{app.address}/stores/placed?limit=1000", timeout=60) as answer:
+        return {row.pop("key"): row for row in json.load(answer)["rows"]}
 
 
 def _rows(kafka: KafkaConfig, topic: str) -> dict[str, Any]:

@@ -243,8 +243,7 @@ class Visitor:
         # The hop's own place, beside that of the record which a row was made of.
         place = [column(name).alias(f"__hop_{name}") for name in _WHERE]
         frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
-        # What its rows knew of time and place before they were written, others know now.
-        return replace(upstream, frame=frame, timed=False, placed=False)
+        return replace(upstream, frame=frame)
 
     # Stateless operations
 
@@ -426,6 +425,8 @@ class Visitor:
         """The whole row, exactly: what reads this topic continues as if there had been no cut."""
         if node.signed and not flow.changes:
             flow = typed_as_changes(flow)
+        # Who reads it has a time and a place of its own for it.
+        flow = replace(flow, timed=False, placed=False)
         names = [name for name in flow.physical() if name != EVENT_TIME and name not in flow.carried]
         row = formats.struct_of(names)
         schema = flow.frame.select(*(column(name) for name in names)).schema
