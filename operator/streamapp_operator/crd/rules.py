@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API server refuses by itself, in CEL, with the words that `streamapp validate` uses.
 
-Fields that may be a text or an object (a format, an item of `groupBy`) are invisible to CEL. So `aggregate` stands for
-the operation `groupBy` here, and everything that needs more than one look at a field is left to the operator. The API
-server also limits what a rule and its message may cost at most, so that numbers and names out of lists cannot be told.
+Fields that may be a text or an object (a format, an item of `groupBy`) are invisible to CEL. So `aggregate`
+or `reduce` stands for the operation `groupBy` here, and everything that needs more than one look at a field is left to
+the operator. The API server also limits what a rule and its message may cost at most, so that numbers and names out of
+lists cannot be told.
 """
 
 from __future__ import annotations
@@ -212,13 +213,18 @@ def _of_autoscaling(at: tuple[str, ...]) -> Iterator[Rule]:
     yield Rule(at, f"!has(self.schedule) || self.schedule.all(s, {low} <= {high})", message)
 
 
+_OF_GROUPS = ("groupBy", "aggregate", "reduce")
+_GROUPED = "(has(self.aggregate) || has(self.reduce))"
+"""Whether the node is a `groupBy`, by what is visible of one."""
+
+
 def _of_a_node(node: tuple[str, ...]) -> Iterator[Rule]:
     named = "'node \\'' + self.name + '\\': "
 
     def rule(rule: str, message: str) -> Rule:
         return Rule(node, rule, named + message, computed=True)
 
-    operations = {name: "has(self.aggregate)" if name == "groupBy" else f"has(self.{name})" for name in OPERATIONS}
+    operations = {name: _GROUPED if name == "groupBy" else f"has(self.{name})" for name in OPERATIONS}
     yield rule(
         f"self.name.matches('{_LEGAL_NAME}')",
         f"\\'' + self.name + '\\' cannot be part of a topic\\'s name; use {_LEGAL_WORDS}'",
@@ -245,7 +251,7 @@ def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
     """
 
     def has(name: str) -> str:
-        return f"has(self.{place + '.' if place else ''}{'aggregate' if name == 'groupBy' else name})"
+        return _GROUPED if name == "groupBy" else f"has(self.{place + '.' if place else ''}{name})"
 
     def told(field: str | None, message: str, fix: str) -> str:
         where = ".".join(part for part in (place, field) if part)
@@ -267,7 +273,7 @@ def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
         given = [*([there] if place else []), has(rule.field), *before.get(rule.field, [])]
         if rule.value is not None:
             given.append(f"self.{place + '.' if place else ''}{rule.field} == '{rule.value}'")
-        if needed != has(rule.field):  # `aggregate` stands for groupBy
+        if "groupBy" not in (rule.field, *rule.needs) or rule.field not in _OF_GROUPS:
             yield f"!({' && '.join(given)}) || {wanted}", told(rule.told or rule.field, rule.message, rule.fix)
             if needed:  # of one field, the first that is wrong
                 before.setdefault(rule.field, []).append(f"({needed})")
