@@ -240,13 +240,14 @@ STEPS = (
 )
 KILLED = """
   - {name: users, table: {topic: $T-numbers, value: text}}
-  - {name: sent, stream: {topic: $T-ticks, value: text}}
-  - {name: orders, deduplicate: {by: [value], within: 1 hour}}
+  - {name: orders, stream: {topic: $T-ticks, value: text}}
   - {name: met, join: {with: users, type: left, select: {order: orders.value, user: users.value}}}
   - {name: to-met, to: {topic: $T-pairs}}
   - {name: latest, from: orders, toTable: {}}
   - {name: both, from: users, join: {with: latest, type: outer, select: {user: users.value, order: latest.value}}}
-  - {name: trail, from: orders, groupBy: [key], aggregate: {all: collect_list(value)}}
+  - {name: twice, from: orders, flatMap: {copy: "array(1, 2)"}}
+  - {name: once, deduplicate: {by: [value], within: 1 hour}}
+  - {name: trail, groupBy: [key], aggregate: {all: collect_list(value)}}
   - name: whole
     from: both
     join: {with: trail, type: left, select: {user: left.user, order: left.order, orders: size(right.all)}}
@@ -257,7 +258,7 @@ KILLED = """
 
 @pytest.mark.timeout(900)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Orders that repeat; tables, groups and joins in one task; groups of it behind a topic: each order counts once."""
+    """Tables, groups and joins in one task, records that repeat, groups behind a topic: each order counts once."""
     producer = in_order(kafka)
     users: dict[str, str] = {}
     latest: dict[str, int] = {}
@@ -271,8 +272,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
                     number += 1
                     latest[key] = number
                     orders[key] += 1
-                    for _ in range(1 + j % 3):
-                        producer.produce(bench.topics["ticks"], str(number).encode(), key.encode(), 0, timestamp=at)
+                    producer.produce(bench.topics["ticks"], str(number).encode(), key.encode(), 0, timestamp=at)
                 else:
                     users[key] = f"user {(i + j) % 3}"
                     value = users[key].encode() if j % 7 else None
