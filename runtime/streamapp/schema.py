@@ -53,7 +53,8 @@ def _add_rule(schema: dict[str, Any], rule: Rule | Choice) -> None:
     elif len(rule.needs) == 1:
         schema.setdefault("dependentRequired", {}).setdefault(rule.field, []).extend(rule.needs)
     else:
-        schema.setdefault("dependentSchemas", {})[rule.field] = wanted
+        schemas = schema.setdefault("dependentSchemas", {})
+        schemas[rule.field] = {"allOf": [schemas[rule.field], wanted]} if rule.field in schemas else wanted
 
 
 def _tidied(value: Any) -> Any:
