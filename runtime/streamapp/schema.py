@@ -43,18 +43,20 @@ def _add_rule(schema: dict[str, Any], rule: Rule | Choice) -> None:
     if isinstance(rule, Choice):
         schema["oneOf"] = [{"required": [name]} for name in rule.fields]
         return
+    schemas = schema.setdefault("dependentSchemas", {})
+    if rule.excludes:
+        excluded = schemas.setdefault(rule.field, {"not": {"anyOf": []}})["not"]["anyOf"]
+        excluded += [{"required": [name]} for name in rule.excludes]
+        return
     one_of = [{"required": [name]} for name in rule.needs]
     wanted: dict[str, Any] = one_of[0] if len(one_of) == 1 else {"anyOf": one_of}
-    if rule.excludes:
-        wanted = {"not": {"anyOf": [{"required": [name]} for name in rule.excludes]}}
     if rule.value is not None:
         given = {"properties": {rule.field: {"const": rule.value}}, "required": [rule.field]}
         schema.setdefault("allOf", []).append({"if": given, "then": wanted})
     elif len(rule.needs) == 1:
         schema.setdefault("dependentRequired", {}).setdefault(rule.field, []).extend(rule.needs)
     else:
-        schemas = schema.setdefault("dependentSchemas", {})
-        schemas[rule.field] = {"allOf": [schemas[rule.field], wanted]} if rule.field in schemas else wanted
+        schemas[rule.field] = wanted
 
 
 def _tidied(value: Any) -> Any:
