@@ -21,6 +21,8 @@ pytestmark = pytest.mark.cluster
 LINES = {"name": "lines", "stream": {"topic": "t"}}
 KAFKA = {"bootstrapServers": "kafka:9092"}
 COUNTS = {"name": "c", "from": "lines", "groupBy": ["value"], "aggregate": {"n": "count(*)"}}
+FOLDED = {"name": "f", "from": "lines", "groupBy": ["key"], "reduce": {"value": "acc.value || value"}}
+ONCE = {"name": "once", "from": "lines", "deduplicate": {"by": ["value"], "within": "1 hour"}, "store": "seen"}
 OUT = {"name": "out", "from": "lines", "to": {"topic": "o"}}
 
 
@@ -88,7 +90,7 @@ WRONG = {
     "no operation": (
         manifest(**nodes({"name": "none", "from": "lines"})),
         "node 'none': has no operation; add one of: stream, table, filter, select, with, flatMap, keyBy, merge, "
-        "branch, groupBy, join, toTable, toStream, python, to",
+        "branch, groupBy, deduplicate, join, toTable, toStream, python, to",
     ),
     "name": (
         manifest(**nodes({"name": "a b", "from": "lines", "filter": "true"})),
@@ -126,7 +128,15 @@ WRONG = {
     ),
     "store of nothing": (
         manifest(**nodes({"name": "w", "from": "lines", "filter": "true", "store": "s"})),
-        "node 'w': `store` is only for `groupBy`, `join`, `table` or `toTable`; remove `store`",
+        "node 'w': `store` is only for `groupBy`, `deduplicate`, `join`, `table` or `toTable`; remove `store`",
+    ),
+    "aggregate and reduce": (
+        manifest(**nodes({**COUNTS, "reduce": {"value": "value"}})),
+        "node 'c': `aggregate` and `reduce` are both there; keep one of them, or make a node of each",
+    ),
+    "reduce of a window": (
+        manifest(**nodes({**FOLDED, "window": {"tumbling": "5s"}})),
+        "node 'f': `reduce` of a `window` is not available yet in this version; use `aggregate`, or remove `window`",
     ),
     "final without window": (
         manifest(
@@ -323,6 +333,7 @@ WRONG = {
 }
 
 RIGHT = {
+    "a fold, and the first of several records": manifest(**nodes(FOLDED, ONCE)),
     "an idle timeout": manifest(idleTimeout="1500 ms"),
     "the shortest transaction": manifest(transactionTimeout="01 Second"),
     "the longest transaction": manifest(transactionTimeout="24h"),
