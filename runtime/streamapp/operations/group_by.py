@@ -102,7 +102,7 @@ Aggregates = Annotated[Expressions | None, Field(description="With groupBy: colu
 Reduce = Annotated[
     Expressions | None,
     Field(
-        description="With groupBy: column to its next value: an expression over `acc.column`, its value so far, and a record.",
+        description="With groupBy: column to its next value, from `acc.column`, its value so far, and a record.",
     ),
 ]
 Grace = Annotated[Duration | None, Field(description="With window: how late a record may come. Default: 0s.")]
