@@ -43,8 +43,8 @@ def _add_rule(schema: dict[str, Any], rule: Rule | Choice) -> None:
     if isinstance(rule, Choice):
         schema["oneOf"] = [{"required": [name]} for name in rule.fields]
         return
-    schemas = schema.setdefault("dependentSchemas", {})
     if rule.excludes:
+        schemas = schema.setdefault("dependentSchemas", {})
         excluded = schemas.setdefault(rule.field, {"not": {"anyOf": []}})["not"]["anyOf"]
         excluded += [{"required": [name]} for name in rule.excludes]
         return
@@ -56,7 +56,7 @@ def _add_rule(schema: dict[str, Any], rule: Rule | Choice) -> None:
     elif len(rule.needs) == 1:
         schema.setdefault("dependentRequired", {}).setdefault(rule.field, []).extend(rule.needs)
     else:
-        schemas[rule.field] = wanted
+        schema.setdefault("dependentSchemas", {})[rule.field] = wanted
 
 
 def _tidied(value: Any) -> Any:

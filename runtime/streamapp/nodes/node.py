@@ -103,8 +103,9 @@ class Node:
 
     @property
     def timed(self) -> bool:
-        """True when what it keeps, and what is late for it, goes by the stream time of its sources."""
-        return False
+        """True when what it keeps, and what is late for it, goes by the stream time of its sources: a task takes its
+        rows in that order."""
+        return self.in_task
 
     @property
     def gives_later(self) -> str | None:

@@ -65,10 +65,6 @@ class Deduplicate(OneInput):
         return False
 
     @property
-    def timed(self) -> bool:
-        return True
-
-    @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
 

@@ -59,10 +59,6 @@ class ToTable(OneInput):
         return True
 
     @property
-    def timed(self) -> bool:
-        return True
-
-    @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
 

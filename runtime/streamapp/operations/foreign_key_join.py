@@ -119,10 +119,6 @@ class ForeignResults(OneInput):
         return True
 
     @property
-    def timed(self) -> bool:
-        return True
-
-    @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
 

@@ -204,7 +204,7 @@ class Aggregate(OneInput):
 
     @property
     def timed(self) -> bool:
-        return self.window is not None or self.folds
+        return self.window is not None or self.in_task
 
     @property
     def values(self) -> Pairs:

@@ -86,10 +86,6 @@ class Table(Stream):
         return True
 
     @property
-    def timed(self) -> bool:
-        return True
-
-    @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
 

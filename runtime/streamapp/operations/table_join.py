@@ -45,10 +45,6 @@ class TableJoin(Joining):
         return True
 
     @property
-    def timed(self) -> bool:
-        return True
-
-    @property
     def tables_needed(self) -> tuple[str, ...]:
         return (self.right,)
 
