@@ -8,7 +8,9 @@ User expressions see the value columns and, where no value column has the name, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -38,6 +40,11 @@ def quoted(name: str) -> str:
 def column(name: str) -> Column:
     """The column of that name; dots in it do not reach into structs."""
     return F.col(quoted(name))
+
+
+def all_null(columns: Iterable[Column]) -> Column:
+    """Whether none of a key's columns has a value: its record is of no row and of no group."""
+    return reduce(lambda a, b: a & b, (each.isNull() for each in columns), F.lit(True))
 
 
 def hidden(field: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from streamapp import operations as o
 from streamapp.expressions import read_expression
 from streamapp.operations.group_checks import FOLDED
-from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, column, hidden
+from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, all_null, column, hidden
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.tables import TaskRows
 
@@ -30,8 +29,7 @@ def entering(node: o.Aggregate, flow: Flow) -> Flow:
     computed = {physical: flow.only_mine(expression(sql)) for (_, physical), (_, sql) in zip(key, node.by, strict=True)}
     frame = flow.scope().withColumns(computed)
     if flow.guard is None:
-        absent = reduce(lambda a, b: a & b, (column(physical).isNull() for physical in computed))
-        frame = frame.filter(~column(DELETED) & ~absent)
+        frame = frame.filter(~column(DELETED) & ~all_null(map(column, computed)))
     return replace(flow, columns=columns, fields=("timestamp",), key=key).tidy(frame)
 
 

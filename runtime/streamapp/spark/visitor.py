@@ -22,7 +22,7 @@ from streamapp.operations import Filter
 from streamapp.plan import SubTopology
 from streamapp.spark import formats
 from streamapp.spark.complaints import problems_of
-from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, column, hidden
+from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, all_null, column, hidden
 from streamapp.spark.folds import columns_of_groups, entering, folded
 from streamapp.spark.foreign_keys import answered, moved_rows
 from streamapp.spark.guard import expression, require_allowed
@@ -331,9 +331,8 @@ class Visitor:
             return folded(node, entering(node, flow))
         by = {name: f"__group_{i}" for i, (name, _) in enumerate(node.by)}
         scope = flow.scope().withColumns({by[name]: expression(sql) for name, sql in node.by})
-        absent = reduce(lambda a, b: a & b, (column(physical).isNull() for physical in by.values()))
         # As in Kafka Streams, a record without key or without value takes no part.
-        rows = scope.filter(~column(DELETED) & ~absent)
+        rows = scope.filter(~column(DELETED) & ~all_null(map(column, by.values())))
         groups = [column(physical) for physical in by.values()]
         results = [expression(sql).alias(f"__result_{i}") for i, (_, sql) in enumerate(node.columns)]
         results.append(F.max(column(EVENT_TIME)).alias("__latest"))
@@ -456,7 +455,7 @@ class Visitor:
 
 def _with_key(node: n.Node, flow: Flow) -> Flow:
     """A table's rows: a record without a key is none, as in Kafka Streams. They are counted."""
-    without = reduce(lambda a, b: a & b, (column(physical).isNull() for _, physical in flow.key), F.lit(True))
+    without = all_null(column(physical) for _, physical in flow.key)
     return flow.tidy(flow.frame.observe(f"keyless:{node.name}", F.count_if(without).alias("bad")).filter(~without))
 
 
