@@ -137,5 +137,8 @@ class Flow(
     def _then(self, name: str, **fields: Any) -> Flow:
         return self.builder._add(name, self.name, **fields)
 
+    def _beside(self, name: str, **fields: Any) -> Flow:
+        return self.builder._add(name, None, **fields)
+
     def _at(self, name: str) -> Flow:
         return Flow(self.builder, name)

@@ -135,7 +135,7 @@ class Foreign(Tabled):
 
 @dataclass(frozen=True)
 class Windowed(Twin):
-    """A count in windows of the stream `s`."""
+    """A count in windows of the stream `s`, or of both."""
 
     def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
         return a_value_is_needed(every_record_moves_time(records))
@@ -213,11 +213,25 @@ AGGREGATES = (
         STREAMS,
         gives_table=False,
     ),
+    Twin(
+        "cogroup",
+        "groupBy: [key], cogroup: [{from: s, aggregate: {first: first(n)}}, "
+        "{from: t, aggregate: {last: last(n), many: count(*)}}]",
+        STREAMS,
+        every_update=False,  # an epoch takes a record of each
+    ),
     Twin("count-by-g", "from: s, groupBy: [g], aggregate: {'n': count(*)}", ("s",), keeps_keys=False),
 )
 WINDOWS = (
     _windowed("tumbling", TUMBLING),
     _windowed("hopping-final", HOPPING, "final"),
+    Windowed(
+        "cogroup-hopping",
+        "groupBy: [key], cogroup: [{from: s, aggregate: {ours: count(*)}}, {from: t, aggregate: {theirs: sum(n)}}], "
+        f"window: {HOPPING}",
+        STREAMS,
+        every_update=False,
+    ),
 )
 PAIRS = (
     *(_joined(f"published-{kind}", 15, 15, 5) for kind in KINDS),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API server refuses by itself, in CEL, with the words that `streamapp validate` uses.
 
-Fields that may be a text or an object (a format, an item of `groupBy`) are invisible to CEL. So `aggregate`
-or `reduce` stands for the operation `groupBy` here, and everything that needs more than one look at a field is left to
-the operator. The API server also limits what a rule and its message may cost at most, so that numbers and names out of
-lists cannot be told.
+Fields that may be a text or an object (a format, an item of `groupBy`) are invisible to CEL. So `aggregate`,
+`reduce` or `cogroup` stands for the operation `groupBy` here, and everything that needs more than one look at a
+field is left to the operator. The API server also limits what a rule and its message may cost at most, so that
+numbers and names out of lists cannot be told.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def add_rules(schema: Schema) -> None:
     for rule in (*_rules(), *_duration_rules(schema), *_of_single_durations()):
         place = schema
         for step in rule.at:
-            place = place["items"] if step == ITEMS else place["properties"][step]
+            place = place["items"] if step == ITEMS else place.get("items", place)["properties"][step]
         place.setdefault("x-kubernetes-validations", []).append(rule.to_object())
 
 
@@ -213,8 +213,8 @@ def _of_autoscaling(at: tuple[str, ...]) -> Iterator[Rule]:
     yield Rule(at, f"!has(self.schedule) || self.schedule.all(s, {low} <= {high})", message)
 
 
-_OF_GROUPS = ("groupBy", "aggregate", "reduce")
-_GROUPED = "(has(self.aggregate) || has(self.reduce))"
+_OF_GROUPS = ("groupBy", "aggregate", "reduce", "cogroup")
+_GROUPED = "(has(self.aggregate) || has(self.reduce) || has(self.cogroup))"
 """Whether the node is a `groupBy`, by what is visible of one."""
 
 

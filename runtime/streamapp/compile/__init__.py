@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streamapp.compile.assemble import assemble_plan
+from streamapp.compile.cogroups import make_cogroups_groups
 from streamapp.compile.context import Context
 from streamapp.compile.dead_letters import add_dead_letters
 from streamapp.compile.folds import fold_what_is_needed_in_tasks
@@ -26,6 +27,7 @@ Pass = Callable[[Topology, Context], Topology]
 PASSES: tuple[Pass, ...] = (
     drop_unused,
     add_dead_letters,
+    make_cogroups_groups,
     fold_what_is_needed_in_tasks,
     cut_by_internal_topics,
     verify_cut,

@@ -35,7 +35,6 @@ COMPANIONS = tuple(
 NOT_YET: dict[str, tuple[str, ...]] = {
     "node": (
         "globalTable",
-        "cogroup",
         "suppress",
         "sql",
         "process",
@@ -76,6 +75,7 @@ class NodeSpec(Model):
     group_by: operations.group_by.Given = None
     aggregate: operations.group_by.Aggregates = None
     reduce: operations.group_by.Reduce = None
+    cogroup: operations.cogroup.Given = None
     window: operations.window.Given = None
     grace: operations.group_by.Grace = None
     retention: operations.group_by.Retention = None

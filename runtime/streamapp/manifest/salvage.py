@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from streamapp.formats import ddl
 from streamapp.manifest.node import COLUMNS, OPERATIONS, OUTLINES, NodeSpec
 from streamapp.manifest.text import Path, dotted
+from streamapp.operations.group_by import GROUP
 
 _EXPRESSIONS = frozenset(place for outline in OUTLINES for place in outline.expressions)
 _LISTS: tuple[Path, ...] = (("groupBy",), ("keyBy",), ("join", "by"))
@@ -67,7 +68,7 @@ def salvage(node: dict[str, Any], name: str, wrong: Sequence[Path] = ()) -> Salv
             continue
         if sum(field in rest for field in OPERATIONS) != 1:
             return None
-        known = known and not ("groupBy" in rest and "aggregate" not in rest)
+        known = known and ("groupBy" not in rest or any(field in rest for field in GROUP.needs))
         return Salvaged(spec, tuple(dict.fromkeys(left_out)), known)
 
 
@@ -151,7 +152,7 @@ def _at(data: Any, path: Path) -> Any:
 
 def _is_expression(path: Path) -> bool:
     place = tuple(part for part in path if isinstance(part, str))
-    return place in _EXPRESSIONS or path[:-1] in COLUMNS
+    return place in _EXPRESSIONS or place[:-1] in COLUMNS
 
 
 def _overlap(field: str, left_out: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from streamapp.nodes import Node
 from streamapp.operations import (
     branch,
+    cogroup,
     deduplicate,
     duality,
     filter,
@@ -29,6 +30,7 @@ from streamapp.operations import (
     with_columns,
 )
 from streamapp.operations.branch import Arm, Branch
+from streamapp.operations.cogroup import Cogroup, CogroupedRecords
 from streamapp.operations.deduplicate import Deduplicate
 from streamapp.operations.duality import ToStream, ToTable
 from streamapp.operations.filter import Filter
@@ -91,6 +93,8 @@ __all__ = [
     "Aggregate",
     "Arm",
     "Branch",
+    "Cogroup",
+    "CogroupedRecords",
     "Deduplicate",
     "Filter",
     "FlatMap",
@@ -113,6 +117,7 @@ __all__ = [
     "Window",
     "With",
     "branch",
+    "cogroup",
     "deduplicate",
     "duality",
     "filter",

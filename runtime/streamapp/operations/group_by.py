@@ -28,6 +28,8 @@ from streamapp.nodes import (
 )
 from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
+from streamapp.operations.cogroup import RULES as COGROUPS
+from streamapp.operations.cogroup import Cogroup
 from streamapp.operations.group_checks import check_groups
 from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
@@ -44,7 +46,7 @@ GROUP = Rule(
     "groupBy",
     "`aggregate` is missing",
     'say what to compute, e.g. aggregate: {count: "count(*)"}',
-    needs=("aggregate", "reduce"),
+    needs=("aggregate", "reduce", "cogroup"),
     told="aggregate",
 )
 """Without it nobody knows what the node computes."""
@@ -63,6 +65,7 @@ RULES: Rules = (
         "use `aggregate`, or remove `window`",
         excludes=("window",),
     ),
+    *COGROUPS,
     only_for("store", "groupBy", "deduplicate", "join", "table", "toTable"),
     *(
         Rule(field, f"`{field}` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",))
@@ -147,12 +150,14 @@ class Aggregate(OneInput):
     """In place of aggregates: columns of the records, and how a record changes what there is so far."""
     folds: bool = False
     """Whether the records of a group are taken in their order, in the task of its key."""
+    within: Pairs = ()
+    """Where a cogroup has been made into it: for each aggregate the struct column that its expression is over."""
 
     operation: ClassVar[str] = "groupBy"
     outline: ClassVar[Outline] = Outline(
         rules=RULES,
         inner_rules={"window": WINDOWS},
-        columns=(("aggregate",), ("reduce",)),
+        columns=(("aggregate",), ("reduce",), ("cogroup", "aggregate")),
         aside=(
             ("grace",),
             ("retention",),
@@ -170,23 +175,32 @@ class Aggregate(OneInput):
         by = (
             (item, quote(item)) if isinstance(item, str) else next(iter(item.items())) for item in spec.group_by or ()
         )
-        columns = pairs_of(spec.aggregate or {})
-        ordered = spec.window is None and any(read_expression(text).ordered for _, text in columns)
+        common: dict[str, Any] = {
+            "by": tuple(by),
+            "window": Window.of(spec.name, spec.window, making) if spec.window is not None else None,
+            "grace_ms": parse_duration(spec.grace or "0s"),
+            "emit": spec.emit or "updates",
+            "store": spec.store or spec.name,
+            "retention_ms": parse_duration(spec.retention or "0s"),
+        }
+        if spec.cogroup is not None:
+            return (Cogroup.of(spec, making, **common),)
         made = cls(
             spec.name,
             making.input,
-            by=tuple(by),
-            columns=columns,
+            columns=pairs_of(spec.aggregate or {}),
             reduce=pairs_of(spec.reduce or {}),
-            folds=ordered or spec.reduce is not None,
-            window=Window.of(spec.name, spec.window, making) if spec.window is not None else None,
-            grace_ms=parse_duration(spec.grace or "0s"),
-            emit=spec.emit or "updates",
-            store=spec.store or spec.name,
-            retention_ms=parse_duration(spec.retention or "0s"),
             late=spec.late.topic if spec.late is not None else None,
+            **common,
         )
+        made = replace(made, folds=made.needs_order)
         return (made,) if made.late is None else (made, LateRecords(late_name(made.name), made.name, made.late))
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether a group depends on the order of its records, without a window."""
+        ordered = any(read_expression(text).ordered for _, text in self.columns)
+        return self.window is None and (ordered or bool(self.reduce))
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -290,7 +304,7 @@ S = TypeVar("S", bound=Steps)
 
 @dataclass(frozen=True)
 class Groups(Generic[S]):
-    """Records in groups, waiting for `aggregate`."""
+    """Records in groups, waiting for `aggregate`, `reduce` or `cogroup`."""
 
     flow: S
     name: str
@@ -333,6 +347,37 @@ class Groups(Generic[S]):
         {'value': 'greatest(acc.value, value)'}
         """
         found: S = self.flow._then(self.name, groupBy=list(self.by), reduce={**(columns or {}), **more}, store=store)
+        return found
+
+    def cogroup(
+        self,
+        columns: ColumnMap,
+        *others: tuple[Steps, ColumnMap],
+        store: str | None = None,
+        emit: str | None = None,
+    ) -> S:
+        """One table of several streams: these aggregates of this one, and those of each of the others.
+
+        >>> from streamapp.builder import StreamBuilder
+        >>> b = StreamBuilder("app")
+        >>> orders = b.stream("orders", topic="orders")
+        >>> clicks = b.stream("clicks", topic="clicks").group_by("activity", "key")
+        >>> both = clicks.cogroup({"clicks": "count(*)"}, (orders, {"orders": "count(*)"}))
+        >>> [part.from_ for part in b.build().spec.topology[2].cogroup]
+        ['clicks', 'orders']
+        """
+        parts: tuple[tuple[Steps, ColumnMap], ...] = ((self.flow, columns), *others)
+        found: S = self.flow._beside(
+            self.name,
+            groupBy=list(self.by),
+            window=dict(self.windows) if self.windows is not None else None,
+            grace=self.grace,
+            retention=self.retention,
+            late={"topic": self.late} if self.late is not None else None,
+            cogroup=[{"from": flow.name, "aggregate": dict(aggregates)} for flow, aggregates in parts],
+            emit=emit,
+            store=store,
+        )
         return found
 
     def aggregate(

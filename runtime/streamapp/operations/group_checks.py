@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from streamapp.errors import Problem, near_miss
 from streamapp.expressions import quote, read_expression
 from streamapp.expressions.functions import ORDER_SENSITIVE
 from streamapp.nodes import TABLE, Columns, Topology
-from streamapp.nodes.pairs import names_of
+from streamapp.nodes.pairs import Pairs, names_of
+from streamapp.operations.window import Window
 from streamapp.scope import check_expression, check_names, require_deterministic
-
-if TYPE_CHECKING:
-    from streamapp.operations.group_by import Aggregate
 
 RETRACTABLE = frozenset({"avg", "count", "mean", "sum"})
 """Aggregates that a table's row can be taken out of again, as long as its numbers are exact."""
@@ -25,7 +23,43 @@ _RECOMPUTED = "an epoch that is run again would put the record elsewhere"
 _BEFORE = "compute it in a `with` node before"
 
 
-def check_groups(node: Aggregate, topology: Topology) -> Iterator[Problem]:
+class Grouping(Protocol):
+    """A `groupBy`, or what a cogroup has of one of its streams."""
+
+    @property
+    def name(self) -> str:
+        """Of the node."""
+
+    @property
+    def input(self) -> str:
+        """The node that it reads."""
+
+    @property
+    def by(self) -> Pairs:
+        """Group columns."""
+
+    @property
+    def columns(self) -> Pairs:
+        """Aggregates."""
+
+    @property
+    def reduce(self) -> Pairs:
+        """In place of aggregates: columns, and how a record changes them."""
+
+    @property
+    def reduced(self) -> tuple[str, ...]:
+        """The columns of `reduce`."""
+
+    @property
+    def values(self) -> Pairs:
+        """Those of both that there are."""
+
+    @property
+    def window(self) -> Window | None:
+        """Its windows."""
+
+
+def check_groups(node: Grouping, topology: Topology) -> Iterator[Problem]:
     """What is wrong with a `groupBy` in its place."""
     if topology.kind(node.input) == TABLE:
         yield from _check_retractable(node)
@@ -37,7 +71,7 @@ def check_groups(node: Aggregate, topology: Topology) -> Iterator[Problem]:
     yield from _check_reduced(node, columns)
 
 
-def _check_retractable(node: Aggregate) -> Iterator[Problem]:
+def _check_retractable(node: Grouping) -> Iterator[Problem]:
     """Over a table, what a row was is taken out of its group again."""
     if node.window is not None:
         said = f"its input '{node.input}' is a table, whose rows have no time of their own to be in a window of"
@@ -54,7 +88,7 @@ def _check_retractable(node: Aggregate) -> Iterator[Problem]:
             yield Problem(node.name, f"aggregate.{name}", text, said, fix)
 
 
-def _check_groups(node: Aggregate, columns: Columns) -> Iterator[Problem]:
+def _check_groups(node: Grouping, columns: Columns) -> Iterator[Problem]:
     for name, text in node.by:
         written = f"groupBy.{name}"
         yield from check_expression(node.name, written if quote(name) != text else "groupBy", text, columns)
@@ -65,7 +99,7 @@ def _check_groups(node: Aggregate, columns: Columns) -> Iterator[Problem]:
             yield Problem(node.name, "groupBy", name, said, "give it another name")
 
 
-def _check_values(node: Aggregate, columns: Columns) -> Iterator[Problem]:
+def _check_values(node: Grouping, columns: Columns) -> Iterator[Problem]:
     groups = names_of(node.by)
     taken = {name.lower(): "groupBy" for name in groups}
     if node.window is not None:
@@ -84,7 +118,7 @@ def _check_values(node: Aggregate, columns: Columns) -> Iterator[Problem]:
             yield Problem(node.name, field, text, said, ORDER_SENSITIVE[ordered[0]])
 
 
-def _check_reduced(node: Aggregate, columns: Columns) -> Iterator[Problem]:
+def _check_reduced(node: Grouping, columns: Columns) -> Iterator[Problem]:
     if node.reduce and columns.find(FOLDED) is not None:
         said = f"its input '{node.input}' has a column `{FOLDED}`, which is what `reduce` calls the value so far"
         yield Problem(node.name, "reduce", None, said, "rename the column, with a `select` node before")

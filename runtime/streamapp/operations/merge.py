@@ -30,6 +30,8 @@ class Merge(Node):
     """All records of several streams with the same columns."""
 
     sources: tuple[str, ...]
+    fills: bool = False
+    """Whether a column that a stream has not got is null in its records. Else all have the same."""
 
     operation: ClassVar[str] = "merge"
     outline: ClassVar[Outline] = Outline(
@@ -54,7 +56,11 @@ class Merge(Node):
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
         first = inputs[0]
         meta = tuple(name for name in first.meta if all(name in other.meta for other in inputs))
-        return Columns(first.key, first.value, meta, all(other.known for other in inputs))
+        value = tuple(dict.fromkeys(name for each in inputs for name in each.value)) if self.fills else first.value
+        return Columns(first.key, value, meta, all(other.known for other in inputs))
+
+    def hop_name(self, upstream: str) -> str:
+        return upstream if self.fills else super().hop_name(upstream)
 
     def description(self, inputs: Sequence[Columns]) -> str:
         return " + ".join(self.sources)

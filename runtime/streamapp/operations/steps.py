@@ -34,6 +34,10 @@ class Steps(ABC):
         """The output of a node with these fields of the manifest that reads this one's."""
 
     @abstractmethod
+    def _beside(self, name: str, **fields: Any) -> Any:
+        """The output of a node with these fields of the manifest, which say what it reads."""
+
+    @abstractmethod
     def _at(self, name: str) -> Any:
         """The output of a node that has been added."""
 

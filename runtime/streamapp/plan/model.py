@@ -10,7 +10,7 @@ from streamapp.errors import InputError
 from streamapp.nodes import Node, Topology
 from streamapp.plan import codec
 
-PLAN_VERSION = 7
+PLAN_VERSION = 8
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from streamapp import operations as o
 from streamapp.plan import SubTopology
 from streamapp.spark.flow import Flow, column
 from streamapp.spark.late import RECORD
+from streamapp.spark.merged import merged
 from streamapp.spark.tasks import Task, entries_of
 from streamapp.spark.visitor import RECORD_COLUMNS, RECORD_TYPES, Visitor
 
@@ -247,7 +248,7 @@ class _Weave:
         edges = {parked.edge for parked in inputs}
         carried = tuple(name for name in self._frame.columns if name not in edges)
         if isinstance(node, o.Merge):
-            flow = self._merged(inputs, carried)
+            flow = self._merged(node, inputs, carried)
         else:
             (waiting,) = inputs
             flow = replace(
@@ -264,24 +265,21 @@ class _Weave:
         fields = [column(waiting.edge)[name].alias(name) for name in replace(waiting.flow, carried=()).physical()]
         return self._frame.select(*(column(c) for c in carried), *fields)
 
-    def _merged(self, inputs: list[_Parked], carried: tuple[str, ...]) -> Flow:
+    def _merged(self, node: o.Merge, inputs: list[_Parked], carried: tuple[str, ...]) -> Flow:
         """Rows of any of the edges become rows of the first: structs of equal shape, one of them not null."""
         assert self._frame is not None
         first = inputs[0]
-        fields = tuple(f for f in first.flow.fields if all(f in p.flow.fields for p in inputs))
-        same_key = all([k for k, _ in p.flow.key] == [k for k, _ in first.flow.key] for p in inputs)
-        flow = replace(first.flow, fields=fields, key=first.flow.key if same_key else (), carried=())
-        structs = []
-        for parked in inputs:
-            source = dict(zip((t for _, t in flow.key), (s for _, s in parked.flow.key), strict=False))
-            shaped = F.struct(*(column(parked.edge)[source.get(c, c)].alias(c) for c in flow.physical()))
-            structs.append(F.when(column(_AT) == parked.number, shaped))
+        flow, rows = merged(node, [replace(p.flow, frame=self._frame, packed=p.edge) for p in inputs])
+        structs = [
+            F.when(column(_AT) == parked.number, F.struct(*columns))
+            for parked, columns in zip(inputs, rows, strict=True)
+        ]
         at = F.when(column(_AT).isin([p.number for p in inputs]), F.lit(first.number)).otherwise(column(_AT))
         self._frame = self._frame.select(
             at.alias(_AT), *(column(c) for c in carried if c != _AT), F.coalesce(*structs).alias(first.edge)
         )
-        merged = replace(first, flow=flow)
-        return replace(flow, frame=self._unpack(merged, carried), guard=column(_AT) == first.number, carried=carried)
+        waiting = replace(first, flow=flow)
+        return replace(flow, frame=self._unpack(waiting, carried), guard=column(_AT) == first.number, carried=carried)
 
     def _park(self, name: str, flow: Flow, carried: tuple[str, ...]) -> None:
         assert flow.guard is not None

@@ -18,7 +18,7 @@ from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.errors import Problem
 from streamapp.operations.group_checks import FOLDED
-from streamapp.spark.flow import Flow, column
+from streamapp.spark.flow import Flow, column, quoted
 from streamapp.spark.guard import expression, require_allowed
 
 
@@ -58,8 +58,15 @@ def _wrong_expressions(node: n.Node, rows: DataFrame) -> Iterator[Problem]:
                 so_far = rows.withColumn(FOLDED, F.struct(*map(column, node.reduced)))
                 yield from _value(node.name, field, sql, so_far)
             case n.Role.AGGREGATE:
+                assert isinstance(node, o.Aggregate)
                 groups = [] if wrong_groups else [expression(group) for group in by]
-                yield from _value(node.name, field, sql, rows, aggregated_by=groups)
+                yield from _value(node.name, field, sql, _aggregated(node, field, rows), aggregated_by=groups)
+
+
+def _aggregated(node: o.Aggregate, field: str, rows: DataFrame) -> DataFrame:
+    """What one of the aggregates is over: of a cogroup, the columns of one of its streams."""
+    struct = dict(node.within).get(field.removeprefix("aggregate."))
+    return rows if struct is None else rows.select(*(quoted(name) for name, _ in node.by), f"{struct}.*")
 
 
 def _value(

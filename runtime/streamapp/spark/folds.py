@@ -13,6 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from streamapp import operations as o
 from streamapp.expressions import read_expression
 from streamapp.operations.group_checks import FOLDED
+from streamapp.spark.cogroups import aggregates_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, all_null, column, hidden
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.tables import TaskRows
@@ -22,6 +23,7 @@ def entering(node: o.Aggregate, flow: Flow) -> Flow:
     """The records with their group as their key, and of their columns those that are aggregated."""
     key = tuple((name, f"__key_{i}") for i, (name, _) in enumerate(node.by))
     used = {parts[0].lower() for _, text in (*node.columns, *node.reduce) for parts in read_expression(text).columns}
+    used = {struct.lower() for _, struct in node.within} or used
     used.update(name.lower() for name, _ in node.reduce)
     columns = tuple(
         name for name, physical in flow.visible() if name.lower() in used and physical != hidden("timestamp")
@@ -43,8 +45,9 @@ def folded(node: o.Aggregate, flow: Flow) -> Flow:
         values = {name: F.col(FOLDED)[name] for name, _ in node.reduce}
         time = F.col(FOLDED)[EVENT_TIME]
     else:
-        results = [expression(sql).alias(f"__result_{i}") for i, (_, sql) in enumerate(node.columns)]
-        frame = flow.scope().groupBy(*keys.values()).agg(*results, F.max(column(EVENT_TIME)).alias("__latest"))
+        frame = (
+            flow.scope().groupBy(*keys.values()).agg(*aggregates_of(node), F.max(column(EVENT_TIME)).alias("__latest"))
+        )
         values = {name: column(f"__result_{i}") for i, (name, _) in enumerate(node.columns)}
         time = column("__latest")
     key = tuple((name, f"__key_{i}") for i, name in enumerate(keys))

@@ -8,6 +8,7 @@ and so is an analysed plan with an expression of a kind that is not on the list.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 
 from streamapp.expressions import functions as fn
 from streamapp.expressions import read_expression
@@ -43,6 +45,31 @@ def expression(text: str) -> Column:
         AnalysisException: when Spark sees something in it that the check of the manifest did not see.
         ParseException: when Spark cannot read it.
     """
+    _require_read_alike(text)
+    return F.expr(text)
+
+
+def expression_within(text: str, struct: str, outside: Sequence[str]) -> Column:
+    """The author's aggregate over the fields of a struct, of the rows that have it.
+
+    Args:
+        outside: columns that are none of the struct's.
+
+    Raises:
+        AnalysisException, ParseException: as `expression`.
+    """
+    _require_read_alike(text)
+    spark = SparkSession.active()
+    jvm: Any = spark._jvm
+    names, aggregates = jvm.java.util.HashSet(), jvm.java.util.HashSet()
+    for name in outside:
+        names.add(name.lower())
+    for name in read_expression(text).aggregates:
+        aggregates.add(name)
+    return ClassicColumn(_expressions(spark).within(spark._jsparkSession, text, struct, names, aggregates))
+
+
+def _require_read_alike(text: str) -> None:
     spark = SparkSession.active()
     ours = read_expression(text)
     known = {f"call {name}" for name in _HARMLESS.union(ours.functions)}
@@ -50,7 +77,6 @@ def expression(text: str) -> Column:
     for seen in _expressions(spark).read(spark._jsparkSession, text):
         if seen not in known:
             raise AnalysisException(f"is read in another way by Spark, which sees a {seen} in it")
-    return F.expr(text)
 
 
 def require_allowed(frame: DataFrame) -> None:

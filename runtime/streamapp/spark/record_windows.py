@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamapp import operations as o
+from streamapp.spark.cogroups import aggregates_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column
-from streamapp.spark.guard import expression
 from streamapp.spark.late import RECORD, beside_late, late_record
 
 _RULES = {"session": ("Sessions", "gap"), "sliding": ("Slides", "size")}
@@ -33,8 +33,7 @@ def record_windows(node: o.Aggregate, window: o.Window, flow: Flow, by: Mapping[
         record = late_record(node, flow, column(EVENT_TIME), last)
         rows, late = rows.withColumn(RECORD, record), [RECORD]
     results = {name: f"__result_{i}" for i, (name, _) in enumerate(node.columns)}
-    computed = [expression(sql).alias(results[name]) for name, sql in node.columns]
-    grouped = rows.groupBy(*map(column, (EVENT_TIME, STREAM_TIME, *by.values(), *late))).agg(*computed)
+    grouped = rows.groupBy(*map(column, (EVENT_TIME, STREAM_TIME, *by.values(), *late))).agg(*aggregates_of(node))
     kind, size = _RULES[window.kind]
     rule = {
         "kind": kind,

@@ -21,6 +21,7 @@ from streamapp.formats import Format
 from streamapp.operations import Filter
 from streamapp.plan import SubTopology
 from streamapp.spark import formats
+from streamapp.spark.cogroups import aggregates_of, cogrouped
 from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, all_null, column, hidden
 from streamapp.spark.folds import columns_of_groups, entering, folded
@@ -28,6 +29,7 @@ from streamapp.spark.foreign_keys import answered, moved_rows
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.joins import joined
 from streamapp.spark.late import RECORD, beside_late, late_record
+from streamapp.spark.merged import merged
 from streamapp.spark.record_windows import record_windows
 from streamapp.spark.streamtime import tags_of, with_stream_time
 from streamapp.spark.tables import TaskRows, joined_with_table, of_changes, signed_rows, typed_as_changes
@@ -314,15 +316,12 @@ class Visitor:
         return replace(flow, key=key, fields=fields).tidy(frame)
 
     def visit_merge(self, node: o.Merge, *flows: Flow) -> Flow:
-        first = flows[0]
-        fields = tuple(f for f in first.fields if all(f in other.fields for other in flows))
-        same_key = all([name for name, _ in f.key] == [name for name, _ in first.key] for f in flows)
-        aligned = [replace(f, columns=first.columns, fields=fields, key=first.key if same_key else ()) for f in flows]
-        frames = []
-        for flow, target in zip(flows, aligned, strict=True):
-            renamed = {t: column(s) for (_, s), (_, t) in zip(flow.key, target.key, strict=same_key) if s != t}
-            frames.append(target.tidy(flow.frame.withColumns(renamed) if renamed else flow.frame).frame)
-        return replace(aligned[0], frame=reduce(lambda a, b: a.unionByName(b), frames))
+        whole, rows = merged(node, flows)
+        frames = (flow.frame.select(*columns) for flow, columns in zip(flows, rows, strict=True))
+        return replace(whole, frame=reduce(lambda a, b: a.unionByName(b), frames))
+
+    def visit_cogroupedrecords(self, node: o.CogroupedRecords, flow: Flow) -> Flow:
+        return cogrouped(node, flow)
 
     # State
 
@@ -334,8 +333,7 @@ class Visitor:
         # As in Kafka Streams, a record without key or without value takes no part.
         rows = scope.filter(~column(DELETED) & ~all_null(map(column, by.values())))
         groups = [column(physical) for physical in by.values()]
-        results = [expression(sql).alias(f"__result_{i}") for i, (_, sql) in enumerate(node.columns)]
-        results.append(F.max(column(EVENT_TIME)).alias("__latest"))
+        results = [*aggregates_of(node), F.max(column(EVENT_TIME)).alias("__latest")]
         keys = {name: column(physical) for name, physical in by.items()}
         if node.window is not None and node.window.of_records:
             return record_windows(node, node.window, replace(flow, frame=rows), by)

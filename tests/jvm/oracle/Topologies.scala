@@ -8,7 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.kafka.common.utils.Bytes
 import org.apache.kafka.streams.{KeyValue, StreamsBuilder}
 import org.apache.kafka.streams.kstream._
-import org.apache.kafka.streams.state.KeyValueStore
+import org.apache.kafka.streams.state.{KeyValueStore, WindowStore}
 
 import dev.streamapp.oracle.Json.{Key, Value, number, pair, put, text, windowed}
 
@@ -55,7 +55,12 @@ object Topologies {
       put("n" -> number(value, "n"), "x" -> number(value, "x"))))),
     "fold" -> (in => told(folded(in))),
     "fold-looked-up" -> (in => told(in.t.join(folded(in), WithLast, Joined.`with`(Key, Value, Value)))),
+    "cogroup" -> (in => told(in.s.groupByKey().cogroup(Earliest).cogroup(in.t.groupByKey(), Latest)
+      .aggregate(() => put("first" -> None, "last" -> None, "many" -> Some(0L)), in.kept))),
     // Windows.
+    // What one stream's time has passed must be there for the other one's.
+    "cogroup-hopping" -> (in => toldAll(in.s.groupByKey().cogroup(Ours).cogroup(in.t.groupByKey(), Theirs).windowedBy(Hopping)
+      .aggregate(() => put("ours" -> Some(0L), "theirs" -> None), windowsKept))),
     "tumbling" -> (in => toldOf(in.s.groupByKey().windowedBy(Tumbling).count())),
     "hopping-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Hopping).count()))),
     "session" -> (in => toldOf(in.s.groupByKey().windowedBy(Session).count())),
@@ -84,11 +89,14 @@ object Topologies {
     "foreign-key-left" -> (in => told(in.u.leftJoin(in.v, OfRow, Pair, in.kept))),
   )
 
-  private type OfWindow = KeyValueMapper[Windowed[String], java.lang.Long, KeyValue[String, JsonNode]]
+  private type OfWindow = KeyValueMapper[Windowed[String], JsonNode, KeyValue[String, JsonNode]]
   private lazy val Pair: ValueJoiner[JsonNode, JsonNode, JsonNode] = (left, right) => pair(left, right)
   private lazy val OfRow: JFunction[JsonNode, String] = value => text(value, "g")
   private lazy val Add: Aggregator[String, JsonNode, JsonNode] = (_, value, sum) => Sum.add(sum, value)
   private lazy val Subtract: Aggregator[String, JsonNode, JsonNode] = (_, value, sum) => Sum.subtract(sum, value)
+
+  private def windowsKept: Materialized[String, JsonNode, WindowStore[Bytes, Array[Byte]]] =
+    Materialized.`with`[String, JsonNode, WindowStore[Bytes, Array[Byte]]](Key, Value).withRetention(Duration.ofDays(1))
 
   private def grouped = Grouped.`with`(Key, Value)
   private def joined = StreamJoined.`with`(Key, Value, Value)
@@ -106,6 +114,14 @@ object Topologies {
     "x" -> number(value, "n").map(number(before, "x").getOrElse(0L) * 3 % 1009 + _))
   private lazy val Fold: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>
     put("first" -> number(before, "first").orElse(number(value, "n")), "last" -> number(value, "n"), "x" -> number(value, "x"))
+  private lazy val Earliest: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>
+    put("first" -> number(before, "first").orElse(number(value, "n")), "last" -> number(before, "last"), "many" -> number(before, "many"))
+  private lazy val Latest: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>
+    put("first" -> number(before, "first"), "last" -> number(value, "n"), "many" -> number(before, "many").map(_ + 1))
+  private lazy val Ours: Aggregator[String, JsonNode, JsonNode] = (_, _, before) =>
+    put("ours" -> number(before, "ours").map(_ + 1), "theirs" -> number(before, "theirs"))
+  private lazy val Theirs: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>
+    put("ours" -> number(before, "ours"), "theirs" -> number(value, "n").map(_ + number(before, "theirs").getOrElse(0L)))
   private def folded(in: Inputs): Table = in.s.groupByKey().aggregate(() => put(), Fold, in.kept)
 
   private def ended[W <: Window](windows: KTable[Windowed[String], java.lang.Long]) =
@@ -114,8 +130,10 @@ object Topologies {
   private def told(stream: Stream): Unit = stream.to(Output, Produced.`with`(Key, Value))
   private def told(table: Table): Unit = told(table.toStream)
   private def toldOf(windows: KTable[Windowed[String], java.lang.Long]): Unit =
-    told(windows.toStream.map[String, JsonNode](((key: Windowed[String], count: java.lang.Long) =>
-      KeyValue.pair(windowed(key), if (count == null) null else put("n" -> Some(count.longValue)))): OfWindow))
+    toldAll(windows.mapValues((count: java.lang.Long) => put("n" -> Some(count.longValue))))
+  private def toldAll(windows: KTable[Windowed[String], JsonNode]): Unit =
+    told(windows.toStream.map[String, JsonNode](((key: Windowed[String], value: JsonNode) =>
+      KeyValue.pair(windowed(key), value)): OfWindow))
 }
 
 /** The sum of `x` as SQL has it: of nothing but nulls it is null. With the number of rows, and of those that have an `x`. */

@@ -17,7 +17,7 @@ from streamapp.manifest.node import OPERATIONS
 from streamapp.plan.codec import NODE_CLASSES
 from streamapp.spark.visitor import Visitor
 
-NEVER_RUN = (n.Broken, operations.ForeignKeyJoin)  # of the one a pass makes others
+NEVER_RUN = (n.Broken, operations.ForeignKeyJoin, operations.Cogroup)  # of these a pass makes others
 CLASSES = [cls for cls in NODE_CLASSES.values() if cls not in NEVER_RUN]
 
 UNCHECKED = (  # which the passes make
@@ -27,6 +27,7 @@ UNCHECKED = (  # which the passes make
     n.DeadLetter,
     n.LateRecords,
     operations.ForeignResults,
+    operations.CogroupedRecords,
 )
 SHAPED_BY_ITS_JOIN = operations.ForeignResults
 
@@ -54,9 +55,10 @@ def test_it_has_all_its_parts(cls: type[n.Node], described: dict[type[n.Node], s
 
 def test_each_operation_of_the_manifest_is_a_class() -> None:
     """A branch is two: where the records are split, and each of its arms. A join is of two streams, with a table, or of
-    a table with the rows that it names."""
+    a table with the rows that it names. A cogroup is a groupBy of several streams."""
     joins = {"table join", "join by a foreign key", "foreign-key join", "foreign-key results"}
-    ours = {"?", "when", "hop in", "moves in", "hop out", "dead letters", "late", *joins}
+    cogroups = {"cogroup", "cogrouped records"}
+    ours = {"?", "when", "hop in", "moves in", "hop out", "dead letters", "late", *joins, *cogroups}
     assert {cls.operation for cls in NODE_CLASSES.values()} - ours == set(OPERATIONS)
 
 

@@ -646,7 +646,6 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
     "node",
     [
         "globalTable: {topic: u}",
-        "cogroup: []",
         "suppress: {untilTimeLimit: 5s}",
         "sql: select 1",
         "process: {class: 'm:C'}",

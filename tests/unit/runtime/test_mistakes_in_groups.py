@@ -68,6 +68,75 @@ def test_each_mistake_is_told_once(problems: Problems, node: str, told: str) -> 
     assert told in found[0]
 
 
+ORDERS = "- {name: orders, stream: {topic: o, value: {format: json, schema: 'user STRING, cents BIGINT'}}}\n"
+
+
+def cogroup(*parts: str, by: str = "[user]", more: str = "") -> str:
+    return f"{LINES}{ORDERS}- {{name: x, groupBy: {by}, cogroup: [{', '.join(parts)}]{more}}}\n"
+
+
+CLICKED = "{from: lines, aggregate: {clicks: count(*)}}"
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        cogroup(CLICKED, "{from: orders, aggregate: {cents: sum(cents), last: last(cents)}}"),
+        cogroup(CLICKED, "{from: orders, aggregate: {orders: count(*)}}", by="[{day: date(timestamp)}, user]"),
+        cogroup(CLICKED, "{from: orders, aggregate: {o: count(*)}}", more=", window: {sliding: 1m}, emit: final"),
+    ],
+)
+def test_these_cogroups_are_fine(problems: Problems, nodes: str) -> None:
+    assert problems(nodes) == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        (cogroup(CLICKED), "`cogroup`: has 1 entries; at least 2"),
+        (
+            cogroup(CLICKED, "{from: lines, aggregate: {other: count(*)}}"),
+            "`cogroup.1.from`: 'lines' is there twice; write",
+        ),
+        (
+            cogroup(CLICKED, "{from: order, aggregate: {o: count(*)}}"),
+            "`cogroup.1.from`: there is no node 'order'; did you",
+        ),
+        (
+            cogroup(CLICKED, "{from: orders, aggregate: {CLICKS: count(*)}}"),
+            "column `CLICKS` is already one of 'lines'",
+        ),
+        (
+            cogroup(CLICKED, "{from: orders, aggregate: {o: sum(amount)}}"),
+            "`cogroup.1.aggregate.o`: unknown column `amount`",
+        ),
+        (cogroup(CLICKED, "{from: orders, aggregate: {o: cents + 1}}"), "`cogroup.1.aggregate.o`: is no aggregate"),
+        (cogroup(CLICKED, "{from: orders, aggregate: {user: count(*)}}"), "column `user` is already one of groupBy"),
+        (
+            cogroup(CLICKED, "{from: orders, aggregate: {o: count(*)}}", by="[amount]"),
+            "`groupBy`: unknown column `amount` in 'orders'",
+        ),
+        (
+            cogroup(CLICKED, "{from: orders, aggregate: {o: count(*)}}", by="[nobody]"),
+            "`groupBy`: unknown column `nobody`; there are: key, user, amount",
+        ),
+        (
+            cogroup(CLICKED, "{from: orders, aggregate: {o: first(cents)}}", more=", window: {tumbling: 1m}"),
+            "`cogroup.1.aggregate.o`: `first` depends on the order of the records",
+        ),
+        (
+            cogroup(CLICKED, "{from: t, aggregate: {o: count(*)}}") + "- {name: t, from: orders, toTable: {}}\n",
+            "`cogroup.1.from`: 't' is a table, and cogroup takes streams",
+        ),
+        (LINES + "- {name: x, filter: amount > 1, cogroup: [" + CLICKED + "]}\n", "`cogroup` is only for `groupBy`"),
+    ],
+)
+def test_each_mistake_of_a_cogroup_is_told_once(problems: Problems, nodes: str, told: str) -> None:
+    found = problems(nodes)
+    assert len(found) == 1, found
+    assert told in found[0]
+
+
 def test_a_table_has_no_order_of_records(problems: Problems) -> None:
     table = LINES + "- {name: table, groupBy: [user], aggregate: {'n': count(*)}}\n"
     for node in ("groupBy: ['n'], aggregate: {a: first(user)}", "groupBy: ['n'], reduce: {user: user}"):

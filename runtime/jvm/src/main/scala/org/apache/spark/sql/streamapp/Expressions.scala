@@ -6,11 +6,13 @@ import java.util.{List => JList, Locale, Set => JSet}
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.{DataFrame, SparkSession}
+import org.apache.spark.sql.{Column, DataFrame, SparkSession}
 import org.apache.spark.sql.catalyst.analysis.{MultiAlias, UnresolvedAttribute, UnresolvedFunction}
-import org.apache.spark.sql.catalyst.expressions.{Alias, Expression, PlanExpression, PythonUDF, ScalaUDF}
+import org.apache.spark.sql.catalyst.expressions.{Alias, And, Expression, IsNotNull, PlanExpression, PythonUDF, ScalaUDF}
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.expressions.objects.{Invoke, StaticInvoke}
 import org.apache.spark.sql.classic.ClassicConversions.castToImpl
+import org.apache.spark.sql.classic.ExpressionUtils
 
 /** What Spark makes of the author's expressions; `spark/guard.py` judges it. */
 object Expressions {
@@ -37,6 +39,24 @@ object Expressions {
       case _ =>
     }
     found.toSeq.asJava
+  }
+
+  /**
+   * An aggregate over the fields of a struct, of the rows that have it.
+   *
+   * @param outside columns that are none of the struct's, in lower case
+   * @param aggregates the functions in the text that aggregate, in lower case
+   */
+  def within(spark: SparkSession, text: String, struct: String, outside: JSet[String], aggregates: JSet[String]): Column = {
+    val there = IsNotNull(UnresolvedAttribute.quoted(struct))
+    def of(filter: Option[Expression]) = Some(filter.fold[Expression](there)(And(there, _)))
+    ExpressionUtils.column(castToImpl(spark).sessionState.sqlParser.parseExpression(text).transformUp {
+      case column: UnresolvedAttribute if !outside.contains(column.nameParts.head.toLowerCase(Locale.ROOT)) =>
+        UnresolvedAttribute(struct +: column.nameParts)
+      case call: UnresolvedFunction if aggregates.contains(call.nameParts.last.toLowerCase(Locale.ROOT)) =>
+        call.copy(filter = of(call.filter))
+      case call: AggregateExpression => call.copy(filter = of(call.filter)) // what the parser has words of its own for, as `first`
+    })
   }
 
   /**

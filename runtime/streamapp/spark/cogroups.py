@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records of a cogroup's streams, and aggregates over those of one of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from streamapp import operations as o
+from streamapp.nodes.pairs import names_of
+from streamapp.spark.flow import Flow, column
+from streamapp.spark.guard import expression, expression_within
+
+_THERE = "__there"
+"""The field that each struct has, so that none is without fields."""
+
+
+def cogrouped(node: o.CogroupedRecords, flow: Flow) -> Flow:
+    """Each record with its group, and in a struct what is aggregated of it. One without a value stays one."""
+    seen = {name.lower(): physical for name, physical in flow.visible()}
+    fields = (column(seen[name.lower()]).alias(name) for name in node.fields)
+    # Of the record: a group's column may be called like one of these.
+    of_record = flow.frame.withColumn(node.struct, flow.only_mine(F.struct(F.lit(True).alias(_THERE), *fields)))
+    made = {f"__group_{i}": flow.only_mine(expression(sql)) for i, (_, sql) in enumerate(node.by)}
+    scope = replace(flow, frame=of_record).scope().withColumns(made)
+    names = names_of(node.by)
+    after = replace(flow, columns=(*names, node.struct))
+    groups = {name: column(f"__group_{i}") for i, name in enumerate(names)}
+    kept = [column(name) for name in after.physical() if name not in groups]
+    return after.tidy(scope.select(*kept, *(value.alias(name) for name, value in groups.items())))
+
+
+def aggregates_of(node: o.Aggregate) -> list[Column]:
+    """The aggregates of a groupBy, as `__result_…`. That of a cogroup's stream takes that stream's records alone."""
+    within = dict(node.within)
+    groups = names_of(node.by)
+    return [
+        (expression_within(sql, within[name], groups) if name in within else expression(sql)).alias(f"__result_{i}")
+        for i, (name, sql) in enumerate(node.columns)
+    ]

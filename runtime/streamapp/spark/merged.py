@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several streams as one: what its rows are, and how those of each become such rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
+
+from streamapp import operations as o
+from streamapp.errors import ManifestError, Problem
+from streamapp.spark.flow import Flow
+
+
+def merged(node: o.Merge, flows: Sequence[Flow]) -> tuple[Flow, list[list[Column]]]:
+    """The flow of all, without a frame yet, and for each of them its physical columns as that flow has them.
+
+    Raises:
+        ManifestError: when a column is not of the same type in all.
+    """
+    first = flows[0]
+    fields = tuple(f for f in first.fields if all(f in other.fields for other in flows))
+    same_key = all([name for name, _ in other.key] == [name for name, _ in first.key] for other in flows)
+    every = {name.lower(): name for flow in reversed(flows) for name in reversed(flow.columns)}
+    columns = tuple(every.values()) if node.fills else first.columns
+    whole = replace(first, columns=columns, fields=fields, key=first.key if same_key else (), packed=None, carried=())
+    sources = [_sources(whole, flow) for flow in flows]
+    types = {name: _type(node, name, flows, sources) for name in whole.physical()}
+    rows = [
+        [
+            (flow.physically(source[name]) if name in source else F.lit(None).cast(types[name])).alias(name)
+            for name in whole.physical()
+        ]
+        for flow, source in zip(flows, sources, strict=True)
+    ]
+    return whole, rows
+
+
+def _sources(whole: Flow, flow: Flow) -> dict[str, str]:
+    """The physical columns of one of the streams, by those of all."""
+    keys = dict(zip((there for _, there in whole.key), (here for _, here in flow.key), strict=False))
+    has = {name.lower() for name in replace(flow, carried=()).physical()}
+    found = {name: keys.get(name, name) for name in whole.physical()}
+    return {name: source for name, source in found.items() if source.lower() in has}
+
+
+def _type(node: o.Merge, name: str, flows: Sequence[Flow], sources: Sequence[dict[str, str]]) -> DataType:
+    types = {
+        sourced: flow.type_of(source[name])
+        for sourced, flow, source in zip(node.sources, flows, sources, strict=True)
+        if name in source
+    }
+    (one, first), *others = types.items()
+    for other, found in others:
+        if found.simpleString() != first.simpleString():
+            keys = {physical: key for key, physical in flows[0].key}
+            said = (
+                f"`{keys.get(name, name)}` is {first.simpleString()} in '{one}' and {found.simpleString()} in '{other}'"
+            )
+            fix = f"cast one of them in a `with` node before, e.g. to {first.simpleString()}"
+            raise ManifestError((Problem(node.owner, node.operation, None, said, fix),))
+    return first

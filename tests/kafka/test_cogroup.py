@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cogroup` makes one table of several streams, whatever they are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lib.inprocess import App
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+NOON = 1_704_110_400_000
+TOPOLOGY = """
+  - {name: clicks, stream: {topic: $T-clicks, value: {format: json, schema: "user STRING, ms INT"}}}
+  - {name: orders, stream: {topic: $T-orders, value: {format: json, schema: "user STRING, cents BIGINT, ms STRING"}}}
+  - name: activity
+    groupBy: [{who: lower(user)}]
+    cogroup:
+    - {from: clicks, aggregate: {clicks: count(*), slowest: max(ms), slow: count(*) filter (where ms > 50)}}
+    - {from: orders, aggregate: {cents: "coalesce(sum(cents), 0)", of: "max(struct(cents, ms)).ms"}}
+  - {name: to-activity, to: {topic: $T-activity}}
+  - name: visits
+    groupBy: [user]
+    cogroup: [{from: clicks, aggregate: {clicks: count(*)}}, {from: orders, aggregate: {orders: count(*)}}]
+    window: {session: 10s}
+  - {name: to-visits, to: {topic: $T-visits}}
+  - {name: per-user, from: orders, groupBy: [user], aggregate: {orders: count(*)}}
+  - {name: levels, toStream: {}}
+  - name: both
+    groupBy: [user]
+    cogroup: [{from: levels, aggregate: {highest: max(orders)}}, {from: clicks, aggregate: {clicks: count(*)}}]
+  - {name: to-both, to: {topic: $T-both}}
+"""
+
+
+def test_each_aggregate_is_of_its_own_stream(kafka: KafkaConfig, tmp_path: Path) -> None:
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("clicks", "orders", partitions=2)
+    users = ["a", "B", "b", "c"]
+    clicks = [(users[i % 4], 10 * i % 97) for i in range(40)]
+    orders = [(users[i % 3], 100 + i) for i in range(20)]
+    for half in (0, 1):  # the second run goes on with the state of the first
+        for topic, given in (("clicks", clicks), ("orders", orders)):
+            middle = len(given) // 2
+            for i, (user, number) in enumerate(given[middle:] if half else given[:middle]):
+                row: dict[str, str | int] = {"user": user, "ms": number}
+                if topic == "orders":
+                    row = {"user": user, "cents": number, "ms": f"m{number}"}
+                app.send(topic, (user, row, NOON + half * 60_000 + i * 100))
+        app.send("clicks", ("a", None, NOON), ("a", {"user": None, "ms": 1}, NOON))  # no value, no group
+        app.run()
+
+    assert app.latest("activity") == {
+        who: {
+            "clicks": len(times),
+            "slowest": max(times),
+            "slow": sum(ms > 50 for ms in times),
+            "cents": sum(cents),
+            "of": f"m{max(cents)}" if cents else None,
+        }
+        for who in ("a", "b", "c")
+        for times in [[ms for user, ms in clicks if user.lower() == who]]
+        for cents in [[cents for user, cents in orders if user.lower() == who]]
+    }
+    visits = Counter((row["clicks"], row["orders"]) for row in app.latest("visits").values() if row)
+    halves = [(clicks[:20], orders[:10]), (clicks[20:], orders[10:])]
+    assert visits == Counter(
+        (sum(one[0] == user for one in some), sum(one[0] == user for one in others))
+        for user in users
+        for some, others in halves
+    )
+    assert app.latest("both") == {
+        user: {
+            "highest": sum(one[0] == user for one in orders) or None,
+            "clicks": sum(one[0] == user for one in clicks),
+        }
+        for user in users
+    }
