@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from lib.inprocess import App
+from streamapp.errors import ManifestError
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -80,3 +82,27 @@ def test_each_aggregate_is_of_its_own_stream(kafka: KafkaConfig, tmp_path: Path)
         }
         for user in users
     }
+
+
+@pytest.mark.parametrize(
+    ("was", "wrong", "said"),
+    [
+        (
+            "max(ms)",
+            "'sum(array(ms))'",
+            "node 'activity': `cogroup.0.aggregate.slowest`: Cannot resolve \"sum(array(ms))\" due to data",
+        ),
+        (
+            'schema: "user STRING, cents',
+            'schema: "user INT, cents',
+            "node 'visits': `groupBy`: `user` is string in one stream and int in another; cast one of them in a `with`",
+        ),
+    ],
+)
+def test_what_spark_cannot_make_sense_of_is_told_of_its_stream(
+    kafka: KafkaConfig, tmp_path: Path, was: str, wrong: str, said: str
+) -> None:
+    app = App(kafka, tmp_path, TOPOLOGY.replace(was, wrong))
+    app.create("clicks", "orders")
+    with pytest.raises(ManifestError, match=re.escape(said)):
+        app.run()

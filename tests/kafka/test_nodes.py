@@ -15,7 +15,7 @@ import pytest
 
 from lib.faults import alter
 from lib.inprocess import App
-from streamapp.errors import DataError, InputError, StreamAppError
+from streamapp.errors import DataError, InputError, ManifestError, StreamAppError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 
@@ -499,3 +499,17 @@ def test_a_hop_is_purged_when_it_has_been_read(app: Make) -> None:
     a.run()
     assert a.latest("out") == {"0": {"count": 101}}
     assert (a.statuses[-1]["recordsRead"], a.statuses[-1]["recordsWritten"]) == (1, 1)  # the hop's do not count
+
+
+def test_a_merge_of_different_types_is_refused(kafka: KafkaConfig, tmp_path: Path) -> None:
+    topology = "".join(
+        f"  - {{name: {name}, stream: {{topic: $T-{name}, value: {{format: json, schema: 'amount {kind}'}}}}}}\n"
+        for name, kind in (("ours", "INT"), ("theirs", "BIGINT"))
+    )
+    app = App(
+        kafka, tmp_path, topology + "  - {name: all, merge: [ours, theirs]}\n  - {name: out, to: {topic: $T-out}}\n"
+    )
+    app.create("ours", "theirs")
+    said = "node 'all': `merge`: `amount` is int in 'ours' and bigint in 'theirs'; cast one of them in a `with` node"
+    with pytest.raises(ManifestError, match=said):
+        app.run()

@@ -16,7 +16,7 @@ from streamapp.expressions import quote, read_expression
 from streamapp.nodes import Node, Topology
 from streamapp.nodes.pairs import names_of
 from streamapp.operations import Aggregate, Cogroup, CogroupedRecords, Merge
-from streamapp.operations.cogroup import Part
+from streamapp.operations.cogroup import Part, struct_of
 
 
 def make_cogroups_groups(topology: Topology, context: Context) -> Topology:
@@ -35,11 +35,11 @@ def _groups(topology: Topology, node: Cogroup) -> Iterator[Node]:
     records = []
     for i, part in enumerate(node.parts):
         name = free(f"{node.store}-{part.input}", f"the records of '{part.input}' in '{node.name}'", topology)
-        made = CogroupedRecords(name, part.input, node.by, _used(topology, node, part), f"__part_{i}", node.name)
+        made = CogroupedRecords(name, part.input, node.by, _used(topology, node, part), struct_of(i), node.name)
         records.append(made)
         yield made
     merged = free(f"{node.store}-merged", f"the records of all streams of '{node.name}'", topology)
-    yield Merge(merged, tuple(made.name for made in records), fills=True)
+    yield Merge(merged, tuple(made.name for made in records), node.name)
     within = ((name, made.struct) for part, made in zip(node.parts, records, strict=True) for name, _ in part.columns)
     group = Aggregate(
         node.name,

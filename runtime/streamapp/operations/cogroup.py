@@ -63,6 +63,19 @@ class CogroupSpec(Model):
     aggregate: Annotated[Expressions, Field(description="Column to aggregate expression, over this stream's columns.")]
 
 
+_STRUCT = "__part_"
+
+
+def struct_of(part: int) -> str:
+    """The column that has what is aggregated of a stream's records, by the stream's place in the list."""
+    return f"{_STRUCT}{part}"
+
+
+def place_of(struct: str) -> str:
+    """Where the aggregates over that column stand in the manifest."""
+    return f"cogroup.{struct.removeprefix(_STRUCT)}.aggregate"
+
+
 Given = Annotated[
     list[CogroupSpec] | None,
     Field(

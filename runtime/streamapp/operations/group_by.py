@@ -29,7 +29,7 @@ from streamapp.nodes import (
 from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
 from streamapp.operations.cogroup import RULES as COGROUPS
-from streamapp.operations.cogroup import Cogroup
+from streamapp.operations.cogroup import Cogroup, place_of
 from streamapp.operations.group_checks import check_groups
 from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
@@ -250,9 +250,14 @@ class Aggregate(OneInput):
     def expressions(self) -> tuple[NodeExpression, ...]:
         return (
             *placed(Role.GROUP, "groupBy", self.by),
-            *placed(Role.AGGREGATE, "aggregate", self.columns),
+            *(NodeExpression(Role.AGGREGATE, self._place(name), text) for name, text in self.columns),
             *placed(Role.FOLDED, "reduce", self.reduce),
         )
+
+    def _place(self, name: str) -> str:
+        """Where an aggregate stands in the manifest."""
+        struct = dict(self.within).get(name)
+        return f"{'aggregate' if struct is None else place_of(struct)}.{name}"
 
     def takes_changes(self, kinds: Sequence[str]) -> bool:
         return kinds[0] == TABLE and not self.folds

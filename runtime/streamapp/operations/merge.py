@@ -30,8 +30,9 @@ class Merge(Node):
     """All records of several streams with the same columns."""
 
     sources: tuple[str, ...]
-    fills: bool = False
-    """Whether a column that a stream has not got is null in its records. Else all have the same."""
+    cogroup: str | None = None
+    """The cogroup whose streams these are: a column that one has not got is null in its records. Else all have the
+    same columns."""
 
     operation: ClassVar[str] = "merge"
     outline: ClassVar[Outline] = Outline(
@@ -56,11 +57,19 @@ class Merge(Node):
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
         first = inputs[0]
         meta = tuple(name for name in first.meta if all(name in other.meta for other in inputs))
-        value = tuple(dict.fromkeys(name for each in inputs for name in each.value)) if self.fills else first.value
+        value = (
+            tuple(dict.fromkeys(name for each in inputs for name in each.value))
+            if self.cogroup is not None
+            else first.value
+        )
         return Columns(first.key, value, meta, all(other.known for other in inputs))
 
+    @property
+    def owner(self) -> str:
+        return self.cogroup or self.name
+
     def hop_name(self, upstream: str) -> str:
-        return upstream if self.fills else super().hop_name(upstream)
+        return upstream if self.cogroup is not None else super().hop_name(upstream)
 
     def description(self, inputs: Sequence[Columns]) -> str:
         return " + ".join(self.sources)

@@ -65,7 +65,7 @@ def _wrong_expressions(node: n.Node, rows: DataFrame) -> Iterator[Problem]:
 
 def _aggregated(node: o.Aggregate, field: str, rows: DataFrame) -> DataFrame:
     """What one of the aggregates is over: of a cogroup, the columns of one of its streams."""
-    struct = dict(node.within).get(field.removeprefix("aggregate."))
+    struct = dict(node.within).get(field.partition("aggregate.")[2])
     return rows if struct is None else rows.select(*(quoted(name) for name, _ in node.by), f"{struct}.*")
 
 

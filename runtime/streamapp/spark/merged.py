@@ -25,7 +25,7 @@ def merged(node: o.Merge, flows: Sequence[Flow]) -> tuple[Flow, list[list[Column
     fields = tuple(f for f in first.fields if all(f in other.fields for other in flows))
     same_key = all([name for name, _ in other.key] == [name for name, _ in first.key] for other in flows)
     every = {name.lower(): name for flow in reversed(flows) for name in reversed(flow.columns)}
-    columns = tuple(every.values()) if node.fills else first.columns
+    columns = tuple(every.values()) if node.cogroup is not None else first.columns
     whole = replace(first, columns=columns, fields=fields, key=first.key if same_key else (), packed=None, carried=())
     sources = [_sources(whole, flow) for flow in flows]
     types = {name: _type(node, name, flows, sources) for name in whole.physical()}
@@ -57,9 +57,9 @@ def _type(node: o.Merge, name: str, flows: Sequence[Flow], sources: Sequence[dic
     for other, found in others:
         if found.simpleString() != first.simpleString():
             keys = {physical: key for key, physical in flows[0].key}
-            said = (
-                f"`{keys.get(name, name)}` is {first.simpleString()} in '{one}' and {found.simpleString()} in '{other}'"
-            )
+            in_one, in_other = (f"'{one}'", f"'{other}'") if node.cogroup is None else ("one stream", "another")
+            called = f"`{keys.get(name, name)}`"
+            said = f"{called} is {first.simpleString()} in {in_one} and {found.simpleString()} in {in_other}"
             fix = f"cast one of them in a `with` node before, e.g. to {first.simpleString()}"
-            raise ManifestError((Problem(node.owner, node.operation, None, said, fix),))
+            raise ManifestError((Problem(node.owner, "merge" if node.cogroup is None else "groupBy", None, said, fix),))
     return first
