@@ -22,6 +22,15 @@ LINES = {"name": "lines", "stream": {"topic": "t"}}
 KAFKA = {"bootstrapServers": "kafka:9092"}
 COUNTS = {"name": "c", "from": "lines", "groupBy": ["value"], "aggregate": {"n": "count(*)"}}
 FOLDED = {"name": "f", "from": "lines", "groupBy": ["key"], "reduce": {"value": "acc.value || value"}}
+BOTH = {
+    "name": "both",
+    "groupBy": ["key"],
+    "cogroup": [
+        {"from": "lines", "aggregate": {"lines": "count(*)"}},
+        {"from": "others", "aggregate": {"others": "count(*)"}},
+    ],
+}
+OTHERS = {"name": "others", "stream": {"topic": "u"}}
 ONCE = {"name": "once", "from": "lines", "deduplicate": {"by": ["value"], "within": "1 hour"}, "store": "seen"}
 OUT = {"name": "out", "from": "lines", "to": {"topic": "o"}}
 
@@ -137,6 +146,14 @@ WRONG = {
     "reduce of a window": (
         manifest(**nodes({**FOLDED, "window": {"tumbling": "5s"}})),
         "node 'f': `reduce` of a `window` is not available yet in this version; use `aggregate`, or remove `window`",
+    ),
+    "cogroup with from": (
+        manifest(**nodes(OTHERS, {**BOTH, "from": "lines"})),
+        "node 'both': `from` is not for cogroup, whose items name what they read; remove `from`",
+    ),
+    "cogroup and aggregate": (
+        manifest(**nodes(OTHERS, {**BOTH, "aggregate": {"n": "count(*)"}})),
+        "node 'both': `cogroup` says itself what each stream comes to; write it into the items of `cogroup`",
     ),
     "final without window": (
         manifest(
@@ -334,6 +351,7 @@ WRONG = {
 
 RIGHT = {
     "a fold, and the first of several records": manifest(**nodes(FOLDED, ONCE)),
+    "two streams in one table": manifest(**nodes(OTHERS, {**BOTH, "window": {"tumbling": "5s"}, "emit": "final"})),
     "an idle timeout": manifest(idleTimeout="1500 ms"),
     "the shortest transaction": manifest(transactionTimeout="01 Second"),
     "the longest transaction": manifest(transactionTimeout="24h"),
