@@ -57,6 +57,11 @@ def expression(text: str, columns: Origins) -> Any:
     return [normalise(text), {name: columns.get(name, UNKNOWN) for name in used_by(text)}]
 
 
+def aggregated(text: str, columns: Origins) -> Any:
+    """What a store keeps of an aggregate: the expression, and the declared type of each column it uses."""
+    return [normalise(text), {name: declared(columns.get(name)) for name in used_by(text)}]
+
+
 def used_by(text: str) -> tuple[str, ...]:
     """The columns that an expression uses, in lower case, sorted."""
     return tuple(sorted({parts[0].lower() for parts in read_expression(text).columns}))

@@ -9,7 +9,6 @@ those of any `groupBy`, and a group is read and written once for all streams.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from streamapp.compile.context import Context, free
 from streamapp.expressions import quote, read_expression
@@ -41,7 +40,7 @@ def _groups(topology: Topology, node: Cogroup) -> Iterator[Node]:
     merged = free(f"{node.store}-merged", f"the records of all streams of '{node.name}'", topology)
     yield Merge(merged, tuple(made.name for made in records), node.name)
     within = ((name, made.struct) for part, made in zip(node.parts, records, strict=True) for name, _ in part.columns)
-    group = Aggregate(
+    yield Aggregate(
         node.name,
         merged,
         by=tuple((name, quote(name)) for name in names_of(node.by)),
@@ -53,7 +52,6 @@ def _groups(topology: Topology, node: Cogroup) -> Iterator[Node]:
         retention_ms=node.retention_ms,
         within=tuple(sorted(within)),
     )
-    yield replace(group, folds=group.needs_order)
 
 
 def _used(topology: Topology, node: Cogroup, part: Part) -> tuple[str, ...]:

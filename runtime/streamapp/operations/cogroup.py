@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from streamapp.companions import Rule, Rules, only_for, without_from
-from streamapp.durations import format_duration
 from streamapp.errors import Problem
-from streamapp.expressions import normalise, quote
+from streamapp.expressions import quote
 from streamapp.fields import Expressions, Model
 from streamapp.nodes import (
     TABLE,
@@ -22,15 +21,13 @@ from streamapp.nodes import (
     OneInput,
     Origins,
     Role,
-    StoredTable,
     Topology,
 )
-from streamapp.nodes.columns import with_event_time
-from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
+from streamapp.nodes.pairs import Pairs, names_of, pairs_of, placed
 from streamapp.operations.group_checks import check_groups
 from streamapp.operations.making import Making
-from streamapp.operations.window import Window
-from streamapp.origins import declared, digest, expression, used_by
+from streamapp.operations.window import Window, group_columns
+from streamapp.origins import aggregated, digest, expression
 
 if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
@@ -128,7 +125,6 @@ class Cogroup(Node):
     retention_ms: int = 0
 
     operation: ClassVar[str] = "cogroup"
-    keyed: ClassVar[bool] = True
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making, **fields: Any) -> Self:
@@ -166,33 +162,11 @@ class Cogroup(Node):
         """The aggregates of all streams, sorted by name."""
         return tuple(sorted(pair for part in self.parts for pair in part.columns))
 
-    @property
-    def gives_later(self) -> str | None:
-        return "windows that are still open" if self.emit == "final" else None
-
-    def stored_table(self, store: str, inputs: Sequence[Columns] = ()) -> StoredTable:
-        return StoredTable(names_of(self.by), names_of(self.columns), self.window is not None)
-
-    def expressions(self) -> tuple[NodeExpression, ...]:
-        aggregates = (
-            placed(Role.AGGREGATE, f"cogroup.{i}.aggregate", part.columns) for i, part in enumerate(self.parts)
-        )
-        return (*placed(Role.GROUP, "groupBy", self.by), *(each for some in aggregates for each in some))
-
     def output_kind(self, inputs: Sequence[str]) -> str:
         return TABLE
 
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
-        window = self.window.columns if self.window is not None else ()
-        return with_event_time((*names_of(self.by), *window), names_of(self.columns))
-
-    def description(self, inputs: Sequence[Columns]) -> str:
-        by = ", ".join(name if name == text.strip("`") else f"{name} = {text}" for name, text in self.by)
-        parts = "; ".join(f"of {part.input} {described(part.columns)}" for part in self.parts)
-        text = f"by {by}: {parts}"
-        if self.window is not None:
-            text += f", {self.window.description}, grace {format_duration(self.grace_ms)}"
-        return text + (", emit final" if self.emit == "final" else "")
+        return group_columns(self.by, self.window, self.columns)
 
     def check(self, topology: Topology) -> Iterator[Problem]:
         yield from self._check_names()
@@ -243,7 +217,7 @@ class Cogroup(Node):
             "window": [self.window.kind, self.window.shape] if self.window else None,
             "key": [[name.lower(), self._group(text, before)] for name, text in self.by],
             "values": {
-                name.lower(): [normalise(text), {used: declared(source.get(used)) for used in used_by(text)}]
+                name.lower(): aggregated(text, source)
                 for part, source in zip(self.parts, before, strict=True)
                 for name, text in part.columns
             },

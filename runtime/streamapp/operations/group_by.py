@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from streamapp.companions import Rule, Rules, only_for
 from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
-from streamapp.expressions import normalise, quote, read_expression
+from streamapp.expressions import quote, read_expression
 from streamapp.fields import Duration, Expressions, PositiveDuration, one_of, refuse
 from streamapp.nodes import (
     TABLE,
@@ -26,7 +26,6 @@ from streamapp.nodes import (
     StoredTable,
     Topology,
 )
-from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
 from streamapp.operations.cogroup import RULES as COGROUPS
 from streamapp.operations.cogroup import Cogroup, place_of
@@ -34,9 +33,9 @@ from streamapp.operations.group_checks import check_groups
 from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
-from streamapp.operations.window import A_WINDOW, Window, WindowSpec
+from streamapp.operations.window import A_WINDOW, Window, WindowSpec, group_columns
 from streamapp.operations.window import RULES as WINDOWS
-from streamapp.origins import all_computed, declared, digest, expression, used_by
+from streamapp.origins import aggregated, all_computed, digest, expression
 from streamapp.outline import Outline
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class Aggregate(OneInput):
     reduce: Pairs = ()
     """In place of aggregates: columns of the records, and how a record changes what there is so far."""
     folds: bool = False
-    """Whether the records of a group are taken in their order, in the task of its key."""
+    """Whether the records of a group are taken in their order, in the task of its key: a pass says so."""
     within: Pairs = ()
     """Where a cogroup has been made into it: for each aggregate the struct column that its expression is over."""
 
@@ -193,14 +192,12 @@ class Aggregate(OneInput):
             late=spec.late.topic if spec.late is not None else None,
             **common,
         )
-        made = replace(made, folds=made.needs_order)
         return (made,) if made.late is None else (made, LateRecords(late_name(made.name), made.name, made.late))
 
     @property
     def needs_order(self) -> bool:
-        """Whether a group depends on the order of its records, without a window."""
-        ordered = any(read_expression(text).ordered for _, text in self.columns)
-        return self.window is None and (ordered or bool(self.reduce))
+        """Whether a group depends on the order of its records."""
+        return bool(self.reduce) or any(read_expression(text).ordered for _, text in self.columns)
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -248,16 +245,13 @@ class Aggregate(OneInput):
         return "update"
 
     def expressions(self) -> tuple[NodeExpression, ...]:
+        structs = dict(self.within)
+        places = {name: place_of(structs[name]) if name in structs else "aggregate" for name, _ in self.columns}
         return (
             *placed(Role.GROUP, "groupBy", self.by),
-            *(NodeExpression(Role.AGGREGATE, self._place(name), text) for name, text in self.columns),
+            *(NodeExpression(Role.AGGREGATE, f"{places[name]}.{name}", text) for name, text in self.columns),
             *placed(Role.FOLDED, "reduce", self.reduce),
         )
-
-    def _place(self, name: str) -> str:
-        """Where an aggregate stands in the manifest."""
-        struct = dict(self.within).get(name)
-        return f"{'aggregate' if struct is None else place_of(struct)}.{name}"
 
     def takes_changes(self, kinds: Sequence[str]) -> bool:
         return kinds[0] == TABLE and not self.folds
@@ -266,8 +260,7 @@ class Aggregate(OneInput):
         return TABLE
 
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
-        window = self.window.columns if self.window is not None else ()
-        return with_event_time((*names_of(self.by), *window), names_of(self.values))
+        return group_columns(self.by, self.window, self.values)
 
     def hop_name(self, upstream: str) -> str:
         return self.store
@@ -297,10 +290,7 @@ class Aggregate(OneInput):
             **({"layout": _IN_ORDER} if self.window else {}),
             "window": self.window.shape if self.window else None,
             "key": [[name.lower(), expression(text, source)] for name, text in self.by],
-            "values": {
-                name.lower(): [normalise(text), {used: declared(source.get(used)) for used in used_by(text)}]
-                for name, text in self.values
-            },
+            "values": {name.lower(): aggregated(text, source) for name, text in self.values},
         }
 
 
@@ -374,11 +364,7 @@ class Groups(Generic[S]):
         parts: tuple[tuple[Steps, ColumnMap], ...] = ((self.flow, columns), *others)
         found: S = self.flow._beside(
             self.name,
-            groupBy=list(self.by),
-            window=dict(self.windows) if self.windows is not None else None,
-            grace=self.grace,
-            retention=self.retention,
-            late={"topic": self.late} if self.late is not None else None,
+            **self._fields(),
             cogroup=[{"from": flow.name, "aggregate": dict(aggregates)} for flow, aggregates in parts],
             emit=emit,
             store=store,
@@ -397,16 +383,22 @@ class Groups(Generic[S]):
         """A table with these aggregates. A column called `store` or `emit` goes into the map."""
         found: S = self.flow._then(
             self.name,
-            groupBy=list(self.by),
-            window=dict(self.windows) if self.windows is not None else None,
-            grace=self.grace,
-            retention=self.retention,
-            late={"topic": self.late} if self.late is not None else None,
+            **self._fields(),
             aggregate={**(columns or {}), **more},
             emit=emit,
             store=store,
         )
         return found
+
+    def _fields(self) -> dict[str, Any]:
+        """The groups and their windows, as fields of the manifest."""
+        return {
+            "groupBy": list(self.by),
+            "window": dict(self.windows) if self.windows is not None else None,
+            "grace": self.grace,
+            "retention": self.retention,
+            "late": {"topic": self.late} if self.late is not None else None,
+        }
 
 
 class GroupByStep(Steps):

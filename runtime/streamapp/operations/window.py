@@ -12,6 +12,9 @@ from streamapp.companions import Choice, Rule, Rules
 from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
 from streamapp.fields import Model, PositiveDuration
+from streamapp.nodes import Columns
+from streamapp.nodes.columns import with_event_time
+from streamapp.nodes.pairs import Pairs, names_of
 from streamapp.operations.making import Making
 
 A_WINDOW = "window: {tumbling: 5 minutes}"
@@ -121,3 +124,9 @@ class Window:
             return f"sessions with gaps of at most {format_duration(self.size_ms)}"
         text = f"{self.kind} window {format_duration(self.size_ms)}"
         return text + (f" every {format_duration(self.advance_ms)}" if self.kind == "hopping" else "")
+
+
+def group_columns(by: Pairs, window: Window | None, values: Pairs) -> Columns:
+    """The columns of a table of groups: its key is the group, and the window where there is one."""
+    added = window.columns if window is not None else ()
+    return with_event_time((*names_of(by), *added), names_of(values))

@@ -8,7 +8,7 @@ and so is an analysed plan with an expression of a kind that is not on the list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,7 @@ _HARMLESS = fn.SCALAR - fn.FORBIDDEN.keys() - fn.NON_DETERMINISTIC
 
 def restrict_functions(spark: SparkSession) -> None:
     """Makes the session forget all functions but KEPT. Those that are registered later are not touched."""
-    jvm: Any = spark._jvm
-    kept = jvm.java.util.HashSet()
-    for name in KEPT:
-        kept.add(name)
-    _expressions(spark).restrict(spark._jsparkSession, kept)
+    _expressions(spark).restrict(spark._jsparkSession, _java_set(spark, KEPT))
 
 
 def expression(text: str) -> Column:
@@ -60,12 +56,8 @@ def expression_within(text: str, struct: str, outside: Sequence[str]) -> Column:
     """
     _require_read_alike(text)
     spark = SparkSession.active()
-    jvm: Any = spark._jvm
-    names, aggregates = jvm.java.util.HashSet(), jvm.java.util.HashSet()
-    for name in outside:
-        names.add(name.lower())
-    for name in read_expression(text).aggregates:
-        aggregates.add(name)
+    names = _java_set(spark, (name.lower() for name in outside))
+    aggregates = _java_set(spark, read_expression(text).aggregates)
     return ClassicColumn(_expressions(spark).within(spark._jsparkSession, text, struct, names, aggregates))
 
 
@@ -92,6 +84,14 @@ def require_allowed(frame: DataFrame) -> None:
 @cache
 def _allowed() -> frozenset[str]:
     return frozenset(line for line in LIST.read_text().splitlines() if not line.startswith("#"))
+
+
+def _java_set(spark: SparkSession, names: Iterable[str]) -> Any:
+    jvm: Any = spark._jvm
+    made = jvm.java.util.HashSet()
+    for name in names:
+        made.add(name)
+    return made
 
 
 def _expressions(spark: SparkSession) -> Any:

@@ -28,7 +28,8 @@ def merged(node: o.Merge, flows: Sequence[Flow]) -> tuple[Flow, list[list[Column
     columns = tuple(every.values()) if node.cogroup is not None else first.columns
     whole = replace(first, columns=columns, fields=fields, key=first.key if same_key else (), packed=None, carried=())
     sources = [_sources(whole, flow) for flow in flows]
-    types = {name: _type(node, name, flows, sources) for name in whole.physical()}
+    schemas = [{field.name.lower(): field.dataType for field in flow.schema()} for flow in flows]
+    types = {name: _type(node, name, first, sources, schemas) for name in whole.row()}
     rows = [
         [
             (flow.physically(source[name]) if name in source else F.lit(None).cast(types[name])).alias(name)
@@ -47,16 +48,22 @@ def _sources(whole: Flow, flow: Flow) -> dict[str, str]:
     return {name: source for name, source in found.items() if source.lower() in has}
 
 
-def _type(node: o.Merge, name: str, flows: Sequence[Flow], sources: Sequence[dict[str, str]]) -> DataType:
+def _type(
+    node: o.Merge,
+    name: str,
+    first_flow: Flow,
+    sources: Sequence[dict[str, str]],
+    schemas: Sequence[dict[str, DataType]],
+) -> DataType:
     types = {
-        sourced: flow.type_of(source[name])
-        for sourced, flow, source in zip(node.sources, flows, sources, strict=True)
+        sourced: schema[source[name].lower()]
+        for sourced, source, schema in zip(node.sources, sources, schemas, strict=True)
         if name in source
     }
     (one, first), *others = types.items()
     for other, found in others:
         if found.simpleString() != first.simpleString():
-            keys = {physical: key for key, physical in flows[0].key}
+            keys = {physical: key for key, physical in first_flow.key}
             in_one, in_other = (f"'{one}'", f"'{other}'") if node.cogroup is None else ("one stream", "another")
             called = f"`{keys.get(name, name)}`"
             said = f"{called} is {first.simpleString()} in {in_one} and {found.simpleString()} in {in_other}"
