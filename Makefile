@@ -31,7 +31,8 @@ lint: setup ## style, types, layers
 	@echo "== import-linter"; $(BIN)/lint-imports
 
 unit: setup ## tests without a broker, and the examples in docstrings
-	@echo "== unit tests"; $(PYTHON) -m pytest -q --doctest-modules runtime/streamapp operator/streamapp_operator tests -m "not kafka and not chaos and not cluster" $(ARGS)
+	@echo "== unit tests"; $(PYTHON) -m pytest -q --doctest-modules runtime/streamapp operator/streamapp_operator tests -m "not kafka and not chaos and not cluster" \
+	  --numprocesses 2 $(ARGS)
 
 # Three at a time: a test of a process that is killed and started again waits half of its time.
 kafka: setup ## tests on the embedded broker

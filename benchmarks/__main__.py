@@ -221,7 +221,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=0, help="of restore and memory")
     parser.add_argument("--apps", type=int, default=0, help="of operator")
     parser.add_argument("--only", default="", help="systems whose name has this in it")
-    parser.add_argument("--profile", action="store_true", help="of word-count and restore: where the time goes")
+    parser.add_argument(
+        "--profile", action="store_true", help="of word-count, table-join and restore: where the time goes"
+    )
     options = parser.parse_args()
     systems.PROFILING = options.profile
     for what in options.what:

@@ -87,10 +87,11 @@ def measure(kafka: Kafka, name: str, start: Starter, load: Load, run: str, scrat
         for index, gate in enumerate(gates[:-1]):
             gate.open()
             watch.await_total((index + 1) * load.warm_up_records, 120, running.check, quiet=0.3)
-        used = running.cpu_seconds()
-        opened = gates[-1].open()
-        done = watch.await_total(sum(sizes), 600, running.check)
-        used = running.cpu_seconds() - used
+        with running.profiled():
+            used = running.cpu_seconds()
+            opened = gates[-1].open()
+            done = watch.await_total(sum(sizes), 600, running.check)
+            used = running.cpu_seconds() - used
     finally:
         running.stop()
         watch.close()

@@ -143,10 +143,6 @@ WRONG = {
         manifest(**nodes({**COUNTS, "reduce": {"value": "value"}})),
         "node 'c': `aggregate` and `reduce` are both there; keep one of them, or make a node of each",
     ),
-    "reduce of a window": (
-        manifest(**nodes({**FOLDED, "window": {"tumbling": "5s"}})),
-        "node 'f': `reduce` of a `window` is not available yet in this version; use `aggregate`, or remove `window`",
-    ),
     "cogroup with from": (
         manifest(**nodes(OTHERS, {**BOTH, "from": "lines"})),
         "node 'both': `from` is not for cogroup, whose items name what they read; remove `from`",
@@ -351,6 +347,7 @@ WRONG = {
 
 RIGHT = {
     "a fold, and the first of several records": manifest(**nodes(FOLDED, ONCE)),
+    "a fold in windows": manifest(**nodes({**FOLDED, "window": {"tumbling": "5s"}, "emit": "final"})),
     "two streams in one table": manifest(**nodes(OTHERS, {**BOTH, "window": {"tumbling": "5s"}, "emit": "final"})),
     "an idle timeout": manifest(idleTimeout="1500 ms"),
     "the shortest transaction": manifest(transactionTimeout="01 Second"),

@@ -60,6 +60,19 @@ def without_empty_deletions(results: Iterable[Result]) -> Iterator[Result]:
             yield result
 
 
+def without_deletions_of_what_stays(results: Iterable[Result]) -> Iterator[Result]:
+    """A session that a record leaves as long as it was is not deleted before it is told anew. There it is."""
+    waiting: list[Result] = []
+    for result in results:
+        if result.value is None:
+            waiting.append(result)
+        else:
+            yield from (gone for gone in waiting if gone.key != result.key)
+            waiting = []
+            yield result
+    yield from waiting
+
+
 def at_the_later_row(records: Iterable[Sent], results: Iterable[Result]) -> Iterator[Result]:
     """A result of a foreign-key join has the later time of its rows, whichever has come last. There, when the right row
     has changed, it has that one's."""

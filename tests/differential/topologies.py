@@ -19,6 +19,7 @@ from differential.rules import (
     every_record_moves_time,
     rows_by_number,
     without_deletions_of_nothing,
+    without_deletions_of_what_stays,
     without_empty_deletions,
 )
 
@@ -148,6 +149,14 @@ class Windowed(Twin):
 
 
 @dataclass(frozen=True)
+class Sessions(Windowed):
+    """Sessions of the stream `s`."""
+
+    def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
+        return list(without_deletions_of_what_stays(super().expected(given, results)))
+
+
+@dataclass(frozen=True)
 class Joined(Twin):
     """A join of the streams `s` and `t`."""
 
@@ -168,9 +177,10 @@ class Joined(Twin):
         return sum(sent.value is not None and id(sent) not in in_time for sent in read)
 
 
-def _windowed(name: str, window: str, emit: str = "updates") -> Twin:
-    node = f"from: s, groupBy: [key], aggregate: {{'n': count(*)}}, window: {window}, emit: {emit}"
-    return Windowed(name, node, ("s",), gives_table=emit == "updates")
+def _windowed(name: str, window: str, emit: str = "updates", of: str = "aggregate: {'n': count(*)}") -> Twin:
+    node = f"from: s, groupBy: [key], {of}, window: {window}, emit: {emit}"
+    kind = Sessions if name.startswith("session") else Windowed
+    return kind(name, node, ("s",), gives_table=emit == "updates")
 
 
 def _joined(name: str, before: int, after: int, grace: int) -> Twin:
@@ -197,16 +207,16 @@ def _with_table(name: str, left: str) -> Twin:
 KINDS = ("inner", "left", "outer")
 TUMBLING = "{tumbling: 10s}, grace: 4s"
 HOPPING = "{hopping: 12s, every: 4s}, grace: 2s"
+SESSION = "{session: 4s}, grace: 3s"
+
+REDUCE = "reduce: {'n': 'greatest(acc.n, n)', x: 'coalesce(acc.x, 0) * 3 % 1009 + n'}"
+FOLD = "aggregate: {first: first(n), last: last(n), x: last(x)}"
 
 AGGREGATES = (
     Twin("count", "from: s, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}", ("s",)),
     Filtered("count-filter", "from: count, filter: total > 0", ("s",)),
-    Twin(
-        "reduce",
-        "from: s, groupBy: [key], reduce: {'n': 'greatest(acc.n, n)', x: 'coalesce(acc.x, 0) * 3 % 1009 + n'}",
-        ("s",),
-    ),
-    Twin("fold", "from: s, groupBy: [key], aggregate: {first: first(n), last: last(n), x: last(x)}", ("s",)),
+    Twin("reduce", f"from: s, groupBy: [key], {REDUCE}", ("s",)),
+    Twin("fold", f"from: s, groupBy: [key], {FOLD}", ("s",)),
     Twin(
         "fold-looked-up",
         "from: t, join: {with: fold, select: {left: left.n, right: right.last}}",
@@ -225,6 +235,10 @@ AGGREGATES = (
 WINDOWS = (
     _windowed("tumbling", TUMBLING),
     _windowed("hopping-final", HOPPING, "final"),
+    _windowed("tumbling-reduce", TUMBLING, of=REDUCE),
+    _windowed("hopping-fold", HOPPING, "final", FOLD),
+    _windowed("session-final", SESSION, "final"),
+    _windowed("session-reduce", SESSION, of=REDUCE),
     Windowed(
         "cogroup-hopping",
         "groupBy: [key], cogroup: [{from: s, aggregate: {ours: count(*)}}, {from: t, aggregate: {theirs: sum(n)}}], "
@@ -252,11 +266,8 @@ OF_TABLES = (
 COMPARED = (*AGGREGATES, *WINDOWS, *PAIRS, *OF_TABLES)
 """What there is today."""
 
-SESSION = "{session: 4s}, grace: 3s"
 SLIDING = "{sliding: 6s}, grace: 3s"
 PREPARED = (
-    _windowed("session", SESSION),
-    _windowed("session-final", SESSION, "final"),
     _windowed("sliding", SLIDING),
     _windowed("sliding-final", SLIDING, "final"),
 )

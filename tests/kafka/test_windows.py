@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from lib.faults import halt_at
 from lib.inprocess import App
 from lib.verify import committed
 from lib.wait import until
-from lib.windows import Event, Model, SessionModel, SlidingModel, Span, disordered
+from lib.windows import Event, FoldModel, Model, SessionModel, SlidingModel, Span, disordered
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -39,6 +40,16 @@ FINAL = """
     emit: final
     aggregate: {'n': count(*)}
   - {name: out, to: {topic: $T-out}}
+"""
+IN_ORDER = """
+  - name: folds
+    from: some
+    groupBy: [{key: "concat(key, partition)"}]
+    window: {hopping: 20s, every: 10s}
+    grace: 5s
+    emit: final
+    reduce: {offset: "(acc.offset * 31 + offset) % 1000003"}
+  - {name: folds-out, to: {topic: $T-folds}}
 """
 LENGTH = SECOND // 2
 OF_RECORDS = """
@@ -59,14 +70,14 @@ def finals(app: App) -> dict[tuple[str, int], int]:
     return finals_in(app.kafka, app.topic("out"))
 
 
-def finals_in(kafka: KafkaConfig, topic: str) -> dict[tuple[str, int], int]:
+def finals_in(kafka: KafkaConfig, topic: str, column: str = "n") -> dict[tuple[str, int], int]:
     """Final results by key and start of the window; none comes twice."""
     found: dict[tuple[str, int], int] = {}
     for message in committed(kafka, topic):
         key = json.loads(message.key() or b"")
         window = key["key"], int(datetime.fromisoformat(key["window_start"]).timestamp() * 1000)
         assert window not in found, f"{window} came again"
-        found[window] = json.loads(message.value() or b"")["n"]
+        found[window] = json.loads(message.value() or b"")[column]
     return found
 
 
@@ -113,18 +124,17 @@ STEPS = (
 @pytest.mark.timeout(600)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
     """What the times of an epoch go through: each start goes on with those that the last epoch has ended with."""
-    topology = FINAL.replace("$T-in", "$T-numbers").replace("$T-out", "$T-windows")
+    topology = FINAL.replace("$T-in", "$T-numbers").replace("$T-out", "$T-windows") + IN_ORDER
     for kind in KINDS:
         topology += (OF_RECORDS % {"kind": kind, "emit": "final"}).replace(f"$T-{kind}-final", f"$T-{kind}")
     partitions = {p: disordered(11, p, 700, NOON, 90 + 10 * p, 40 * SECOND) for p in range(3)}
-    model = Model(SIZE, ADVANCE, GRACE)
+    model, folds = Model(SIZE, ADVANCE, GRACE), FoldModel(SIZE, ADVANCE, GRACE)
     of_records = {kind: cls(LENGTH, GRACE) for kind, cls in KINDS.items()}
     producer = in_order(kafka)
     with Bench(kafka, tmp_path, "steps", topology, partitions=3, spec="idleTimeout: 1 day") as bench:
         for i, step in enumerate((*STEPS, None)):
             part = {p: beginning_late(events[i * 100 : i * 100 + 100]) for p, events in partitions.items()}
-            model.read(part)
-            for other in of_records.values():
+            for other in (model, folds, *of_records.values()):
                 other.read(part)
             for partition, events in part.items():
                 for key, at in events:
@@ -135,13 +145,16 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
         app = bench.start()
         output = bench.topics["windows"]
         until(lambda: len(finals_in(kafka, output)) >= len(model.closed), START_SECONDS, "all is final")
+        folded = bench.topics["folds"]
+        until(lambda: len(finals_in(kafka, folded, "offset")) >= len(folds.closed), START_SECONDS, "all is folded")
         found = {kind: lambda kind=kind: spans_in(kafka, bench.topics[kind]) for kind in KINDS}
         for kind, spans in of_records.items():
             until(lambda: len(found[kind]()[0]) >= len(spans.closed), START_SECONDS, f"all of {kind} is final")  # noqa: B023
         assert app.stop() == 0
         assert finals_in(kafka, output) == model.closed
-        assert model.late > 100
-        assert len(model.closed) > 20
+        assert finals_in(kafka, folded, "offset") == folds.closed
+        assert min(model.late, folds.late) > 100
+        assert min(len(model.closed), len(folds.closed)) > 20
         for kind, spans in of_records.items():
             assert found[kind]() == (spans.closed, 0), kind
             assert min(spans.late, len(spans.closed)) > 100
@@ -152,12 +165,12 @@ def test_results_do_not_depend_on_how_partitions_are_read(
     kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...]
 ) -> None:
     """`cuts`: how much of each partition, in percent, a first run reads; the rest is a second one's."""
-    app = App(kafka, tmp_path, FINAL + ALL_OF_RECORDS)
+    app = App(kafka, tmp_path, FINAL + IN_ORDER + ALL_OF_RECORDS)
     app.create("in", partitions=3)
     partitions = {p: disordered(7, p, 2_500, NOON, 40 + 5 * p, 40 * SECOND) for p in range(3)}
-    model = Model(SIZE, ADVANCE, GRACE)
+    model, folds = Model(SIZE, ADVANCE, GRACE), FoldModel(SIZE, ADVANCE, GRACE)
     of_records = {kind: cls(LENGTH, GRACE) for kind, cls in KINDS.items()}
-    counted, counted_of = 0, dict.fromkeys(KINDS, 0)
+    counted, counted_of = Counter[str](), dict.fromkeys(KINDS, 0)
     at = dict.fromkeys(partitions, 0)
     for part in ([dict(zip(partitions, cuts, strict=True))] if cuts else []) + [dict.fromkeys(partitions, 100)]:
         new = {p: beginning_late(events[at[p] : len(events) * part[p] // 100]) for p, events in partitions.items()}
@@ -165,9 +178,11 @@ def test_results_do_not_depend_on_how_partitions_are_read(
             send(app, partition, events)
             at[partition] += len(events)
         model.read(new)
+        folds.read(new)
         app.run()
-        counted += late(app)
+        counted.update({name: late(app, name) for name in ("counts", "folds")})
         assert finals(app) == model.closed
+        assert finals_in(kafka, app.topic("folds"), "offset") == folds.closed
         for kind, spans in of_records.items():
             spans.read(new)
             counted_of[kind] += late(app, f"{kind}-final")
@@ -179,8 +194,9 @@ def test_results_do_not_depend_on_how_partitions_are_read(
     for kind, spans in of_records.items():
         assert counted_of[kind] == spans.late > 100, kind
         assert len(spans.closed) > 100, kind
-    assert counted == model.late > 100
-    assert len(model.closed) > 20
+    assert counted["counts"] == model.late > 100
+    assert counted["folds"] == folds.late > 100
+    assert min(len(model.closed), len(folds.closed)) > 20
 
 
 def test_a_record_that_is_filtered_out_moves_time_too(kafka: KafkaConfig, tmp_path: Path) -> None:
@@ -249,6 +265,14 @@ LATE = """
     emit: final
     aggregate: {'n': count(*), last: max(value)}
   - {name: hops-out, to: {topic: $T-hops}}
+  - name: kept
+    from: in
+    groupBy: [key]
+    window: {tumbling: 20s}
+    retention: 1h
+    late: {topic: $T-late-for-kept}
+    aggregate: {first: first(value), all: collect_list(value)}
+  - {name: kept-out, to: {topic: $T-kept}}
 """
 
 
@@ -283,3 +307,6 @@ def test_late_records_go_to_a_topic(kafka: KafkaConfig, tmp_path: Path) -> None:
         ("a", {"value": "y"}, "2024-01-01T12:00:10.000Z/2024-01-01T12:00:30.000Z"),
     ]
     assert [(r.value["n"], r.value["last"]) for r in app.received("hops")] == [(1, "x")] * 2
+    assert late(app, "kept") == 1
+    assert [(r.key, r.value) for r in app.received("late-for-kept")] == [("a", {"value": "y"})]
+    assert [r.value for r in app.received("kept")] == [{"first": "x", "all": ["x"]}] * 2

@@ -477,6 +477,7 @@ class Bench:
             "windows": 2,
             "pairs": 2,
             "dead": 2,
+            "folds": 2,
             "session": 2,
             "sliding": 2,
         }

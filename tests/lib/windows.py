@@ -127,15 +127,41 @@ class Model:
         for partition, events in partitions.items():
             for key, at in events:
                 now = self.reached[partition] = max(at, self.reached.get(partition, at))
-                first = at - at % self.advance - self.size + self.advance
-                for start in range(first, at + 1, self.advance):
+                for start in self.starts(at):
                     if start + self.size + self.grace <= now:
                         self.late += 1
                     else:
                         self.counts[key, start] += 1
+
+    def starts(self, at: int) -> range:
+        """Of the windows that a record of that time is in."""
+        return range(at - at % self.advance - self.size + self.advance, at + 1, self.advance)
 
     @property
     def closed(self) -> dict[tuple[str, int], int]:
         """The windows that are over for every partition."""
         slowest = min(self.reached.values())
         return {w: n for w, n in self.counts.items() if w[1] + self.size + self.grace <= slowest}
+
+
+@dataclass
+class FoldModel(Model):
+    """The same windows, with the offsets of their records folded in their order. Each partition has keys of its own."""
+
+    read_of: Counter[int] = field(default_factory=Counter)
+    """How many records of each partition were read."""
+
+    def read(self, partitions: Mapping[int, Sequence[Event]]) -> None:
+        for partition, events in partitions.items():
+            for key, at in events:
+                offset = self.read_of[partition]
+                self.read_of[partition] += 1
+                now = self.reached[partition] = max(at, self.reached.get(partition, at))
+                for start in self.starts(at):
+                    window = f"{key}{partition}", start
+                    if start + self.size + self.grace <= now:
+                        self.late += 1
+                    elif window in self.counts:
+                        self.counts[window] = (self.counts[window] * 31 + offset) % 1_000_003
+                    else:
+                        self.counts[window] = offset

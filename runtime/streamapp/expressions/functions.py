@@ -126,15 +126,10 @@ FORBIDDEN: dict[str, tuple[str, str | None]] = {
 }
 """Functions that no expression may use: (why, what to do instead)."""
 
-ORDER_SENSITIVE: dict[str, str | None] = {
-    **dict.fromkeys(
-        ("first", "first_value", "last", "last_value", "any_value"), "use e.g. min or max of a column with an order"
-    ),
-    **dict.fromkeys(("max_by", "min_by"), "use max(struct(ordering, value)).value"),
-    **dict.fromkeys(("collect_list", "array_agg"), "sort it, e.g. array_sort(collect_list(…))"),
-    **dict.fromkeys(("listagg", "string_agg"), "use e.g. array_join(array_sort(collect_list(…)), ',')"),
-}
-"""Aggregates that give another result for the same records in another order, and what to take where there is none."""
+ORDER_SENSITIVE = _words("""
+    any_value array_agg collect_list first first_value last last_value listagg max_by min_by string_agg
+""")
+"""Aggregates that give another result for the same records in another order."""
 
 SORTING = _words("array_sort sort_array")
 SORTABLE = _words("collect_list collect_set array_agg")

@@ -108,6 +108,11 @@ class Node:
         return self.in_task
 
     @property
+    def in_order(self) -> bool:
+        """True when it takes its rows in an order: of stream time, and where that is equal of where they were read."""
+        return self.in_task
+
+    @property
     def gives_later(self) -> str | None:
         """What its results wait for, where they come after the records that make them: "windows that are still open".
         None when they come at once."""

@@ -58,12 +58,6 @@ RULES: Rules = (
         "keep one of them, or make a node of each",
         excludes=("aggregate",),
     ),
-    Rule(
-        "reduce",
-        "`reduce` of a `window` is not available yet in this version",
-        "use `aggregate`, or remove `window`",
-        excludes=("window",),
-    ),
     *COGROUPS,
     only_for("store", "groupBy", "deduplicate", "join", "table", "toTable"),
     *(
@@ -124,8 +118,9 @@ Emit = Annotated[
 ]
 
 
-_IN_ORDER = 2
-"""How the state of windows is laid out: since 2 in the order of their starts. Another number, another fingerprint."""
+_LAYOUT = 2
+"""How the state of windows, and of `reduce`, is laid out: windows since 2 in the order of their starts. Another number,
+another fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +213,10 @@ class Aggregate(OneInput):
         return self.window is not None or self.in_task
 
     @property
+    def in_order(self) -> bool:
+        return self.needs_order or self.in_task
+
+    @property
     def values(self) -> Pairs:
         """The columns of a group's row, and how they are computed."""
         return self.columns or self.reduce
@@ -287,7 +286,7 @@ class Aggregate(OneInput):
         (source,) = before
         return {
             "operation": "aggregate" if self.columns else "reduce",
-            **({"layout": _IN_ORDER} if self.window else {}),
+            **({"layout": _LAYOUT} if self.window or self.reduce else {}),
             "window": self.window.shape if self.window else None,
             "key": [[name.lower(), expression(text, source)] for name, text in self.by],
             "values": {name.lower(): aggregated(text, source) for name, text in self.values},
@@ -332,16 +331,26 @@ class Groups(Generic[S]):
         windows = given(tumbling=tumbling, hopping=hopping, every=every, session=session, sliding=sliding)
         return replace(self, windows=windows, grace=grace, retention=retention, late=late)
 
-    def reduce(self, columns: ColumnMap | None = None, /, *, store: str | None = None, **more: str) -> S:
+    def reduce(
+        self,
+        columns: ColumnMap | None = None,
+        /,
+        *,
+        store: str | None = None,
+        emit: str | None = None,
+        **more: str,
+    ) -> S:
         """A table with what the records of each group come to, one folded into the next: `acc.column` is what there is
-        so far, and a group begins with its first record. A column called `store` goes into the map.
+        so far, and a group begins with its first record. A column called `store` or `emit` goes into the map.
 
         >>> from streamapp.builder import StreamBuilder
         >>> bids = StreamBuilder("app").stream("bids", topic="bids").group_by("best", "key")
         >>> bids.reduce(value="greatest(acc.value, value)").builder.build().spec.topology[1].reduce
         {'value': 'greatest(acc.value, value)'}
         """
-        found: S = self.flow._then(self.name, groupBy=list(self.by), reduce={**(columns or {}), **more}, store=store)
+        found: S = self.flow._then(
+            self.name, **self._fields(), reduce={**(columns or {}), **more}, emit=emit, store=store
+        )
         return found
 
     def cogroup(

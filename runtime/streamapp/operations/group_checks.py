@@ -9,7 +9,6 @@ from typing import Protocol
 
 from streamapp.errors import Problem, near_miss
 from streamapp.expressions import quote, read_expression
-from streamapp.expressions.functions import ORDER_SENSITIVE
 from streamapp.nodes import TABLE, Columns, Topology
 from streamapp.nodes.pairs import Pairs, names_of
 from streamapp.operations.window import Window
@@ -113,9 +112,6 @@ def _check_values(node: Grouping, columns: Columns) -> Iterator[Problem]:
             yield from check_expression(node.name, field, text, columns, aggregate=True, groups=groups)
         if node.reduce or read_expression(text).aggregate:
             yield from require_deterministic(node.name, field, text, "state could not be rebuilt", _BEFORE)
-        if node.window is not None and (ordered := read_expression(text).ordered):
-            said = f"`{ordered[0]}` depends on the order of the records, which those of a window do not keep"
-            yield Problem(node.name, field, text, said, ORDER_SENSITIVE[ordered[0]])
 
 
 def _check_reduced(node: Grouping, columns: Columns) -> Iterator[Problem]:
@@ -137,3 +133,16 @@ def _check_reduced(node: Grouping, columns: Columns) -> Iterator[Problem]:
                 said = f"`{'.'.join(parts)}` is no value so far: only columns of this `reduce` have one"
                 fix = f"there are: {', '.join(f'{FOLDED}.{known}' for known in node.reduced)}"
                 yield Problem(node.name, field, text, said, fix)
+        yield from _check_mergeable(node, field, text, columns)
+
+
+def _check_mergeable(node: Grouping, field: str, text: str, columns: Columns) -> Iterator[Problem]:
+    """Of windows that become one there is what they have come to, and no record."""
+    if node.window is None or not node.window.of_records:
+        return
+    reduced = {name.lower() for name in node.reduced}
+    for parts in read_expression(text).columns:
+        if parts[0].lower() not in (FOLDED, *reduced) and columns.find(parts[0]) is not None:
+            said = f"`{parts[0]}` is no column of this `reduce`, which also makes one of two {node.window.kind} windows"
+            fix = f"a window has the columns of `reduce` alone: add `{parts[0]}`, or compute what it takes of it before"
+            yield Problem(node.name, field, text, said, f"{fix}, in a `with` node")

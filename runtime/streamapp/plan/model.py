@@ -42,7 +42,7 @@ class SubTopology:
     @property
     def keeps_order(self) -> bool:
         """Whether the rows of an epoch are processed in an order."""
-        return bool(self.task)
+        return any(node.in_order for node in self.nodes)
 
     @property
     def reads_internally(self) -> frozenset[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from streamapp import operations as o
 from streamapp.nodes.pairs import names_of
 from streamapp.spark.flow import Flow, column
-from streamapp.spark.guard import expression, expression_within
+from streamapp.spark.guard import expression
 
 _THERE = "__there"
 """The field that each struct has, so that none is without fields."""
@@ -30,13 +29,3 @@ def cogrouped(node: o.CogroupedRecords, flow: Flow) -> Flow:
     groups = {name: column(f"__group_{i}") for i, name in enumerate(names)}
     kept = [column(name) for name in after.physical() if name not in groups]
     return after.tidy(scope.select(*kept, *(value.alias(name) for name, value in groups.items())))
-
-
-def aggregates_of(node: o.Aggregate) -> list[Column]:
-    """The aggregates of a groupBy, as `__result_…`. That of a cogroup's stream takes that stream's records alone."""
-    within = dict(node.within)
-    groups = names_of(node.by)
-    return [
-        (expression_within(sql, within[name], groups) if name in within else expression(sql)).alias(f"__result_{i}")
-        for i, (name, sql) in enumerate(node.columns)
-    ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamapp import operations as o
-from streamapp.spark.cogroups import aggregates_of
+from streamapp.spark.aggregates import ORDER, aggregates_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column
 from streamapp.spark.late import RECORD, beside_late, late_record
 
@@ -32,8 +33,10 @@ def record_windows(node: o.Aggregate, window: o.Window, flow: Flow, by: Mapping[
         last = F.timestamp_micros(F.unix_micros(column(EVENT_TIME)) + F.lit(lasting))
         record = late_record(node, flow, column(EVENT_TIME), last)
         rows, late = rows.withColumn(RECORD, record), [RECORD]
-    results = {name: f"__result_{i}" for i, (name, _) in enumerate(node.columns)}
-    grouped = rows.groupBy(*map(column, (EVENT_TIME, STREAM_TIME, *by.values(), *late))).agg(*aggregates_of(node))
+    results = {name: f"__result_{i}" for i, (name, _) in enumerate(node.values)}
+    order = ORDER if node.needs_order else (STREAM_TIME,)
+    columns_by = map(column, (EVENT_TIME, *order, *by.values(), *late))
+    grouped = rows.groupBy(*columns_by).agg(*aggregates_of(node, replace(flow, frame=rows)))
     kind, size = _RULES[window.kind]
     rule = {
         "kind": kind,
@@ -43,7 +46,7 @@ def record_windows(node: o.Aggregate, window: o.Window, flow: Flow, by: Mapping[
         "isFinal": node.emit == "final",
     }
     ours: Any = rows.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.RecordWindows  # type: ignore[union-attr]
-    found = ClassicDataFrame(ours.of(grouped._jdf, len(by), len(late), json.dumps(rule)), rows.sparkSession)
+    found = ClassicDataFrame(ours.of(grouped._jdf, len(order), len(by), len(late), json.dumps(rule)), rows.sparkSession)
     seen = found.observe(f"late:{node.name}", F.count_if(column("__late")).alias("late"))
     keys = {name: column(physical) for name, physical in by.items()}
     keys |= {"window_start": column("__start"), "window_end": column("__end")}

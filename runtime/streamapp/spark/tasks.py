@@ -17,7 +17,7 @@ from streamapp import operations as o
 from streamapp.plan import SubTopology
 from streamapp.spark.deduplicate import READ_AT, same_by, with_time_of_reading, without_time_of_reading
 from streamapp.spark.flow import PLACE, STREAM_TIME, Flow, column
-from streamapp.spark.folds import answers_of, entering, fold_key, folded, update_of
+from streamapp.spark.folds import answers_of, entering, folded
 from streamapp.spark.foreign_keys import foreign_results, foreign_rows
 from streamapp.spark.joins import keys_of
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
@@ -194,11 +194,7 @@ class Task:
             place = self._task.steps(place, grouped.frame._jdf, False)
             given = replace(grouped, frame=self._rows.of(grouped.schema()))
         flow = self._visitor.checked(node, [given], lambda rows: folded(node, rows))
-        answers = answers_of(node, flow, self._rows)._jdf
-        if not node.reduce:
-            return self._task.group(place, node.store, flow.frame._jdf, answers), flow
-        key, update = fold_key(given, self._rows)._jdf, update_of(node, given)._jdf
-        return self._task.fold(place, node.store, key, update, flow.frame._jdf, answers), flow
+        return self._task.group(place, node.store, flow.frame._jdf, answers_of(node, flow, self._rows)._jdf), flow
 
     def _deduplicate(self, node: o.Deduplicate) -> tuple[int, Flow]:
         place, given = self._input(node, node.input)

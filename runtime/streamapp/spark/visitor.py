@@ -21,7 +21,8 @@ from streamapp.formats import Format
 from streamapp.operations import Filter
 from streamapp.plan import SubTopology
 from streamapp.spark import formats
-from streamapp.spark.cogroups import aggregates_of, cogrouped
+from streamapp.spark.aggregates import aggregates_of, in_order
+from streamapp.spark.cogroups import cogrouped
 from streamapp.spark.complaints import problems_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, all_null, column, hidden
 from streamapp.spark.folds import columns_of_groups, entering, folded
@@ -332,22 +333,24 @@ class Visitor:
         scope = flow.scope().withColumns({by[name]: expression(sql) for name, sql in node.by})
         # As in Kafka Streams, a record without key or without value takes no part.
         rows = scope.filter(~column(DELETED) & ~all_null(map(column, by.values())))
+        given = replace(flow, frame=rows)
         groups = [column(physical) for physical in by.values()]
-        results = [*aggregates_of(node), F.max(column(EVENT_TIME)).alias("__latest")]
         keys = {name: column(physical) for name, physical in by.items()}
         if node.window is not None and node.window.of_records:
-            return record_windows(node, node.window, replace(flow, frame=rows), by)
+            return record_windows(node, node.window, given, by)
+        results = [*aggregates_of(node, given), F.max(column(EVENT_TIME)).alias("__latest")]
         if node.window is not None:
             late = () if node.late is None else (RECORD,)
-            placed = self._in_windows(node, node.window, replace(flow, frame=rows))
-            counted = placed.groupBy("__window", *groups, *late).agg(*results)
+            placed = self._in_windows(node, node.window, given)
+            group = ("__window", *groups, *late)
+            counted = in_order(placed, group, results) if node.needs_order else placed.groupBy(*group).agg(*results)
             keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
         else:
             counted = rows.groupBy(*groups).agg(*results)
         if flow.signed:
             counted = of_changes(node, counted)
-        counted = _needing(counted, [column(f"__result_{i}") for i in range(len(node.columns))] + [column("__latest")])
-        values = {name: column(f"__result_{i}") for i, (name, _) in enumerate(node.columns)}
+        counted = _needing(counted, [column(f"__result_{i}") for i in range(len(node.values))] + [column("__latest")])
+        values = {name: column(f"__result_{i}") for i, (name, _) in enumerate(node.values)}
         key = tuple((name, f"__key_{i}") for i, name in enumerate(keys))
         columns = columns_of_groups(keys, values, column("__latest"))
         if node.late is None:

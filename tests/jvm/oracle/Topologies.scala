@@ -8,7 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.kafka.common.utils.Bytes
 import org.apache.kafka.streams.{KeyValue, StreamsBuilder}
 import org.apache.kafka.streams.kstream._
-import org.apache.kafka.streams.state.{KeyValueStore, WindowStore}
+import org.apache.kafka.streams.state.{KeyValueStore, SessionStore, WindowStore}
 
 import dev.streamapp.oracle.Json.{Key, Value, number, pair, put, text, windowed}
 
@@ -51,8 +51,7 @@ object Topologies {
     "count" -> (in => told(sums(in))),
     "count-filter" -> (in => told(sums(in).filter((_, sum) => number(sum, "total").exists(_ > 0)))),
     "count-by-g" -> (in => told(counted(in.s.groupBy((_, value) => text(value, "g"), grouped)))),
-    "reduce" -> (in => told(in.s.groupByKey().reduce(Following, in.kept).mapValues((value: JsonNode) =>
-      put("n" -> number(value, "n"), "x" -> number(value, "x"))))),
+    "reduce" -> (in => told(in.s.groupByKey().reduce(Following, in.kept).mapValues(Reduced))),
     "fold" -> (in => told(folded(in))),
     "fold-looked-up" -> (in => told(in.t.join(folded(in), WithLast, Joined.`with`(Key, Value, Value)))),
     "cogroup" -> (in => told(in.s.groupByKey().cogroup(Earliest).cogroup(in.t.groupByKey(), Latest)
@@ -63,7 +62,10 @@ object Topologies {
       .aggregate(() => put("ours" -> Some(0L), "theirs" -> None), windowsKept))),
     "tumbling" -> (in => toldOf(in.s.groupByKey().windowedBy(Tumbling).count())),
     "hopping-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Hopping).count()))),
-    "session" -> (in => toldOf(in.s.groupByKey().windowedBy(Session).count())),
+    "tumbling-reduce" -> (in => toldAll(in.s.groupByKey().windowedBy(Tumbling).reduce(Following, windowsKept).mapValues(Reduced))),
+    "hopping-fold" -> (in => toldAll(in.s.groupByKey().windowedBy(Hopping).aggregate(() => put(), Fold, windowsKept)
+      .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded())))),
+    "session-reduce" -> (in => toldAll(in.s.groupByKey().windowedBy(Session).reduce(Following, sessionsKept).mapValues(Reduced))),
     "session-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Session).count()))),
     "sliding" -> (in => toldOf(in.s.groupByKey().windowedBy(Sliding).count())),
     "sliding-final" -> (in => toldOf(ended(in.s.groupByKey().windowedBy(Sliding).count()))),
@@ -95,6 +97,7 @@ object Topologies {
   private lazy val Add: Aggregator[String, JsonNode, JsonNode] = (_, value, sum) => Sum.add(sum, value)
   private lazy val Subtract: Aggregator[String, JsonNode, JsonNode] = (_, value, sum) => Sum.subtract(sum, value)
 
+  private def sessionsKept: Materialized[String, JsonNode, SessionStore[Bytes, Array[Byte]]] = Materialized.`with`(Key, Value)
   private def windowsKept: Materialized[String, JsonNode, WindowStore[Bytes, Array[Byte]]] =
     Materialized.`with`[String, JsonNode, WindowStore[Bytes, Array[Byte]]](Key, Value).withRetention(Duration.ofDays(1))
 
@@ -112,6 +115,7 @@ object Topologies {
   private lazy val Following: Reducer[JsonNode] = (before, value) => put(
     "n" -> number(value, "n").map(Math.max(_, number(before, "n").get)),
     "x" -> number(value, "n").map(number(before, "x").getOrElse(0L) * 3 % 1009 + _))
+  private lazy val Reduced: ValueMapper[JsonNode, JsonNode] = value => put("n" -> number(value, "n"), "x" -> number(value, "x"))
   private lazy val Fold: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>
     put("first" -> number(before, "first").orElse(number(value, "n")), "last" -> number(value, "n"), "x" -> number(value, "x"))
   private lazy val Earliest: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>

@@ -17,13 +17,14 @@ private[keyed] trait OpenGroup {
 /**
  * The work of one task of [[RecordWindowsExec]]: what it keeps of a group is read once, changed by the group's rows, and written
  * back. Behind the groups come the windows that close.
+ *
+ * @param recordAt where a row has the columns of a late record; those of its group are the first, then come event time and stream time
  */
 private[keyed] abstract class GroupsOfTask(store: StateStore, incoming: Iterator[InternalRow], columns: Seq[Attribute],
-    record: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute], times: TaskClosing) extends Iterator[InternalRow] {
+    record: Seq[Attribute], recordAt: Int, aggregates: RowAggregates, output: Seq[Attribute], times: TaskClosing) extends Iterator[InternalRow] {
 
   protected val timeAt: Int = columns.length
   protected val streamTimeAt: Int = columns.length + 1
-  private val recordAt = columns.length + GroupsOfTask.Times
   protected val buffers = new AggregateBuffers(aggregates.buffers)
   protected val updates = new RowUpdates(aggregates)
   private val rows = incoming.buffered
@@ -101,9 +102,4 @@ private[keyed] abstract class GroupsOfTask(store: StateStore, incoming: Iterator
     head.update(4, isGone)
     resultOf(whole(withRecord(withGroup(head, group), late), values))
   }
-}
-
-private[keyed] object GroupsOfTask {
-  /** How many columns a row has behind those of its group: event time, stream time, and its number. */
-  val Times = 3
 }

@@ -50,7 +50,8 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
     child.execute().mapPartitionsWithStateStore(
       getStateInfo, keys.schema, bound.bufferSchema, keys.encoding,
       session.sessionState, Some(session.streams.stateStoreCoordinator)) { (store, rows) =>
-        new KeyedAggregation(store, rows, keys, incoming, new AggregateBuffers(bound),
+        val buffers = new AggregateBuffers(bound)
+        new KeyedAggregation(store, rows, keys, incoming, buffers, buffers.merge,
           closing.map { case (windows, times) => new WindowClosing(store, keys, windows, times) })
       }
   }
@@ -95,6 +96,7 @@ class KeyedExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPlannerStrategy(_ => KeyedJoinStrategy)
     extensions.injectPlannerStrategy(_ => KeyedTaskStrategy)
     extensions.injectPlannerStrategy(_ => RecordWindowsStrategy)
+    extensions.injectPlannerStrategy(_ => OrderedAggregationStrategy)
     extensions.injectColumnar(_ => new ColumnarRule {
       override def preColumnarTransitions: Rule[SparkPlan] = KeyedAggregates
     })

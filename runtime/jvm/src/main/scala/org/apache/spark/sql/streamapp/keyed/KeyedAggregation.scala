@@ -10,11 +10,13 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, U
 import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair}
 
 /**
- * The work of one task of [[KeyedAggregateExec]]. Late records pass. Results come in the order in which their groups have come, behind them
+ * The work of one task of [[KeyedAggregateExec]] and [[OrderedAggregationExec]]. Late records pass. Results come in the order in which their groups have come, behind them
  * those of windows that close, the earliest first.
+ *
+ * @param add changes a buffer by a row that has come
  */
 private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[InternalRow], keys: GroupKeys,
-    incoming: Seq[Attribute], buffers: AggregateBuffers, closing: Option[WindowClosing]) extends Iterator[InternalRow] {
+    incoming: Seq[Attribute], buffers: AggregateBuffers, add: (InternalRow, InternalRow) => Unit, closing: Option[WindowClosing]) extends Iterator[InternalRow] {
   import KeyedAggregation._
 
   private val keyOf = keys.ofRow(incoming)
@@ -66,15 +68,15 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
     store.put(entry.getKey, buffers.toState(entry.getValue))
 
   private def take(row: InternalRow): Unit =
-    if (lateAt < 0 || row.isNullAt(lateAt)) merge(row)
+    if (lateAt < 0 || row.isNullAt(lateAt)) toGroup(row)
     else {
       val buffer = buffers.fresh()
-      buffers.merge(buffer, row)
+      add(buffer, row)
       late += buffers.result(groupOfLate(row), buffer).copy()
       heldBytes += row.asInstanceOf[UnsafeRow].getSizeInBytes
     }
 
-  private def merge(row: InternalRow): Unit = {
+  private def toGroup(row: InternalRow): Unit = {
     val key = keyOf(row)
     var buffer = held.get(key)
     if (buffer == null) {
@@ -83,7 +85,7 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
       buffer = if (stored == null) buffers.fresh() else buffers.fromState(stored)
       held.put(key.copy(), buffer)
     }
-    buffers.merge(buffer, row)
+    add(buffer, row)
     heldBytes += row.asInstanceOf[UnsafeRow].getSizeInBytes
   }
 }

@@ -7,7 +7,6 @@ import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.Row
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.BindReferences.bindReference
-import org.apache.spark.sql.catalyst.expressions.aggregate.NoOp
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
 import org.apache.spark.sql.classic.ClassicConversions.castToImpl
@@ -58,31 +57,14 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    * @param answers over the row of a group
    */
   def group(input: Int, store: String, grouped: DataFrame, answers: DataFrame): Int =
-    castToImpl(grouped).queryExecution.optimizedPlan match {
-      case Aggregation(PhysicalAggregation(groups, calls, results, rows)) =>
+    Aggregation.whole(castToImpl(grouped).queryExecution.optimizedPlan) match {
+      case Some(PhysicalAggregation(groups, calls, results, rows)) =>
         val by = groups.map(_.toAttribute)
         val key = groups.map { case Alias(computed, _) => computed; case column => column }.map(NormalizeFloatingNumbers.normalize)
         addGroup(input, store, RowsOf.of(rows), key.map(bindReference[Expression](_, rows.output)),
           RowAggregates(by, rows.output, calls, results), grouped.schema, answers)
-      case other => throw new IllegalArgumentException(s"no aggregation:\n$other")
+      case _ => throw new IllegalArgumentException(s"no aggregation:\n${castToImpl(grouped).queryExecution.optimizedPlan}")
     }
-
-  /**
-   * Records folded one after the other.
-   *
-   * @param key    over the input's row
-   * @param update over what a group has come to so far, in one column, null at first, and the input's row: what it comes to
-   * @param result over the columns of `key` and that one: the group's row
-   * @param answers over that row
-   */
-  def fold(input: Int, store: String, key: DataFrame, update: DataFrame, result: DataFrame, answers: DataFrame): Int = {
-    val folded = update.schema
-    val RowsOf(Seq(updated), _) = RowsOf(update)
-    val buffers = BoundAggregates(key.schema, folded, Seq(Literal(null, folded.head.dataType)), Seq(NoOp), Nil, RowsOf(result).values)
-    val whole = RowsOf(schemas(input).zipWithIndex.map { case (field, i) => BoundReference(i, field.dataType, field.nullable) }, None)
-    addGroup(input, store, whole, RowsOf(key).values.map(NormalizeFloatingNumbers.normalize), RowAggregates(buffers, Seq(updated), Nil),
-      result.schema, answers)
-  }
 
   /**
    * @param key, result over the input's row

@@ -13,11 +13,12 @@ import org.apache.spark.sql.types.StructType
  * Keeps the windows that the records of groups make. A window closes by the time of all source partitions ([[EpochTimes]]);
  * whether a record finds it open, and whether it is late, goes by that of its own.
  *
+ * @param order how many columns say the order of rows: behind those of the group and the event time, stream time first
  * @param groups how many columns a group has: the first of the child's
- * @param late how many columns a late record has: behind those of the group and of times
+ * @param late how many columns a late record has: behind those of the order
  * @param child gives rows in the order of groups, and of stream time within each
  */
-case class RecordWindowsExec(rule: WindowRule, groups: Int, late: Int, aggregates: RowAggregates, output: Seq[Attribute],
+case class RecordWindowsExec(rule: WindowRule, order: Int, groups: Int, late: Int, aggregates: RowAggregates, output: Seq[Attribute],
     child: SparkPlan)
   extends UnaryExecNode with KeyedOperator {
   override def producedAttributes: AttributeSet = AttributeSet(output)
@@ -28,17 +29,18 @@ case class RecordWindowsExec(rule: WindowRule, groups: Int, late: Int, aggregate
   override protected def doExecute(): RDD[InternalRow] = {
     val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, Some(rule.lasting))
     val (of, calls, results) = (columns, aggregates, output)
-    val record = child.output.slice(groups + GroupsOfTask.Times, groups + GroupsOfTask.Times + late)
+    val recordAt = groups + 1 + order
+    val record = child.output.slice(recordAt, recordAt + late)
     rule match {
       case sessions: Sessions =>
         val kept = SessionLayout(of, buffer)
         tasks(kept.keys, kept.values, kept.encoding) { (store, rows) =>
-          new SessionsOfTask(store, rows, sessions, of, record, calls, new SessionState(store, sessions, kept), results, times)
+          new SessionsOfTask(store, rows, sessions, of, record, recordAt, calls, new SessionState(store, sessions, kept), results, times)
         }
       case slides: Slides =>
         val kept = PaneLayout(of, buffer)
         tasks(kept.keys, kept.values, kept.encoding) { (store, rows) =>
-          new SlidesOfTask(store, rows, slides, of, record, calls, new PaneState(store, slides, kept), results, times)
+          new SlidesOfTask(store, rows, slides, of, record, recordAt, calls, new PaneState(store, slides, kept), results, times)
         }
     }
   }

@@ -7,8 +7,8 @@ import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Sessions: a record makes one of all that it meets. */
 private[keyed] final class SessionsOfTask(store: StateStore, rows: Iterator[InternalRow], sessions: Sessions, columns: Seq[Attribute],
-    record: Seq[Attribute], aggregates: RowAggregates, state: SessionState, output: Seq[Attribute], times: TaskClosing)
-  extends GroupsOfTask(store, rows, columns, record, aggregates, output, times) {
+    record: Seq[Attribute], recordAt: Int, aggregates: RowAggregates, state: SessionState, output: Seq[Attribute], times: TaskClosing)
+  extends GroupsOfTask(store, rows, columns, record, recordAt, aggregates, output, times) {
 
   private val groupAndBuffer = new JoinedRow
 

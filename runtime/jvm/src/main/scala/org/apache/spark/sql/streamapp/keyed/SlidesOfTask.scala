@@ -9,8 +9,8 @@ import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Sliding windows: a window is merged of panes each time that it is told of. */
 private[keyed] final class SlidesOfTask(store: StateStore, rows: Iterator[InternalRow], slides: Slides, columns: Seq[Attribute],
-    record: Seq[Attribute], aggregates: RowAggregates, state: PaneState, output: Seq[Attribute], times: TaskClosing)
-  extends GroupsOfTask(store, rows, columns, record, aggregates, output, times) {
+    record: Seq[Attribute], recordAt: Int, aggregates: RowAggregates, state: PaneState, output: Seq[Attribute], times: TaskClosing)
+  extends GroupsOfTask(store, rows, columns, record, recordAt, aggregates, output, times) {
 
   private val merge = new PaneMerge(buffers)
 

@@ -47,6 +47,7 @@ object StoredResults {
   def in(plan: SparkPlan, store: String, run: UUID): StoredResults = plan.collectFirst {
     case found: KeyedAggregateExec => new StoredAggregates(found)
     case task: KeyedTaskExec if task.graph.store(store).isDefined => new StoredTable(task, store, task.stateInfo(run, version = 0))
+    case found: OrderedAggregationExec => new StoredInOrder(found, found.stateInfo(run, version = 0))
     case found: RecordWindowsExec => new StoredRecordWindows(found, found.stateInfo(run, version = 0))
   }.getOrElse(throw new IllegalStateException(s"no table of ours with store '$store' in the plan:\n$plan"))
 }
@@ -104,9 +105,26 @@ private final case class FinishedScan(stored: AggregateScan, bound: BoundAggrega
 
   override def rows(store: CommittedStore): Iterator[InternalRow] = {
     val buffers = new AggregateBuffers(bound)
-    val ofKey = UnsafeProjection.create(stored.keys.schema)
+    val ofKey = UnsafeProjection.create(stored.keys.groups.map(_.dataType).toArray)
     val ofValue = UnsafeProjection.create(stored.bufferColumns, stored.keys.groups ++ stored.bufferColumns)
     stored.rows(store).map(row => buffers.result(ofKey(row), buffers.fromState(ofValue(row))))
+  }
+}
+
+/** Groups and buffers, as an aggregation in order saves them. */
+private final class StoredInOrder(keyed: OrderedAggregationExec, override val place: StatefulOperatorStateInfo) extends StoredResults {
+  private val keys = keyed.groupKeys
+  private val bound = keyed.aggregates.buffers
+  private val shown = keyed.groups.length - keys.late.size
+
+  override def named: Seq[Attribute] = keys.named
+  override def together: Boolean = keys.windows.isEmpty
+  override def scanned: Seq[Attribute] = keyed.output
+  override def scan(wanted: Option[UnsafeRow]): StoredScan =
+    FinishedScan(AggregateScan(keys, DataTypeUtils.toAttributes(bound.bufferSchema), named, wanted), bound)
+  override def finish(rows: SparkPlan): SparkPlan = {
+    val (columns, results) = rows.output.splitAt(keyed.groups.length)
+    ProjectExec(columns.take(shown).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results, rows)
   }
 }
 

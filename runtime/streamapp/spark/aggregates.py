@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The aggregates of a `groupBy`, as columns of Spark's aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.types import StructField, StructType
+
+from streamapp import operations as o
+from streamapp.nodes.pairs import names_of
+from streamapp.operations.group_checks import FOLDED
+from streamapp.spark.flow import PLACE, STREAM_TIME, Flow, column
+from streamapp.spark.guard import expression, expression_within
+
+ORDER = (STREAM_TIME, PLACE)
+"""What the order of the rows of an epoch goes by where it matters."""
+
+
+def aggregates_of(node: o.Aggregate, flow: Flow) -> list[Column]:
+    """What becomes of the rows of a group, as `__result_…`. An aggregate of a cogroup's stream takes that stream's
+    records alone."""
+    if node.reduce:
+        whole = _reduced(node, flow)
+        found = [whole[name] for name, _ in node.reduce]
+    else:
+        within = dict(node.within)
+        groups = names_of(node.by)
+        found = [
+            expression_within(sql, within[name], groups) if name in within else expression(sql)
+            for name, sql in node.columns
+        ]
+    return [value.alias(f"__result_{i}") for i, value in enumerate(found)]
+
+
+def in_order(rows: DataFrame, group: Sequence[Column | str], results: Sequence[Column]) -> DataFrame:
+    """The aggregates of groups that take their rows one by one, in the order of stream time and place."""
+    counted = rows.groupBy(*map(column, ORDER), *group).agg(*results)
+    ours: Any = rows.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.OrderedAggregation  # type: ignore[union-attr]
+    return ClassicDataFrame(ours.of(counted._jdf, len(ORDER), len(group)), rows.sparkSession)
+
+
+def _reduced(node: o.Aggregate, flow: Flow) -> Column:
+    """A struct of what the records of a group come to. The first is what it begins with; columns keep their types."""
+    scope = flow.scope()
+    types = {field.name.lower(): field.dataType for field in scope.schema}
+    kept = StructType([StructField(name, types[name.lower()]) for name, _ in node.reduce])
+    first = F.struct(*(column(field.name).alias(field.name) for field in kept))
+    following = F.struct(*(expression(sql).cast(types[name.lower()]).alias(name) for name, sql in node.reduce))
+    merges = node.window is not None and node.window.of_records
+    spark = scope.sparkSession
+    ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed.Reduce  # type: ignore[union-attr]
+    return ClassicColumn(ours.of(spark._jsparkSession, first._jc, following._jc, FOLDED, kept.json(), merges))
