@@ -11,14 +11,18 @@ import org.apache.spark.sql.internal.SQLConf
  */
 object EpochStyle {
   private val Few = 10000L
+  private val Interpreted = "NO_CODEGEN"
 
   /** Sets the style of the epoch that is about to be planned in this session, for so many records. */
   def choose(session: SparkSession, records: Long): Unit = {
     val few = records < Few
     session.conf.set(SQLConf.WHOLESTAGE_CODEGEN_ENABLED.key, !few)
-    session.conf.set(SQLConf.CODEGEN_FACTORY_MODE.key, if (few) "NO_CODEGEN" else "FALLBACK")
+    session.conf.set(SQLConf.CODEGEN_FACTORY_MODE.key, if (few) Interpreted else "FALLBACK")
     // To look for what is computed twice takes a task longer than to compute it twice for some hundred records.
     session.conf.set(SQLConf.SUBEXPRESSION_ELIMINATION_ENABLED.key, !few)
     ProcessorShare.declare(session.sparkContext, large = !few)
   }
+
+  /** Of the task that asks: whether the expressions of its epoch are compiled. */
+  def compiles: Boolean = SQLConf.get.getConfString(SQLConf.CODEGEN_FACTORY_MODE.key, "") != Interpreted
 }

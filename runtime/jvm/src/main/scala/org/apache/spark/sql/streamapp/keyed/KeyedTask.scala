@@ -16,7 +16,7 @@ import org.apache.spark.sql.execution.exchange.{REPARTITION_BY_NUM, ShuffleExcha
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.{SessionState, SQLConf}
-import org.apache.spark.sql.streamapp.RuntimeConf
+import org.apache.spark.sql.streamapp.{EpochStyle, RuntimeConf}
 
 /**
  * All stateful nodes of a sub-topology, which are on one key, as one operator: one task per state partition runs their
@@ -73,6 +73,8 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
     val stores = graph.stores.map(store => store.name -> open(store, split.index))
     context.addTaskCompletionListener[Unit](_ => stores.foreach { case (_, store) => if (!store.hasCommitted) store.abort() })
+    // It may fail when the processors are through with it.
+    context.addTaskFailureListener((_, _) => TasksAtWork.drop(state, split.index))
     new Iterator[InternalRow] {
       // Nobody asks for a row when the epoch is done already.
       private lazy val input = firstParent[InternalRow].iterator(split, context)
@@ -117,14 +119,18 @@ private[keyed] object TasksAtWork {
   private final case class Kept(run: UUID, task: TaskAtWork)
   private val kept = new ConcurrentHashMap[(String, Int), Kept]()
 
-  /** That of this run of the query, or a new one. */
+  /** That of this run of the query, or a new one; what a small epoch has left is not for a large one. */
   def take(state: StatefulOperatorStateInfo, partition: Int, make: => TaskAtWork): TaskAtWork =
-    Option(kept.remove((state.checkpointLocation, partition))).filter(_.run == state.queryRunId).map(_.task).getOrElse(make)
+    Option(kept.remove((state.checkpointLocation, partition)))
+      .filter(found => found.run == state.queryRunId && (found.task.isCompiled || !EpochStyle.compiles)).map(_.task).getOrElse(make)
 
   def giveBack(state: StatefulOperatorStateInfo, partition: Int, task: TaskAtWork): Unit = {
     task.end()
     kept.put((state.checkpointLocation, partition), Kept(state.queryRunId, task))
   }
+
+  /** What the epoch has made of them is not to be gone on with. */
+  def drop(state: StatefulOperatorStateInfo, partition: Int): Unit = kept.remove((state.checkpointLocation, partition))
 }
 
 /** The processors of one task. */
@@ -135,6 +141,9 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   var change = 0L
   /** Whether processors are to send what they hold before the next row is taken. */
   var isLettingGo = false
+
+  /** Whether its expressions are; else they are interpreted. */
+  val isCompiled: Boolean = EpochStyle.compiles
 
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
   private val result = new GenericInternalRow(output.length)
@@ -156,14 +165,19 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   }
 
   /** The epoch is over: its stores are to be used no more. */
-  def end(): Unit = stores = Map.empty
+  def end(): Unit = {
+    processors.foreach(_.end())
+    stores = Map.empty
+  }
 
   def processor(place: Int): Processor = processors(place)
   def store(name: String): StateStore = stores(name)
 
   def take(row: InternalRow): Unit = {
     change += 1
-    if (!entries.exists(_.take(row))) throw new IllegalStateException("a row is of none of the task's inputs")
+    var entry = 0
+    while (entry < entries.length && !entries(entry).take(row)) entry += 1
+    if (entry == entries.length) throw new IllegalStateException("a row is of none of the task's inputs")
     isLettingGo = holding.exists(_.isFull)
   }
 

@@ -24,6 +24,9 @@ private[keyed] abstract class Processor extends Port {
   /** An epoch begins. */
   def begin(): Unit = ()
 
+  /** It is over: its stores are to be used no more. */
+  def end(): Unit = ()
+
   /** Where the rows of one of its inputs go. */
   def port(number: Int): Port = this
 

@@ -29,18 +29,23 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
   private var store: StateStore = _
   private val keyOf = node.key.projection
   private val valueOf = node.value.projection
-  private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.row.projection)
+  private val Seq(ofNew, ofFound) = Seq.fill(2)(node.row.projection)
   private val both = new JoinedRow
+  private val rows = new RowCache
 
-  override def begin(): Unit = store = task.store(node.name)
+  override def begin(): Unit = {
+    store = task.store(node.name)
+    rows.begin(store)
+  }
+
+  override def end(): Unit = rows.end()
 
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
     val key = keyOf(row)
     if (!NoKey(key)) {
-      val stored = store.get(key)
-      // The store's row is good until the next one is read, perhaps by a reader of this change.
-      val before = if (stored == null) null else ofOld(both(key, stored)).copy()
+      val before = get(key)
       remember(key, before)
+      rows.forget(key)
       if (row.getBoolean(node.deletedAt)) {
         if (before != null) {
           store.remove(key)
@@ -54,10 +59,10 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
     }
   }
 
-  override def get(key: UnsafeRow): InternalRow = {
+  override def get(key: UnsafeRow): InternalRow = rows.get(key, {
     val stored = store.get(key)
     if (stored == null) null else ofFound(both(key, stored))
-  }
+  })
 }
 
 /** Joins as Kafka Streams' KStream-KTable join does: a record without a value takes no part. */
