@@ -139,6 +139,10 @@ WRONG = {
         manifest(**nodes({"name": "w", "from": "lines", "filter": "true", "store": "s"})),
         "node 'w': `store` is only for `groupBy`, `deduplicate`, `join`, `table` or `toTable`; remove `store`",
     ),
+    "ttl of a window": (
+        manifest(**nodes({**COUNTS, "window": {"tumbling": "5s"}, "ttl": "1h"})),
+        "node 'c': `ttl` is there with a `window`; remove it: a window ends by itself, and `retention` says",
+    ),
     "aggregate and reduce": (
         manifest(**nodes({**COUNTS, "reduce": {"value": "value"}})),
         "node 'c': `aggregate` and `reduce` are both there; keep one of them, or make a node of each",
@@ -347,6 +351,9 @@ WRONG = {
 
 RIGHT = {
     "a fold, and the first of several records": manifest(**nodes(FOLDED, ONCE)),
+    "groups and rows that expire": manifest(
+        **nodes({**COUNTS, "ttl": "1h"}, {"name": "t", "from": "lines", "toTable": {"ttl": "1h"}})
+    ),
     "a fold in windows": manifest(**nodes({**FOLDED, "window": {"tumbling": "5s"}, "emit": "final"})),
     "two streams in one table": manifest(**nodes(OTHERS, {**BOTH, "window": {"tumbling": "5s"}, "emit": "final"})),
     "an idle timeout": manifest(idleTimeout="1500 ms"),

@@ -239,7 +239,7 @@ STEPS = (
     "metadata.deferred.commits",
 )
 KILLED = """
-  - {name: users, table: {topic: $T-numbers, value: text}}
+  - {name: users, table: {topic: $T-numbers, value: text, ttl: 1 day}}
   - {name: orders, stream: {topic: $T-ticks, value: text}}
   - {name: met, join: {with: users, type: left, select: {order: orders.value, user: users.value}}}
   - {name: to-met, to: {topic: $T-pairs}}
@@ -247,7 +247,7 @@ KILLED = """
   - {name: both, from: users, join: {with: latest, type: outer, select: {user: users.value, order: latest.value}}}
   - {name: twice, from: orders, flatMap: {copy: "array(1, 2)"}}
   - {name: once, deduplicate: {by: [value], within: 1 hour}}
-  - {name: trail, groupBy: [key], aggregate: {all: collect_list(value)}}
+  - {name: trail, groupBy: [key], ttl: 1 day, aggregate: {all: collect_list(value)}}
   - name: whole
     from: both
     join: {with: trail, type: left, select: {user: left.user, order: left.order, orders: size(right.all)}}

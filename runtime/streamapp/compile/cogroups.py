@@ -50,6 +50,7 @@ def _groups(topology: Topology, node: Cogroup) -> Iterator[Node]:
         emit=node.emit,
         store=node.store,
         retention_ms=node.retention_ms,
+        ttl_ms=node.ttl_ms,
         within=tuple(sorted(within)),
     )
 

@@ -79,6 +79,7 @@ class NodeSpec(Model):
     window: operations.window.Given = None
     grace: operations.group_by.Grace = None
     retention: operations.group_by.Retention = None
+    ttl: operations.group_by.Expires = None
     late: operations.late.Given = None
     emit: operations.group_by.Emit = None
     store: Annotated[str | None, Field(description="Name of the node's store. Default: the node's name.")] = None

@@ -26,6 +26,7 @@ from streamapp.nodes import (
 from streamapp.nodes.pairs import Pairs, names_of, pairs_of, placed
 from streamapp.operations.group_checks import check_groups
 from streamapp.operations.making import Making
+from streamapp.operations.ttl import expiring
 from streamapp.operations.window import Window, group_columns
 from streamapp.origins import aggregated, digest, expression
 
@@ -123,6 +124,7 @@ class Cogroup(Node):
     emit: str
     store: str
     retention_ms: int = 0
+    ttl_ms: int = 0
 
     operation: ClassVar[str] = "cogroup"
 
@@ -221,6 +223,7 @@ class Cogroup(Node):
                 for part, source in zip(self.parts, before, strict=True)
                 for name, text in part.columns
             },
+            **expiring(self.ttl_ms),
         }
 
 

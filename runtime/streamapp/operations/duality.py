@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
+from streamapp.durations import parse_duration
 from streamapp.errors import Problem
-from streamapp.fields import Model
+from streamapp.fields import Model, PositiveDuration
 from streamapp.nodes import STREAM, TABLE, Columns, OneInput, Origins, StoredTable, Topology
 from streamapp.nodes.columns import HIDDEN_KEY, with_event_time
 from streamapp.operations.making import Making
-from streamapp.operations.steps import Steps
+from streamapp.operations.steps import Steps, given
+from streamapp.operations.ttl import TTL, expiring, ttl_in_words
 from streamapp.origins import all_declared, kept
 from streamapp.outline import Outline
 
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class ToTableSpec(Model):
-    """Nothing is to be said of it."""
+    """How the table is kept."""
+
+    ttl: Annotated[PositiveDuration | None, Field(description=TTL)] = None
 
 
 class ToStreamSpec(Model):
@@ -45,14 +49,18 @@ class ToTable(OneInput):
     """Each record is the row of its key from then on; one without a value deletes the row."""
 
     store: str
+    ttl_ms: int = 0
+    """How long a row stays that is not updated; 0: for ever."""
 
     operation: ClassVar[str] = "toTable"
-    outline: ClassVar[Outline] = Outline(aside=(("toTable",),))
+    outline: ClassVar[Outline] = Outline(aside=(("toTable",), ("toTable", "ttl")))
     keyed: ClassVar[bool] = True
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:
-        return (cls(spec.name, making.input, spec.store or spec.name),)
+        assert spec.to_table is not None
+        ttl = parse_duration(spec.to_table.ttl or "0s")
+        return (cls(spec.name, making.input, spec.store or spec.name, ttl),)
 
     @property
     def in_task(self) -> bool:
@@ -73,7 +81,7 @@ class ToTable(OneInput):
         return self.store
 
     def description(self, inputs: Sequence[Columns]) -> str:
-        return f"by {inputs[0].key_in_words}"
+        return f"by {inputs[0].key_in_words}{ttl_in_words(self.ttl_ms)}"
 
     def check(self, topology: Topology) -> Iterator[Problem]:
         if topology.kind(self.input) == TABLE and topology.columns(self.input).known:
@@ -90,6 +98,7 @@ class ToTable(OneInput):
             "operation": "table",
             "key": [source[name.lower()] for name in columns.key],
             "values": all_declared(columns.value, source),
+            **expiring(self.ttl_ms),
         }
 
     def stored_table(self, store: str, inputs: Sequence[Columns] = ()) -> StoredTable:
@@ -123,7 +132,7 @@ class ToStream(OneInput):
 class DualitySteps(Steps):
     """The builder's methods."""
 
-    def to_table(self, name: str, *, store: str | None = None) -> Self:
+    def to_table(self, name: str, *, ttl: str | None = None, store: str | None = None) -> Self:
         """The latest record of each key, as a table.
 
         >>> from streamapp.builder import StreamBuilder
@@ -131,7 +140,7 @@ class DualitySteps(Steps):
         >>> lines.to_table("latest").builder.build().spec.topology[1].operation
         'toTable'
         """
-        found: Self = self._then(name, toTable={}, store=store)
+        found: Self = self._then(name, toTable=given(ttl=ttl), store=store)
         return found
 
     def to_stream(self, name: str) -> Self:

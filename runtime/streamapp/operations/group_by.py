@@ -33,6 +33,7 @@ from streamapp.operations.group_checks import check_groups
 from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
+from streamapp.operations.ttl import expiring, ttl_in_words
 from streamapp.operations.window import A_WINDOW, Window, WindowSpec, group_columns
 from streamapp.operations.window import RULES as WINDOWS
 from streamapp.origins import aggregated, all_computed, digest, expression
@@ -51,12 +52,21 @@ GROUP = Rule(
 """Without it nobody knows what the node computes."""
 RULES: Rules = (
     GROUP,
-    *(only_for(field, "groupBy") for field in ("aggregate", "reduce", "window", "grace", "retention", "late", "emit")),
+    *(
+        only_for(field, "groupBy")
+        for field in ("aggregate", "reduce", "window", "grace", "retention", "late", "emit", "ttl")
+    ),
     Rule(
         "reduce",
         "`aggregate` and `reduce` are both there",
         "keep one of them, or make a node of each",
         excludes=("aggregate",),
+    ),
+    Rule(
+        "ttl",
+        "`ttl` is there with a `window`",
+        "remove it: a window ends by itself, and `retention` says how long it is kept",
+        excludes=("window",),
     ),
     *COGROUPS,
     only_for("store", "groupBy", "deduplicate", "join", "table", "toTable"),
@@ -116,6 +126,10 @@ Emit = Annotated[
         json_schema_extra={"enum": ["updates", "final"]},
     ),
 ]
+Expires = Annotated[
+    PositiveDuration | None,
+    Field(description="With groupBy: how long a group stays that has no record, in event time. Default: for ever."),
+]
 
 
 _LAYOUT = 2
@@ -144,6 +158,8 @@ class Aggregate(OneInput):
     """In place of aggregates: columns of the records, and how a record changes what there is so far."""
     folds: bool = False
     """Whether the records of a group are taken in their order, in the task of its key: a pass says so."""
+    ttl_ms: int = 0
+    """How long a group stays that has no record; 0: for ever."""
     within: Pairs = ()
     """Where a cogroup has been made into it: for each aggregate the struct column that its expression is over."""
 
@@ -157,6 +173,7 @@ class Aggregate(OneInput):
             ("retention",),
             ("late",),
             ("emit",),
+            ("ttl",),
             ("store",),
             *(("window", field) for field in WindowSpec.model_fields),
         ),
@@ -176,6 +193,7 @@ class Aggregate(OneInput):
             "emit": spec.emit or "updates",
             "store": spec.store or spec.name,
             "retention_ms": parse_duration(spec.retention or "0s"),
+            "ttl_ms": parse_duration(spec.ttl or "0s"),
         }
         if spec.cogroup is not None:
             return (Cogroup.of(spec, making, **common),)
@@ -270,10 +288,13 @@ class Aggregate(OneInput):
         if self.window is not None:
             text += f", {self.window.description}, grace {format_duration(self.grace_ms)}"
             text += f", kept for {format_duration(self.retention_ms)}" if self.retention_ms else ""
-        return text + (", emit final" if self.emit == "final" else "")
+        return text + (", emit final" if self.emit == "final" else "") + ttl_in_words(self.ttl_ms)
 
     def check(self, topology: Topology) -> Iterator[Problem]:
-        return check_groups(self, topology)
+        if self.ttl_ms and topology.kind(self.input) == TABLE:
+            said = f"a group of the table '{self.input}' has no records whose age counts, but rows"
+            yield Problem(self.name, "ttl", None, said, "give the table that reads them a `ttl`, or remove it here")
+        yield from check_groups(self, topology)
 
     def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
         (source,) = before
@@ -290,6 +311,7 @@ class Aggregate(OneInput):
             "window": self.window.shape if self.window else None,
             "key": [[name.lower(), expression(text, source)] for name, text in self.by],
             "values": {name.lower(): aggregated(text, source) for name, text in self.values},
+            **expiring(self.ttl_ms),
         }
 
 
@@ -338,10 +360,11 @@ class Groups(Generic[S]):
         *,
         store: str | None = None,
         emit: str | None = None,
+        ttl: str | None = None,
         **more: str,
     ) -> S:
         """A table with what the records of each group come to, one folded into the next: `acc.column` is what there is
-        so far, and a group begins with its first record. A column called `store` or `emit` goes into the map.
+        so far, and a group begins with its first record. A column called `store`, `emit` or `ttl` goes into the map.
 
         >>> from streamapp.builder import StreamBuilder
         >>> bids = StreamBuilder("app").stream("bids", topic="bids").group_by("best", "key")
@@ -349,7 +372,7 @@ class Groups(Generic[S]):
         {'value': 'greatest(acc.value, value)'}
         """
         found: S = self.flow._then(
-            self.name, **self._fields(), reduce={**(columns or {}), **more}, emit=emit, store=store
+            self.name, **self._fields(), reduce={**(columns or {}), **more}, emit=emit, ttl=ttl, store=store
         )
         return found
 
@@ -359,6 +382,7 @@ class Groups(Generic[S]):
         *others: tuple[Steps, ColumnMap],
         store: str | None = None,
         emit: str | None = None,
+        ttl: str | None = None,
     ) -> S:
         """One table of several streams: these aggregates of this one, and those of each of the others.
 
@@ -376,6 +400,7 @@ class Groups(Generic[S]):
             **self._fields(),
             cogroup=[{"from": flow.name, "aggregate": dict(aggregates)} for flow, aggregates in parts],
             emit=emit,
+            ttl=ttl,
             store=store,
         )
         return found
@@ -387,14 +412,16 @@ class Groups(Generic[S]):
         *,
         store: str | None = None,
         emit: str | None = None,
+        ttl: str | None = None,
         **more: str,
     ) -> S:
-        """A table with these aggregates. A column called `store` or `emit` goes into the map."""
+        """A table with these aggregates. A column called `store`, `emit` or `ttl` goes into the map."""
         found: S = self.flow._then(
             self.name,
             **self._fields(),
             aggregate={**(columns or {}), **more},
             emit=emit,
+            ttl=ttl,
             store=store,
         )
         return found

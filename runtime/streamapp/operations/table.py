@@ -11,11 +11,12 @@ from pydantic import Field
 
 from streamapp.companions import without_from
 from streamapp.durations import parse_duration
-from streamapp.fields import Duration, FormatSpec, Model, SourceFormatField
+from streamapp.fields import Duration, FormatSpec, Model, PositiveDuration, SourceFormatField
 from streamapp.nodes import TABLE, Columns, Origins, StoredTable
 from streamapp.operations.making import Making
 from streamapp.operations.steps import F, FormatLike, Starts, given, written_format
 from streamapp.operations.stream import Stream
+from streamapp.operations.ttl import TTL, expiring, ttl_in_words
 from streamapp.origins import all_declared
 from streamapp.outline import Outline
 
@@ -37,6 +38,7 @@ class TableSpec(Model):
         Duration,
         Field(description="How far an extracted event time may be ahead of the record's own timestamp."),
     ] = "1 hour"
+    ttl: Annotated[PositiveDuration | None, Field(description=TTL)] = None
     bootstrap: Annotated[
         bool,
         Field(description="Whether streams wait, at the first start, until the table was read to its end of then."),
@@ -54,12 +56,14 @@ class Table(Stream):
     store: str = ""
     bootstrap: bool = True
     """Whether it is read to the end that it has at the first start before a stream's record looks it up."""
+    ttl_ms: int = 0
+    """How long a row stays that is not updated; 0: for ever."""
 
     operation: ClassVar[str] = "table"
     outline: ClassVar[Outline] = Outline(
         rules=(without_from("table", "`from` is not for a table, which reads a topic"),),
         expressions=(("table", "timestamp"),),
-        aside=(("table", "key"),),
+        aside=(("table", "key"), ("table", "ttl")),
     )
     keyed: ClassVar[bool] = True
 
@@ -78,6 +82,7 @@ class Table(Stream):
             parse_duration(table.max_ahead),
             store=spec.store or spec.name,
             bootstrap=table.bootstrap,
+            ttl_ms=parse_duration(table.ttl or "0s"),
         )
         return (made,)
 
@@ -95,6 +100,9 @@ class Table(Stream):
     def output_kind(self, inputs: Sequence[str]) -> str:
         return TABLE
 
+    def description(self, inputs: Sequence[Columns]) -> str:
+        return super().description(inputs) + ttl_in_words(self.ttl_ms)
+
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
         columns = super().output_columns(inputs)
         return replace(columns, meta=tuple(name for name in columns.meta if name == "timestamp"))
@@ -105,6 +113,7 @@ class Table(Stream):
             "operation": "table",
             "key": origins["__key"],
             "values": all_declared(self.output_columns(inputs).value, origins),
+            **expiring(self.ttl_ms),
         }
 
 
@@ -119,6 +128,7 @@ class TableStart(Starts[F]):
         key: FormatLike | None = None,
         value: FormatLike | None = None,
         timestamp: str | None = None,
+        ttl: str | None = None,
         bootstrap: bool | None = None,
         store: str | None = None,
     ) -> F:
@@ -129,6 +139,11 @@ class TableStart(Starts[F]):
         'users'
         """
         written = given(
-            topic=topic, timestamp=timestamp, bootstrap=bootstrap, key=written_format(key), value=written_format(value)
+            topic=topic,
+            timestamp=timestamp,
+            ttl=ttl,
+            bootstrap=bootstrap,
+            key=written_format(key),
+            value=written_format(value),
         )
         return self._add(name, None, table=written, store=store)

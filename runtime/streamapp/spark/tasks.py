@@ -175,7 +175,7 @@ class Task:
         (store,) = node.stores
         table = kept(flow, self._rows)
         frames = (frame._jdf for frame in (table.key, table.value, table.row, table.answers))
-        return self._task.table(place, store, *frames), replace(flow, frame=table.row)
+        return self._task.table(place, store, *frames, node.ttl_ms * 1000), replace(flow, frame=table.row)
 
     def _join(self, node: o.TableJoin) -> tuple[int, Flow]:
         (left, one), (right, two) = (self._input(node, name) for name in node.inputs)
@@ -194,7 +194,8 @@ class Task:
             place = self._task.steps(place, grouped.frame._jdf, False)
             given = replace(grouped, frame=self._rows.of(grouped.schema()))
         flow = self._visitor.checked(node, [given], lambda rows: folded(node, rows))
-        return self._task.group(place, node.store, flow.frame._jdf, answers_of(node, flow, self._rows)._jdf), flow
+        answers = answers_of(node, flow, self._rows)._jdf
+        return self._task.group(place, node.store, flow.frame._jdf, answers, node.ttl_ms * 1000), flow
 
     def _deduplicate(self, node: o.Deduplicate) -> tuple[int, Flow]:
         place, given = self._input(node, node.input)

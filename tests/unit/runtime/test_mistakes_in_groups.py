@@ -24,6 +24,7 @@ LINES = "- {name: lines, stream: {topic: t, value: {format: json, schema: 'user 
         "groupBy: [user], window: {hopping: 1h, every: 1m}, emit: final, reduce: {amount: 'acc.amount + amount + partition'}",
         "groupBy: [user], window: {session: 1h}, grace: 1m, late: {topic: l}, reduce: {amount: 'greatest(acc.amount, amount)'}",
         "groupBy: [{day: date(timestamp)}], reduce: {user: 'coalesce(acc.user, user)', amount: acc.amount}",
+        "groupBy: [user], ttl: 1 day, aggregate: {a: count(*)}",
         "deduplicate: {by: [user, amount], within: 1 hour}",
         "deduplicate: {by: [key], within: 1ms}",
     ],
@@ -56,6 +57,9 @@ def test_these_are_fine(problems: Problems, node: str) -> None:
         ("groupBy: [user], reduce: {user: user}", "column `user` is already one of groupBy"),
         ("groupBy: [user], reduce: {amount: sum(amount)}", "`reduce.amount`"),
         ("groupBy: [user], reduce: {amount: acc.amount + rand()}", "state could not be rebuilt"),
+        ("groupBy: [user], ttl: 1h, window: {session: 1h}, aggregate: {a: count(*)}", "`ttl` is there with a `window`"),
+        ("groupBy: [user], ttl: 0s, aggregate: {a: count(*)}", "`ttl`"),
+        ("toTable: {ttl: never}", "`toTable.ttl`"),
         ("deduplicate: {by: [usr], within: 1h}", "unknown column `usr`; did you mean `user`?"),
         ("deduplicate: {by: [upper(user)], within: 1h}", "is not a column's name"),
         ("deduplicate: {by: [user, USER], within: 1h}", "column `USER` is there twice"),
@@ -141,6 +145,8 @@ def test_a_table_has_no_order_of_records(problems: Problems) -> None:
     for node in ("groupBy: ['n'], aggregate: {a: first(user)}", "groupBy: ['n'], reduce: {user: user}"):
         (found,) = problems(table + f"- {{name: x, {node}}}\n")
         assert "cannot be taken back when a row of the table 'table' changes" in found
+    (found,) = problems(table + "- {name: x, groupBy: ['n'], ttl: 1h, aggregate: {a: count(*)}}\n")
+    assert "a group of the table 'table' has no records whose age counts, but rows; give the table" in found
     (found,) = problems(table + "- {name: x, deduplicate: {by: [user], within: 1h}}\n")
     assert "deduplicate of a table is not available yet" in found
 

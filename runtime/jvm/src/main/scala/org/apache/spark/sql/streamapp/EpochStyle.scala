@@ -24,5 +24,5 @@ object EpochStyle {
   }
 
   /** Of the task that asks: whether the expressions of its epoch are compiled. */
-  def compiles: Boolean = SQLConf.get.getConfString(SQLConf.CODEGEN_FACTORY_MODE.key, "") != Interpreted
+  def compiles: Boolean = SQLConf.get.getConf(SQLConf.CODEGEN_FACTORY_MODE).toString != Interpreted
 }

@@ -42,11 +42,13 @@ private[keyed] final class DeduplicateProcessor(node: Deduplicate, task: TaskAtW
   override def forgets: Boolean = true
 
   /** Looks through the whole store, but only when time has gone on by `within` since the last look. */
-  override def forget(closed: Long): Unit =
+  override def forget(closing: Closing, fresh: Boolean): Unit = {
+    val closed = closing.after
     if (closed != StreamTimes.Unknown && (sweptAt == StreamTimes.Unknown || closed - sweptAt > node.within)) {
       val all = store.iterator(StateStore.DEFAULT_COL_FAMILY_NAME)
       try all.foreach(pair => if (pair.value.getLong(0) < closed - 2 * node.within) store.remove(pair.key))
       finally all.close()
       sweptAt = closed
     }
+  }
 }

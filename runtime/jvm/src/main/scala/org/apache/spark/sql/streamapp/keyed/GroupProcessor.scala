@@ -10,6 +10,9 @@ import org.apache.spark.sql.execution.streaming.state.StateStore
 /**
  * Aggregates the records of groups in the order in which they come. A group is read and written once per epoch, and says
  * then what has become of it; whoever looks it up before sees all records until now.
+ *
+ * With a ttl, a group whose latest record is as old by the time of the record under way is there no more: the record begins it anew,
+ * unless it is as old itself. A group is deleted, and that is told, when the time of all partitions has come there.
  */
 private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends Processor {
   import GroupProcessor._
@@ -24,18 +27,29 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
   private var heldBytes = 0L
   /** The group that says now what has become of it. */
   private var saying: Option[HeldGroup] = None
+  private val expiry = node.ttl.map(_.open)
 
-  override def begin(): Unit = store = task.store(node.name)
+  override def begin(): Unit = {
+    store = task.store(node.name)
+    expiry.foreach(_.begin(store))
+  }
 
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
     if (!row.getBoolean(node.deletedAt) && passes(row)) {
       val columns = rowOf(row)
       val key = keyOf(columns)
       if (!NoKey(key)) {
-        updates.add(group(key).buffer, columns)
-        heldBytes += columns.getSizeInBytes
+        val found = group(key)
+        if (isOver(found.time)) found.reset(buffers.fresh())
+        if (found.time != StreamTimes.Unknown || !isOver(time)) {
+          updates.add(found.buffer, columns)
+          found.time = math.max(found.time, time)
+          heldBytes += columns.getSizeInBytes
+        }
       }
     }
+
+  private def isOver(time: Long): Boolean = time != StreamTimes.Unknown && expiry.exists(_.isOver(time, task.now))
 
   private def group(key: UnsafeRow): HeldGroup = {
     val found = held.get(key)
@@ -44,8 +58,11 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
       val kept = key.copy()
       val stored = store.get(kept)
       val opened =
-        if (stored == null) new HeldGroup(kept, buffers.fresh(), null)
-        else new HeldGroup(kept, buffers.fromState(stored), ofOld.result(kept, ofOld.fromState(stored)).copy())
+        if (stored == null) new HeldGroup(kept, buffers.fresh(), null, StreamTimes.Unknown)
+        else {
+          val old = ofOld.result(kept, ofOld.fromState(stored)).copy()
+          new HeldGroup(kept, buffers.fromState(stored), old, timeOf(old))
+        }
       held.put(kept, opened)
       if (stored != null) heldBytes += stored.getSizeInBytes
       opened
@@ -60,16 +77,23 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
     val group = first.next().getValue
     first.remove()
     if (held.isEmpty) heldBytes = 0
-    saying = Some(group)
-    store.put(group.key, buffers.toState(group.buffer))
-    val result = buffers.result(group.key, group.buffer)
-    forward(group.key, result, group.old, result.getLong(node.timeAt))
-    saying = None
+    // Nothing has become of it where all of its records were too old.
+    if (group.time != StreamTimes.Unknown) {
+      saying = Some(group)
+      store.put(group.key, buffers.toState(group.buffer))
+      expiry.foreach(_.note(group.key, group.time, Option(group.old).map(timeOf)))
+      forward(group.key, buffers.result(group.key, group.buffer), group.old, group.time)
+      saying = None
+    }
   }
+
+  private def timeOf(row: InternalRow): Long = row.getLong(node.timeAt)
 
   override def get(key: UnsafeRow): InternalRow = {
     val found = held.get(key)
-    if (found == null) stored(key) else ofFound.result(key, found.buffer)
+    if (found == null) Option(stored(key)).filterNot(row => isOver(timeOf(row))).orNull
+    else if (found.time == StreamTimes.Unknown || isOver(found.time)) null
+    else ofFound.result(key, found.buffer)
   }
 
   override def told(key: UnsafeRow): InternalRow = {
@@ -78,6 +102,21 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
   }
 
   override def before(key: UnsafeRow): InternalRow = saying.filter(_.key == key).fold(told(key))(_.old)
+
+  override def forgets: Boolean = expiry.nonEmpty
+
+  override def forget(closing: Closing, fresh: Boolean): Unit = expiry.foreach { expiry =>
+    expiry.over(closing, fresh, key => Option(stored(key)).map(timeOf)).foreach { key =>
+      task.nextChange()
+      val gone = new HeldGroup(key.copy(), null, stored(key).copy(), StreamTimes.Unknown)
+      saying = Some(gone)
+      store.remove(key)
+      forward(gone.key, null, gone.old, timeOf(gone.old) + expiry.ttl)
+      saying = None
+    }
+  }
+
+  override def due: Long = expiry.fold(Long.MaxValue)(_.due)
 
   private def stored(key: UnsafeRow): InternalRow = {
     val found = store.get(key)
@@ -91,8 +130,19 @@ private object GroupProcessor {
   val MostBytes = 32L << 20
 }
 
-/** A group that has had records in the epoch; `old` is its row before them. */
-private final class HeldGroup(val key: UnsafeRow, val buffer: InternalRow, val old: InternalRow)
+/**
+ * A group that has had records in the epoch.
+ *
+ * @param old its row before them
+ * @param time the event time of its latest record; unknown before the first
+ */
+private final class HeldGroup(val key: UnsafeRow, var buffer: InternalRow, val old: InternalRow, var time: Long) {
+  /** It begins anew. */
+  def reset(fresh: InternalRow): Unit = {
+    buffer = fresh
+    time = StreamTimes.Unknown
+  }
+}
 
 /** Whether a key has nothing in any of its columns: its record is of no row. One with some nulls is of one. */
 private[keyed] object NoKey {

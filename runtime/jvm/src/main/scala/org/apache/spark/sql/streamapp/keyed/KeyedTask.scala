@@ -55,7 +55,7 @@ case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[At
 
   override protected def doExecute(): RDD[InternalRow] = {
     val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, None)
-    new KeyedTaskRDD(child.execute(), graph, output, getStateInfo, times, session.sessionState,
+    new KeyedTaskRDD(child.execute(), keys, graph, output, getStateInfo, times, session.sessionState,
       session.streams.stateStoreCoordinator)
   }
 
@@ -63,12 +63,15 @@ case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[At
 }
 
 /** One task per state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
-private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph, output: Seq[Attribute],
+private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], keys: Int, graph: TaskGraph, output: Seq[Attribute],
     state: StatefulOperatorStateInfo, times: TaskClosing, session: SessionState, @transient private val coordinator: StateStoreCoordinatorRef)
   extends BaseStateStoreRDD[InternalRow, InternalRow](rows, state.checkpointLocation, state.queryRunId, state.operatorId,
     session, Some(coordinator)) {
 
   override protected def getPartitions: Array[Partition] = rows.partitions
+
+  // Rows have it behind the columns of the key.
+  private val streamTimeAt = keys
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
     val stores = graph.stores.map(store => store.name -> open(store, split.index))
@@ -79,17 +82,22 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph
       // Nobody asks for a row when the epoch is done already.
       private lazy val input = firstParent[InternalRow].iterator(split, context)
       private lazy val task = TasksAtWork.take(state, split.index, new TaskAtWork(graph, output)).begin(stores.toMap)
-      private var ended = false
+      private var (forgotten, ended) = (false, false)
 
       override def hasNext: Boolean = {
         while (task.left.isEmpty && !ended) {
           if (task.isLettingGo) task.letGo()
-          else if (input.hasNext) task.take(input.next())
+          else if (input.hasNext) {
+            val row = input.next()
+            task.take(row, row.getLong(streamTimeAt))
+          }
           else if (task.holds) task.isLettingGo = true
-          else {
-            if (task.forgets) task.forget(times.ask().after)
+          else if (task.forgets && !forgotten) {
+            forgotten = true
+            task.forget(times.ask(), times.fresh)
+          } else {
+            times.due.add(task.due)
             stores.foreach(_._2.commit())
-            times.due.add(Long.MaxValue) // nothing waits for a time
             TasksAtWork.giveBack(state, split.index, task)
             ended = true
           }
@@ -107,7 +115,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], graph: TaskGraph
   private def open(store: TaskStore, partition: Int): StateStore = {
     val id = StateStoreProviderId(state, partition, graph.sparkName(store))
     StateStore.get(id, store.keySchema, store.valueSchema, store.encoding, state.storeVersion,
-      None, None, useColumnFamilies = false, storeConf, hadoopConfBroadcast.value.value)
+      None, None, useColumnFamilies = store.expires, storeConf, hadoopConfBroadcast.value.value)
   }
 }
 
@@ -139,6 +147,8 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   val left = new ArrayDeque[InternalRow]()
   /** Numbers what goes through the processors: a row from outside, or a change that one of them has held. */
   var change = 0L
+  /** How far the time of the partition had come that the row under way was read from, in microseconds. */
+  var now: Long = StreamTimes.Unknown
   /** Whether processors are to send what they hold before the next row is taken. */
   var isLettingGo = false
 
@@ -173,16 +183,23 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   def processor(place: Int): Processor = processors(place)
   def store(name: String): StateStore = stores(name)
 
-  def take(row: InternalRow): Unit = {
+  def take(row: InternalRow, now: Long): Unit = {
     change += 1
+    this.now = now
     var entry = 0
     while (entry < entries.length && !entries(entry).take(row)) entry += 1
     if (entry == entries.length) throw new IllegalStateException("a row is of none of the task's inputs")
     isLettingGo = holding.exists(_.isFull)
   }
 
+  /** What a processor sends now is another change. */
+  def nextChange(): Unit = change += 1
+
   def forgets: Boolean = forgetting.nonEmpty
-  def forget(closed: Long): Unit = forgetting.foreach(_.forget(closed))
+  def forget(closing: Closing, fresh: Boolean): Unit = forgetting.foreach(_.forget(closing, fresh))
+
+  /** The time at which the first of what it keeps is to be forgotten; Long.MaxValue for nothing. */
+  def due: Long = forgetting.map(_.due).minOption.getOrElse(Long.MaxValue)
 
   def holds: Boolean = holding.exists(_.holds)
 

@@ -46,23 +46,26 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    * @param key, value over the input's row
    * @param row over the columns of both
    * @param answers over the same: what questions are answered with
+   * @param ttl how long a row lasts that is not updated, in microseconds; 0 for ever
    */
-  def table(input: Int, store: String, key: DataFrame, value: DataFrame, row: DataFrame, answers: DataFrame): Int = {
-    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), None, RowsOf(answers), answers.columns.toSeq)
-    add(Table(input, store, RowsOf(key), RowsOf(value), RowsOf(row), schemas(input).fieldIndex(deleted)), row.schema)
+  def table(input: Int, store: String, key: DataFrame, value: DataFrame, row: DataFrame, answers: DataFrame, ttl: Long): Int = {
+    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), None, RowsOf(answers), answers.columns.toSeq, expires = ttl > 0)
+    add(Table(input, store, RowsOf(key), RowsOf(value), RowsOf(row), schemas(input).fieldIndex(deleted), row.schema.fieldIndex(time),
+      lasting(ttl, key.schema)), row.schema)
   }
 
   /**
    * @param grouped an aggregation of the input's rows, by columns of theirs
    * @param answers over the row of a group
+   * @param ttl how long a group lasts that has no record, in microseconds; 0 for ever
    */
-  def group(input: Int, store: String, grouped: DataFrame, answers: DataFrame): Int =
+  def group(input: Int, store: String, grouped: DataFrame, answers: DataFrame, ttl: Long): Int =
     Aggregation.whole(castToImpl(grouped).queryExecution.optimizedPlan) match {
       case Some(PhysicalAggregation(groups, calls, results, rows)) =>
         val by = groups.map(_.toAttribute)
         val key = groups.map { case Alias(computed, _) => computed; case column => column }.map(NormalizeFloatingNumbers.normalize)
         addGroup(input, store, RowsOf.of(rows), key.map(bindReference[Expression](_, rows.output)),
-          RowAggregates(by, rows.output, calls, results), grouped.schema, answers)
+          RowAggregates(by, rows.output, calls, results), grouped.schema, answers, ttl)
       case _ => throw new IllegalArgumentException(s"no aggregation:\n${castToImpl(grouped).queryExecution.optimizedPlan}")
     }
 
@@ -79,12 +82,15 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   }
 
   private def addGroup(input: Int, store: String, rows: RowsOf, key: Seq[Expression], aggregates: RowAggregates, result: StructType,
-      answers: DataFrame): Int = {
+      answers: DataFrame, ttl: Long): Int = {
     val bound = aggregates.buffers
     stores += TaskStore(store, attributes(bound.groupSchema), attributes(bound.bufferSchema), Some((bound, attributes(result))),
-      RowsOf(answers), answers.columns.toSeq)
-    add(Group(input, store, rows, key, aggregates, schemas(input).fieldIndex(deleted), result.fieldIndex(time)), result)
+      RowsOf(answers), answers.columns.toSeq, expires = ttl > 0)
+    add(Group(input, store, rows, key, aggregates, schemas(input).fieldIndex(deleted), result.fieldIndex(time),
+      lasting(ttl, bound.groupSchema)), result)
   }
+
+  private def lasting(ttl: Long, keys: StructType): Option[Ttl] = Option.when(ttl > 0)(Ttl(ttl, keys))
 
   /**
    * @param key over the stream's row

@@ -30,7 +30,7 @@ private[keyed] abstract class Processor extends Port {
   /** Where the rows of one of its inputs go. */
   def port(number: Int): Port = this
 
-  /** Of a table: the row that it has for a key after all records until now, null for none; good until the next call. */
+  /** Of a table: the row that it has for a key after all records until now, at the time of the one that asks; null for none; good until the next call. */
   def get(key: UnsafeRow): InternalRow = throw new UnsupportedOperationException(s"$getClass is no table")
 
   /** The same as far as its readers have been sent it: a group sends at the end of an epoch what has become of it. */
@@ -51,8 +51,16 @@ private[keyed] abstract class Processor extends Port {
   /** Whether it keeps things that time makes worthless. */
   def forgets: Boolean = false
 
-  /** All records of the epoch were read, and the time of all source partitions has come that far, in microseconds. */
-  def forget(closed: Long): Unit = ()
+  /**
+   * All records of the epoch were read, and all that was held is sent.
+   *
+   * @param closing how far the time of all source partitions has come
+   * @param fresh whether it is the first epoch of a driver: an earlier version of the app may have kept things for longer
+   */
+  def forget(closing: Closing, fresh: Boolean): Unit = ()
+
+  /** The time at which something is to be forgotten next, told though no record comes; Long.MaxValue for nothing. */
+  def due: Long = Long.MaxValue
 
   final def readBy(port: Port): Unit = readers = readers :+ port
 

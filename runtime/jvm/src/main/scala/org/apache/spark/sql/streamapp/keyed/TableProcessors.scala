@@ -21,10 +21,15 @@ private[keyed] abstract class StoredRows(task: TaskAtWork) extends Processor {
     }
 
   override final def before(key: UnsafeRow): InternalRow =
-    if (changedIn == task.change && changedKey == key) rowBefore else get(key)
+    if (changedIn == task.change && changedKey == key) rowBefore else told(key)
 }
 
-/** Keeps the latest row of each key; of changes of a key, the last that comes counts, whatever its time (as a KTable's). */
+/**
+ * Keeps the latest row of each key; of changes of a key, the last that comes counts, whatever its time (as a KTable's).
+ *
+ * With a ttl, a row that is as old by the time of the record under way is there no more for it, and for an update. It is deleted, and
+ * that is told, when the time of all partitions has come there.
+ */
 private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends StoredRows(task) {
   private var store: StateStore = _
   private val keyOf = node.key.projection
@@ -32,10 +37,12 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
   private val Seq(ofNew, ofFound) = Seq.fill(2)(node.row.projection)
   private val both = new JoinedRow
   private val rows = new RowCache
+  private val expiry = node.ttl.map(_.open)
 
   override def begin(): Unit = {
     store = task.store(node.name)
     rows.begin(store)
+    expiry.foreach(_.begin(store))
   }
 
   override def end(): Unit = rows.end()
@@ -43,26 +50,49 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
     val key = keyOf(row)
     if (!NoKey(key)) {
-      val before = get(key)
-      remember(key, before)
-      rows.forget(key)
-      if (row.getBoolean(node.deletedAt)) {
-        if (before != null) {
-          store.remove(key)
-          forward(key, null, before, time)
-        }
-      } else {
+      val before = told(key)
+      if (row.getBoolean(node.deletedAt) || expiry.exists(_.isOver(time, task.now))) delete(key, before, time)
+      else {
+        remember(key, before)
+        rows.forget(key)
         val value = valueOf(row)
         store.put(key, value)
+        expiry.foreach(_.note(key, time, Option(before).map(timeOf)))
         forward(key, ofNew(both(key, value)), before, time)
       }
     }
   }
 
-  override def get(key: UnsafeRow): InternalRow = rows.get(key, {
+  private def delete(key: UnsafeRow, before: InternalRow, time: Long): Unit = if (before != null) {
+    remember(key, before)
+    rows.forget(key)
+    store.remove(key)
+    forward(key, null, before, time)
+  }
+
+  private def timeOf(row: InternalRow): Long = row.getLong(node.timeAt)
+
+  override def get(key: UnsafeRow): InternalRow = {
+    val row = told(key)
+    if (row != null && expiry.exists(_.isOver(timeOf(row), task.now))) null else row
+  }
+
+  override def told(key: UnsafeRow): InternalRow = rows.get(key, {
     val stored = store.get(key)
     if (stored == null) null else ofFound(both(key, stored))
   })
+
+  override def forgets: Boolean = expiry.nonEmpty
+
+  override def forget(closing: Closing, fresh: Boolean): Unit = expiry.foreach { expiry =>
+    expiry.over(closing, fresh, key => Option(told(key)).map(timeOf)).foreach { key =>
+      task.nextChange()
+      val row = told(key)
+      delete(key, row, timeOf(row) + expiry.ttl)
+    }
+  }
+
+  override def due: Long = expiry.fold(Long.MaxValue)(_.due)
 }
 
 /** Joins as Kafka Streams' KStream-KTable join does: a record without a value takes no part. */

@@ -36,10 +36,11 @@ final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
  * @param answers what a question about a row is answered with, over the columns of key and value, or of a group's row
  * @param answered its columns: the key's as `__key_0`, `__key_1`, …, then the values
  * @param prefix how many of the key's columns rows are looked for by, where that is not the whole key
+ * @param expires whether its rows are looked after by their times too, in a column family of their own
  */
 final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attribute],
     finished: Option[(BoundAggregates, Seq[Attribute])], private val answers: RowsOf, private val answered: Seq[String],
-    prefix: Option[Int] = None) {
+    prefix: Option[Int] = None, expires: Boolean = false) {
   /** What questions are answered from. */
   def shown: Seq[Attribute] = finished.fold(keys ++ values)(_._2)
 
@@ -59,6 +60,16 @@ final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attri
 
   private def over(expression: Expression, columns: Seq[Attribute]): Expression =
     expression.transform { case BoundReference(place, _, _) => columns(place) }
+}
+
+/**
+ * How long rows last.
+ *
+ * @param span in microseconds of event time
+ * @param keys the columns of their keys in the store
+ */
+private[keyed] final case class Ttl(span: Long, keys: StructType) {
+  def open: Expiry = new Expiry(span, keys)
 }
 
 /** A step of a keyed task, as it is known when the query is planned. */
@@ -94,8 +105,11 @@ private[keyed] final case class Steps(input: Int, rows: RowsOf, deletedAt: Int, 
  * @param key   of a row
  * @param value of a row: what the store keeps beside the key
  * @param row   of key and value: the row as it goes on
+ * @param timeAt which column of that is its event time
+ * @param ttl   after how long it loses a row that is not updated
  */
-private[keyed] final case class Table(input: Int, name: String, key: RowsOf, value: RowsOf, row: RowsOf, deletedAt: Int)
+private[keyed] final case class Table(input: Int, name: String, key: RowsOf, value: RowsOf, row: RowsOf, deletedAt: Int, timeAt: Int,
+    ttl: Option[Ttl])
   extends TaskNode {
   override def inputs: Seq[Int] = Seq(input)
   override def store: Option[String] = Some(name)
@@ -108,9 +122,10 @@ private[keyed] final case class Table(input: Int, name: String, key: RowsOf, val
  * @param rows   what is aggregated of a row
  * @param key    the columns of the group, over those
  * @param timeAt which column of the result is its event time
+ * @param ttl    after how long a group without a record is gone
  */
 private[keyed] final case class Group(input: Int, name: String, rows: RowsOf, key: Seq[Expression], aggregates: RowAggregates,
-    deletedAt: Int, timeAt: Int) extends TaskNode {
+    deletedAt: Int, timeAt: Int, ttl: Option[Ttl]) extends TaskNode {
   override def inputs: Seq[Int] = Seq(input)
   override def store: Option[String] = Some(name)
   override def open(task: TaskAtWork): Processor = new GroupProcessor(this, task)
