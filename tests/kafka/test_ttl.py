@@ -169,7 +169,7 @@ def test_what_is_not_updated_is_gone(kafka: KafkaConfig, tmp_path: Path) -> None
             g: row for g, row in totals.items() if row["many"]
         }
         told = Counter(
-            (t, r.key, r.timestamp) for t in ("prices-out", "trails") for r in app.received(t) if not r.value
+            (t, r.key or "", r.timestamp) for t in ("prices-out", "trails") for r in app.received(t) if not r.value
         )
         assert told & model.gone == model.gone
         kept = rows_of(folded(kafka, f"{app.prefix}-trails-changelog"))

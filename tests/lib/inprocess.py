@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from confluent_kafka import Producer
 from pyspark import SparkContext
 
 from lib.broker import in_order
@@ -60,16 +62,19 @@ class App:
 
     def send(self, topic: str, *records: tuple[Any, Any] | tuple[Any, Any, int], partition: int = 0) -> None:
         """(key, value[, timestamp in ms]); dicts become JSON, bytes and None stay as they are."""
-        producer = in_order(self.kafka)
         for key, value, *timestamp in records:
-            producer.produce(
+            self._producer.produce(
                 self.topic(topic),
                 key=_bytes(key),
                 value=_bytes(value),
                 partition=partition,
                 timestamp=timestamp[0] if timestamp else 0,
             )
-        assert producer.flush(30) == 0
+        assert self._producer.flush(30) == 0
+
+    @cached_property
+    def _producer(self) -> Producer:
+        return in_order(self.kafka)  # to make one takes longer than to send
 
     def run(self, settings: Mapping[str, str] | None = None, epoch_records: int | None = None) -> None:
         """To the end of the input, as `streamapp run --until-caught-up`; with further settings of Spark's.

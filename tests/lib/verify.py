@@ -324,7 +324,7 @@ def committed(kafka: KafkaConfig, topic: str, isolation: str = "read_committed")
             here = TopicPartition(topic, partition, OFFSET_BEGINNING)
             consumer.assign([here])
             while end > 0 and consumer.position([here])[0].offset < end:
-                found += [message for message in consumer.consume(5000, timeout=0.5) if message.error() is None]
+                found += [message for message in consumer.consume(5000, timeout=0.05) if message.error() is None]
         return found
     finally:
         consumer.close()
