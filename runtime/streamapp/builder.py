@@ -32,6 +32,7 @@ from streamapp.operations.python import PythonStep
 from streamapp.operations.select import SelectStep
 from streamapp.operations.steps import given
 from streamapp.operations.stream import StreamStart
+from streamapp.operations.suppress import SuppressStep
 from streamapp.operations.table import TableStart
 from streamapp.operations.to import SinkStep
 from streamapp.operations.with_columns import WithStep
@@ -126,6 +127,7 @@ class Flow(
     DeduplicateStep,
     JoinStep,
     DualitySteps,
+    SuppressStep,
     PythonStep,
     SinkStep,
 ):

@@ -137,7 +137,7 @@ WRONG = {
     ),
     "store of nothing": (
         manifest(**nodes({"name": "w", "from": "lines", "filter": "true", "store": "s"})),
-        "node 'w': `store` is only for `groupBy`, `deduplicate`, `join`, `table` or `toTable`; remove `store`",
+        "node 'w': `store` is only for `groupBy`, `deduplicate`, `join`, `table`, `toTable` or `suppress`",
     ),
     "ttl of a window": (
         manifest(**nodes({**COUNTS, "window": {"tumbling": "5s"}, "ttl": "1h"})),
@@ -352,7 +352,11 @@ WRONG = {
 RIGHT = {
     "a fold, and the first of several records": manifest(**nodes(FOLDED, ONCE)),
     "groups and rows that expire": manifest(
-        **nodes({**COUNTS, "ttl": "1h"}, {"name": "t", "from": "lines", "toTable": {"ttl": "1h"}})
+        **nodes(
+            {**COUNTS, "ttl": "1h"},
+            {"name": "seldom", "suppress": {"untilTimeLimit": "5m"}, "store": "held"},
+            {"name": "t", "from": "lines", "toTable": {"ttl": "1h"}},
+        )
     ),
     "a fold in windows": manifest(**nodes({**FOLDED, "window": {"tumbling": "5s"}, "emit": "final"})),
     "two streams in one table": manifest(**nodes(OTHERS, {**BOTH, "window": {"tumbling": "5s"}, "emit": "final"})),

@@ -35,12 +35,11 @@ COMPANIONS = tuple(
 NOT_YET: dict[str, tuple[str, ...]] = {
     "node": (
         "globalTable",
-        "suppress",
         "sql",
         "process",
     ),
     "stream": ("connector", "options"),
-    "table": ("ttl", "history"),
+    "table": ("history",),
     "to": ("connector", "options"),
     "join": ("asOf",),
     "kafka": ("schemaRegistry",),
@@ -87,6 +86,7 @@ class NodeSpec(Model):
     join: operations.join.Given = None
     to_table: operations.duality.ToTableGiven = None
     to_stream: operations.duality.ToStreamGiven = None
+    suppress: operations.suppress.Given = None
     python: operations.python.Given = None
     to: operations.to.Given = None
 

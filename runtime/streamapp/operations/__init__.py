@@ -24,6 +24,7 @@ from streamapp.operations import (
     python,
     select,
     stream,
+    suppress,
     table,
     to,
     window,
@@ -44,6 +45,7 @@ from streamapp.operations.merge import Merge
 from streamapp.operations.python import Python
 from streamapp.operations.select import Select
 from streamapp.operations.stream import Stream
+from streamapp.operations.suppress import Suppress
 from streamapp.operations.table import Table
 from streamapp.operations.table_join import TableJoin
 from streamapp.operations.to import Sink
@@ -81,6 +83,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     Join,
     ToTable,
     ToStream,
+    Suppress,
     Python,
     Sink,
 )
@@ -110,6 +113,7 @@ __all__ = [
     "Select",
     "Sink",
     "Stream",
+    "Suppress",
     "Table",
     "TableJoin",
     "ToStream",
@@ -132,6 +136,7 @@ __all__ = [
     "python",
     "select",
     "stream",
+    "suppress",
     "table",
     "to",
     "window",

@@ -69,7 +69,7 @@ RULES: Rules = (
         excludes=("window",),
     ),
     *COGROUPS,
-    only_for("store", "groupBy", "deduplicate", "join", "table", "toTable"),
+    only_for("store", "groupBy", "deduplicate", "join", "table", "toTable", "suppress"),
     *(
         Rule(field, f"`{field}` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",))
         for field in ("grace", "retention", "late")

@@ -166,6 +166,8 @@ class Task:
             return self._fold(node)
         if isinstance(node, o.Deduplicate):
             return self._deduplicate(node)
+        if isinstance(node, o.Suppress):
+            return self._suppress(node)
         name = node.name if node.source else node.inputs[0]
         place, given = self._input(node, name)
         if not isinstance(node, o.Table | o.ToTable):
@@ -203,6 +205,11 @@ class Task:
         flow = without_time_of_reading(given)
         within = node.within_ms * 1000
         return self._task.deduplicate(place, node.store, key._jdf, flow.frame._jdf, READ_AT, within), flow
+
+    def _suppress(self, node: o.Suppress) -> tuple[int, Flow]:
+        place, flow = self._input(node, node.input)
+        key = self._rows.of(flow.schema()).select(*(column(physical) for _, physical in flow.key))
+        return self._task.suppress(place, node.store, key._jdf, node.limit_ms * 1000), flow
 
     def _leaving(self, node: n.Node) -> list[Exit]:
         readers = [reader for reader in self._topology.consumers(node.name) if reader.name not in self._part.task]

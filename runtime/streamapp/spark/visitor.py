@@ -386,6 +386,9 @@ class Visitor:
     def visit_deduplicate(self, node: o.Deduplicate, flow: Flow) -> Flow:
         return flow
 
+    def visit_suppress(self, node: o.Suppress, flow: Flow) -> Flow:
+        return flow
+
     def visit_foreignrows(self, node: o.ForeignRows, left: Flow, right: Flow) -> Flow:
         return answered(node, left, right, TaskRows(left.frame.sparkSession))
 

@@ -38,7 +38,7 @@ for rule, node, said in (
     (
         NODE[9],
         {"filter": "true", "store": "s"},
-        "`store` is only for `groupBy`, `deduplicate`, `join`, `table` or `toTable`; remove `store`",
+        "`store` is only for `groupBy`, `deduplicate`, `join`, `table`, `toTable` or `suppress`; remove `store`",
     ),
     (NODE[10], {**COUNT, "grace": "5s"}, "`grace` is there without a `window`; add e.g."),
     (NODE[11], {**COUNT, "retention": "5s"}, "`retention` is there without a `window`; add e.g."),

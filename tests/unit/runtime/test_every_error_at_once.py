@@ -29,7 +29,7 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
         pytest.param(
             "- {name: x}",
             "node 'x': has no operation; add one of: stream, table, filter, select, with, flatMap, keyBy, merge, "
-            "branch, groupBy, deduplicate, join, toTable, toStream, python, to",
+            "branch, groupBy, deduplicate, join, toTable, toStream, suppress, python, to",
             id="no operation",
         ),
         pytest.param(
@@ -646,7 +646,6 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
     "node",
     [
         "globalTable: {topic: u}",
-        "suppress: {untilTimeLimit: 5s}",
         "sql: select 1",
         "process: {class: 'm:C'}",
         "join: {with: lines, asOf: true}",

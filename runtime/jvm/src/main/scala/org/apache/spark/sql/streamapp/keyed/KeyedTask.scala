@@ -54,7 +54,7 @@ case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[At
     Seq((child.output.slice(keys, keys + order) :+ child.output.last).map(SortOrder(_, Ascending)))
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, None)
+    val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, graph.lasting)
     new KeyedTaskRDD(child.execute(), keys, graph, output, getStateInfo, times, session.sessionState,
       session.streams.stateStoreCoordinator)
   }

@@ -81,6 +81,17 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
     add(Deduplicate(input, store, RowsOf(key), RowsOf(result), row.fieldIndex(readAt), within, row.fieldIndex(deleted)), result.schema)
   }
 
+  /**
+   * @param key the columns of the input's key, over its row
+   * @param limit for how long a change is held back, in microseconds
+   */
+  def suppress(input: Int, store: String, key: DataFrame, limit: Long): Int = {
+    val row = schemas(input)
+    val value = new StructType().add("since", "bigint", nullable = false).add("known", row)
+    stores += TaskStore(store, attributes(key.schema), attributes(value), None, RowsOf(Nil, None), Nil, expires = true)
+    add(Suppress(input, store, value, row.length, row.fieldIndex(time), Ttl(limit, key.schema)), row)
+  }
+
   private def addGroup(input: Int, store: String, rows: RowsOf, key: Seq[Expression], aggregates: RowAggregates, result: StructType,
       answers: DataFrame, ttl: Long): Int = {
     val bound = aggregates.buffers

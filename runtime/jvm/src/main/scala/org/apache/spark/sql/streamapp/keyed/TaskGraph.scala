@@ -22,6 +22,9 @@ final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
   /** Whether a change of one row can come to that join by both of its sides. */
   def isDiamond(join: TableJoin): Boolean = storesBehind(join.leftInput).intersect(storesBehind(join.rightInput)).nonEmpty
 
+  /** The longest time for which changes are held back, in microseconds. */
+  def lasting: Option[Long] = nodes.collect { case held: Suppress => held.limit.span }.maxOption
+
   lazy val hasDiamonds: Boolean = nodes.exists { case join: TableJoin => isDiamond(join); case _ => false }
 
   /** How Spark knows a store. */
@@ -143,6 +146,21 @@ private[keyed] final case class Deduplicate(input: Int, name: String, key: RowsO
   override def inputs: Seq[Int] = Seq(input)
   override def store: Option[String] = Some(name)
   override def open(task: TaskAtWork): Processor = new DeduplicateProcessor(this, task)
+}
+
+/**
+ * The changes of a table, each held back for some time. The store of that name has what readers know of the rows that have changed.
+ *
+ * @param value the columns of the store's values: since when a row waits, and the row that readers know, as a struct
+ * @param width of a row
+ * @param timeAt which of its columns is the event time
+ * @param limit for how long
+ */
+private[keyed] final case class Suppress(input: Int, name: String, value: StructType, width: Int, timeAt: Int, limit: Ttl)
+  extends TaskNode {
+  override def inputs: Seq[Int] = Seq(input)
+  override def store: Option[String] = Some(name)
+  override def open(task: TaskAtWork): Processor = new SuppressProcessor(this, task.processor(input), task)
 }
 
 /**

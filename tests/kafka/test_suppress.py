@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`suppress` tells a table less often: of the updates of a row the last one, when the time of the first is over."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib.inprocess import App
+from lib.verify import folded, rows_of
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+NOON = 1_704_110_400_000
+SECOND = 1000
+LIMIT = 20 * SECOND
+KEYS = [f"k{i}" for i in range(12)]
+TOPOLOGY = """
+  - {name: prices, table: {topic: $T-prices, bootstrap: false, value: {format: json, schema: "n INT"}}}
+  - {name: clicks, stream: {topic: $T-clicks, value: {format: json, schema: "n INT"}}}
+  - {name: seldom, from: prices, suppress: {untilTimeLimit: 20s}}
+  - {name: seldom-out, to: {topic: $T-seldom}}
+  - {name: priced, from: clicks, join: {with: seldom, type: left, select: {click: left.n, price: right.n}}}
+  - {name: priced-out, to: {topic: $T-priced}}
+  - {name: sums, from: clicks, groupBy: [key], aggregate: {many: count(*), total: sum(n)}}
+  - {name: later, suppress: {untilTimeLimit: 20s}, store: held}
+  - {name: later-out, to: {topic: $T-later}}
+  - {name: both, from: seldom, join: {with: later, select: {price: left.n, many: right.many}}}
+  - {name: both-out, to: {topic: $T-both}}
+  - {name: per-n, from: seldom, groupBy: [{odd: n % 2}], aggregate: {rows: count(*), total: sum(n)}}
+  - {name: per-n-out, to: {topic: $T-per-n}}
+"""
+
+
+@dataclass(frozen=True)
+class Sent:
+    topic: str
+    partition: int
+    key: str
+    n: int | None
+    at: int
+    """Event time in ms."""
+
+
+def disordered(seed: int, since: int, count: int) -> Iterator[Sent]:
+    for topic in ("prices", "clicks"):
+        for partition in range(2):
+            rng = random.Random(f"{seed}/{topic}/{partition}")
+            at = since
+            for n in range(count):
+                at += rng.choice((0, 1, 2)) * SECOND
+                deleted = topic == "prices" and rng.random() < 0.3
+                back = rng.choice((0, 0, 0, 5, 30)) * SECOND
+                yield Sent(topic, partition, rng.choice(KEYS[partition::2]), None if deleted else n, at - back)
+
+
+Row = tuple[Any, int]
+"""What a row has, and its event time."""
+
+
+@dataclass
+class Held:
+    """A table that is held back. Each run is one epoch."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    told: dict[str, Row] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    updates: list[tuple[str, Any, int]] = field(default_factory=list)
+
+    def change(self, key: str, row: Row | None, at: int) -> None:
+        if row is None and key not in self.rows:
+            return
+        self.waiting.setdefault(key, at)
+        if row is None:
+            del self.rows[key]
+        else:
+            self.rows[key] = row
+
+    def let_go(self, closed: int) -> None:
+        for key in [key for key, since in self.waiting.items() if since + LIMIT <= closed]:
+            over = self.waiting.pop(key) + LIMIT
+            row, known = self.rows.get(key), self.told.pop(key, None)
+            if row is not None:
+                self.told[key] = row
+            if row is not None or known is not None:
+                self.updates.append((key, row and row[0], row[1] if row else over))
+
+
+@dataclass
+class Model:
+    now: dict[tuple[str, int], int] = field(default_factory=dict)
+    prices: Held = field(default_factory=Held)
+    sums: Held = field(default_factory=Held)
+    priced: list[tuple[int | None, int | None]] = field(default_factory=list)
+
+    def read(self, records: list[Sent]) -> None:
+        timed = []
+        for sent in records:
+            place = sent.topic, sent.partition
+            self.now[place] = max(sent.at, self.now.get(place, sent.at))
+            timed.append((self.now[place], sent))
+        clicked: dict[str, Row] = {}
+        for _, sent in sorted(timed, key=lambda each: (each[0], each[1].topic == "clicks", each[1].partition)):
+            if sent.topic == "prices":
+                self.prices.change(sent.key, None if sent.n is None else ({"n": sent.n}, sent.at), sent.at)
+            else:
+                row = self.prices.told.get(sent.key)
+                self.priced.append((sent.n, row and row[0]["n"]))
+                before, at = clicked.get(sent.key) or self.sums.rows.get(sent.key, ({"many": 0, "total": 0}, 0))
+                found = {"many": before["many"] + 1, "total": before["total"] + sent.n}
+                clicked[sent.key] = found, max(at, sent.at)
+        for key, row in clicked.items():
+            self.sums.change(key, row, row[1])
+        for held in (self.prices, self.sums):
+            held.let_go(min(self.now.values()))
+
+
+@pytest.mark.timeout(300)
+def test_the_last_update_goes_on_when_the_limit_is_over(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """In two runs, the second with what the changelogs have; then the end of a run lets go what waits."""
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("prices", "clicks", partitions=2)
+    model = Model()
+    for run in range(2):
+        records = list(disordered(run, NOON + run * 40 * SECOND, 50))
+        for (topic, partition), found in groupby(records, key=lambda sent: (sent.topic, sent.partition)):
+            values = ((sent.key, None if sent.n is None else {"n": sent.n}, sent.at) for sent in found)
+            app.send(topic, *values, partition=partition)
+        if run == 1:
+            shutil.rmtree(tmp_path / app.prefix)
+        app.run()
+        model.read(records)
+        require(app, model)
+        waiting = rows_of(folded(kafka, f"{app.prefix}-held-changelog"))
+        assert len(waiting) == 2 * len(model.sums.waiting)  # a row and a look
+    assert sum(price is not None for _, price in model.priced) > 20
+    assert any(value is None for _, value, _ in model.prices.updates)
+    assert model.prices.waiting
+    assert model.sums.waiting
+    app.change(TOPOLOGY, spec="  run: untilCaughtUp\n  closeWindows: true")
+    app.run()
+    for held in (model.prices, model.sums):
+        held.let_go(max(model.now.values()) + LIMIT)
+    require(app, model)
+    assert rows_of(folded(kafka, f"{app.prefix}-held-changelog")) == {}
+
+
+def require(app: App, model: Model) -> None:
+    for topic, held in (("seldom", model.prices), ("later", model.sums)):
+        told = Counter((r.key, str(r.value), r.timestamp) for r in app.received(topic))
+        assert told == Counter((key, str(value), at) for key, value, at in held.updates), topic
+        assert {key: value for key, value in app.latest(topic).items() if value is not None} == {
+            key: row for key, (row, _) in held.told.items()
+        }
+    assert Counter((r.value["click"], r.value["price"]) for r in app.received("priced")) == Counter(model.priced)
+    prices, sums = model.prices.told, model.sums.told
+    assert {key: value for key, value in app.latest("both").items() if value is not None} == {
+        key: {"price": prices[key][0]["n"], "many": sums[key][0]["many"]} for key in prices.keys() & sums.keys()
+    }
+    numbers = [row["n"] for row, _ in prices.values()]
+    assert {key: row for key, row in app.latest("per-n").items() if row["rows"]} == {
+        str(odd): {"rows": len(mine), "total": sum(mine)}
+        for odd in (0, 1)
+        if (mine := [number for number in numbers if number % 2 == odd])
+    }
