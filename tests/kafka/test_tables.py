@@ -253,6 +253,11 @@ KILLED = """
     join: {with: trail, type: left, select: {user: left.user, order: left.order, orders: size(right.all)}}
   - {name: by-user, groupBy: [user], aggregate: {many: count(*), last: "sum(bigint(order))", orders: sum(orders)}}
   - {name: to-by-user, to: {topic: $T-totals}}
+  - name: tops
+    from: whole
+    groupBy: [user]
+    aggregate: {top: max(bigint(order)), all: sort_array(collect_list(bigint(order)))}
+  - {name: to-tops, to: {topic: $T-folds}}
 """
 
 
@@ -283,7 +288,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
             if step is not None:
                 halt_at(bench, step)
         rows = [(users[key], latest.get(key), orders[key]) for key in users]
-        expected = {}
+        expected, tops = {}, {}
         for user in (f"user {i}" for i in range(3)):
             mine = [(order, many) for name, order, many in rows if name == user]
             numbers = [order for order, _ in mine if order is not None]
@@ -293,20 +298,23 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
                 else {"last": None, "orders": None}
             )
             expected[user] = {"many": len(mine), **sums}
+            tops[user] = {"top": max(numbers, default=None), "all": sorted(numbers)}
         app = bench.start()
-        until(lambda: _totals(kafka, bench) == expected, START_SECONDS, f"totals {expected}; {app.tail()}")
+        until(lambda: _table(kafka, bench, "totals") == expected, START_SECONDS, f"totals {expected}; {app.tail()}")
+        until(lambda: _table(kafka, bench, "folds") == tops, START_SECONDS, f"tops {tops}; {app.tail()}")
         assert app.stop() == 0
         met = Counter(int(_json(message)["order"]) for message in committed(kafka, bench.topics["pairs"]))
         assert met == Counter(range(1, number + 1))
-        assert _totals(kafka, bench) == expected
+        assert _table(kafka, bench, "totals") == expected
+        assert _table(kafka, bench, "folds") == tops
 
 
 def _json(message: Any) -> Any:
     return json.loads(message.value())
 
 
-def _totals(kafka: KafkaConfig, bench: Bench) -> dict[str, Any]:
+def _table(kafka: KafkaConfig, bench: Bench, topic: str) -> dict[str, Any]:
     found = {}
-    for message in committed(kafka, bench.topics["totals"]):
+    for message in committed(kafka, bench.topics[topic]):
         found[(message.key() or b"").decode()] = _json(message)
     return found

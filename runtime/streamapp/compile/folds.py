@@ -4,7 +4,8 @@
 A `groupBy` of a stream runs in the task of its key where its result depends on the order of its records, where its
 groups expire, and where its table, as it is or behind filters, is looked up or joined by that key: it gets there
 without an internal topic and in the same epoch. So it does where it is grouped once more, which takes what each row
-was: a task knows it. Else its records are combined before the shuffle, which is cheaper.
+was: a task knows it. A `groupBy` of a table does where it keeps the table's rows. Else records are combined before the
+shuffle, which is cheaper.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ def fold_what_is_needed_in_tasks(topology: Topology, context: Context) -> Topolo
     """The topology with such groups in tasks."""
 
     def moved(node: Node) -> Node:
-        if not isinstance(node, Aggregate) or node.window is not None or topology.kind(node.input) != STREAM:
+        if not isinstance(node, Aggregate) or node.window is not None:
             return node
+        if topology.kind(node.input) != STREAM:
+            return replace(node, folds=node.keeps_rows)
         return replace(node, folds=node.needs_order or node.ttl_ms > 0 or _is_needed(topology, node))
 
     return Topology(tuple(map(moved, topology.nodes)))

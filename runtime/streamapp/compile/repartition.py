@@ -75,10 +75,10 @@ class _Cut:
         for node in self._topology.nodes:
             if isinstance(node, ForeignKeyJoin):
                 self._by_foreign_key(node)
-            elif node.in_task:
-                self._join_a_task(node)
             elif node.takes_changes([self._topology.kind(name) for name in node.inputs]):
                 self._after_changes(node)
+            elif node.in_task:
+                self._join_a_task(node)
             else:
                 self._alone(node)
         return Topology(tuple(self._nodes))
@@ -163,7 +163,11 @@ class _Cut:
         (name,) = node.inputs
         hop = node.hop_name(name)
         signed = self._hop(node, self._with_changes(node, name, hop), hop, of=name, signed=True)
-        self._origins[node.name] = self._origin(self._add(node.with_inputs({name: signed})))
+        made = node.with_inputs({name: signed})
+        if node.in_task:
+            self._join_a_task(made)
+        else:
+            self._origins[node.name] = self._origin(self._add(made))
 
     def _with_changes(self, node: Node, name: str, hop: str) -> str:
         """A table in a task, which knows of each change what was: its own name, or that of the node that keeps it."""

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from streamapp.errors import Problem, near_miss
 from streamapp.manifest.node import NodeSpec
 from streamapp.nodes import Broken, Node, Topology, sort_nodes
-from streamapp.operations import BY_NAME, TableJoin
+from streamapp.operations import BY_NAME, Aggregate, TableJoin
 from streamapp.operations.foreign_key_join import settled
+from streamapp.operations.group_by import over_table
 from streamapp.operations.late import late_name
 
 
@@ -41,9 +42,15 @@ def build_partial(
 
 
 def _settled(topology: Topology) -> Topology:
-    """What a join of tables is follows from its sides: whether it goes by the left one's key. Sides come first."""
+    """What follows from the kind of an input. A join of tables is one by its key, or by the rows that it names; a
+    groupBy over a table may have to keep the rows. Inputs come first."""
     for place, node in enumerate(topology.nodes):
-        if isinstance(node, TableJoin) and (made := settled(node, topology)) is not node:
+        made: Node = node
+        if isinstance(node, TableJoin):
+            made = settled(node, topology)
+        elif isinstance(node, Aggregate):
+            made = over_table(node, topology)
+        if made is not node:
             topology = Topology((*topology.nodes[:place], made, *topology.nodes[place + 1 :]), topology.unsure)
     return topology
 

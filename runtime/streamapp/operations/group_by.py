@@ -29,14 +29,14 @@ from streamapp.nodes import (
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
 from streamapp.operations.cogroup import RULES as COGROUPS
 from streamapp.operations.cogroup import Cogroup, place_of
-from streamapp.operations.group_checks import check_groups
+from streamapp.operations.group_checks import FOLDED, RETRACTABLE, check_groups
 from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
 from streamapp.operations.ttl import expiring, ttl_in_words
 from streamapp.operations.window import A_WINDOW, Window, WindowSpec, group_columns
 from streamapp.operations.window import RULES as WINDOWS
-from streamapp.origins import aggregated, all_computed, digest, expression
+from streamapp.origins import aggregated, all_computed, declared, digest, expression
 from streamapp.outline import Outline
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ class Aggregate(OneInput):
     """Whether the records of a group are taken in their order, in the task of its key: a pass says so."""
     ttl_ms: int = 0
     """How long a group stays that has no record; 0: for ever."""
+    keeps_rows: bool = False
+    """Whether it is over a table whose rows it keeps, as what a row was cannot be taken out of its aggregates again."""
     within: Pairs = ()
     """Where a cogroup has been made into it: for each aggregate the struct column that its expression is over."""
 
@@ -240,6 +242,13 @@ class Aggregate(OneInput):
         return self.columns or self.reduce
 
     @property
+    def aggregated_columns(self) -> tuple[str, ...]:
+        """The columns of its input that its values are computed of, in lower case, sorted."""
+        used = {parts[0].lower() for _, text in self.values for parts in read_expression(text).columns}
+        used |= {name.lower() for name in self.reduced}
+        return tuple(sorted(used - {FOLDED}))
+
+    @property
     def reduced(self) -> tuple[str, ...]:
         """The columns of `reduce`."""
         return names_of(self.reduce)
@@ -271,7 +280,7 @@ class Aggregate(OneInput):
         )
 
     def takes_changes(self, kinds: Sequence[str]) -> bool:
-        return kinds[0] == TABLE and not self.folds
+        return kinds[0] == TABLE and (self.keeps_rows or not self.folds)
 
     def output_kind(self, inputs: Sequence[str]) -> str:
         return TABLE
@@ -288,6 +297,7 @@ class Aggregate(OneInput):
         if self.window is not None:
             text += f", {self.window.description}, grace {format_duration(self.grace_ms)}"
             text += f", kept for {format_duration(self.retention_ms)}" if self.retention_ms else ""
+        text += ", of rows that it keeps" if self.keeps_rows else ""
         return text + (", emit final" if self.emit == "final" else "") + ttl_in_words(self.ttl_ms)
 
     def check(self, topology: Topology) -> Iterator[Problem]:
@@ -304,7 +314,14 @@ class Aggregate(OneInput):
         return {**windows, **found, **all_computed(self.by, source)}
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
-        (source,) = before
+        (columns,), (source,) = inputs, before
+        if self.keeps_rows:
+            return {
+                "operation": "kept rows",
+                "key": [[name.lower(), expression(text, source)] for name, text in self.by],
+                "own": [source.get(name.lower()) for name in columns.key],
+                "values": {name: declared(source.get(name)) for name in self.aggregated_columns},
+            }
         return {
             "operation": "aggregate" if self.columns else "reduce",
             **({"layout": _LAYOUT} if self.window or self.reduce else {}),
@@ -313,6 +330,14 @@ class Aggregate(OneInput):
             "values": {name.lower(): aggregated(text, source) for name, text in self.values},
             **expiring(self.ttl_ms),
         }
+
+
+def over_table(node: Aggregate, topology: Topology) -> Aggregate:
+    """The node, knowing whether it keeps the rows of a table."""
+    retractable = not node.reduce and all(read_expression(text).aggregates <= RETRACTABLE for _, text in node.columns)
+    if retractable or node.window is not None or topology.kind(node.input) != TABLE:
+        return node
+    return replace(node, keeps_rows=True)
 
 
 S = TypeVar("S", bound=Steps)

@@ -15,7 +15,7 @@ from streamapp.operations.window import Window
 from streamapp.scope import check_expression, check_names, require_deterministic
 
 RETRACTABLE = frozenset({"avg", "count", "mean", "sum"})
-"""Aggregates that a table's row can be taken out of again, as long as its numbers are exact."""
+"""Aggregates that a table's row can be taken out of again, as long as its numbers are exact. For others it is kept."""
 FOLDED = "acc"
 """What `reduce` calls what the records of a group have come to so far."""
 _RECOMPUTED = "an epoch that is run again would put the record elsewhere"
@@ -61,7 +61,7 @@ class Grouping(Protocol):
 def check_groups(node: Grouping, topology: Topology) -> Iterator[Problem]:
     """What is wrong with a `groupBy` in its place."""
     if topology.kind(node.input) == TABLE:
-        yield from _check_retractable(node)
+        yield from _check_windowless(node)
     columns = topology.columns(node.input)
     yield from check_names(node.name, "groupBy", node.by)
     yield from check_names(node.name, "aggregate" if node.columns else "reduce", node.values)
@@ -70,21 +70,12 @@ def check_groups(node: Grouping, topology: Topology) -> Iterator[Problem]:
     yield from _check_reduced(node, columns)
 
 
-def _check_retractable(node: Grouping) -> Iterator[Problem]:
-    """Over a table, what a row was is taken out of its group again."""
+def _check_windowless(node: Grouping) -> Iterator[Problem]:
+    """Over a table there are no windows."""
     if node.window is not None:
         said = f"its input '{node.input}' is a table, whose rows have no time of their own to be in a window of"
         fix = f"read its changes as a stream, with a `toStream` node behind '{node.input}'"
         yield Problem(node.name, "window", None, said, fix)
-    if node.reduce:
-        said = f"`reduce` cannot be taken back when a row of the table '{node.input}' changes"
-        yield Problem(node.name, "reduce", None, said, f"over a table there are {', '.join(sorted(RETRACTABLE))}")
-    for name, text in node.columns:
-        others = sorted(read_expression(text).aggregates - RETRACTABLE)
-        if others:
-            said = f"`{others[0]}` cannot be taken back when a row of the table '{node.input}' changes"
-            fix = f"over a table there are {', '.join(sorted(RETRACTABLE))}"
-            yield Problem(node.name, f"aggregate.{name}", text, said, fix)
 
 
 def _check_groups(node: Grouping, columns: Columns) -> Iterator[Problem]:

@@ -8,29 +8,50 @@ from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from streamapp import operations as o
-from streamapp.expressions import read_expression
 from streamapp.spark.aggregates import aggregates_of
-from streamapp.spark.flow import DELETED, EVENT_TIME, Flow, all_null, column, hidden
+from streamapp.spark.flow import DELETED, EVENT_TIME, SIGN, Flow, all_null, column, hidden
 from streamapp.spark.guard import expression
 from streamapp.spark.tables import TaskRows
+
+OWN = "__own_"
+"""What the columns of a table's key are called beside those of the group, by which its rows go then."""
 
 
 def entering(node: o.Aggregate, flow: Flow) -> Flow:
     """The records with their group as their key, and of their columns those that are aggregated."""
     key = tuple((name, f"__key_{i}") for i, (name, _) in enumerate(node.by))
-    used = {parts[0].lower() for _, text in (*node.columns, *node.reduce) for parts in read_expression(text).columns}
-    used = {struct.lower() for _, struct in node.within} or used
-    used.update(name.lower() for name, _ in node.reduce)
+    used = {struct.lower() for _, struct in node.within} or {*node.aggregated_columns}
     columns = tuple(
         name for name, physical in flow.visible() if name.lower() in used and physical != hidden("timestamp")
     )
     computed = {physical: flow.only_mine(expression(sql)) for (_, physical), (_, sql) in zip(key, node.by, strict=True)}
+    if node.keeps_rows:
+        own = {f"{OWN}{i}": flow.only_mine(column(physical)) for i, (_, physical) in enumerate(flow.key)}
+        columns, computed = (*columns, *own), computed | own
     frame = flow.scope().withColumns(computed)
     if flow.guard is None:
-        frame = frame.filter(~column(DELETED) & ~all_null(map(column, computed)))
+        frame = frame.filter(~column(DELETED) & ~all_null(column(physical) for _, physical in key))
     return replace(flow, columns=columns, fields=("timestamp",), key=key).tidy(frame)
+
+
+def rows_kept(flow: Flow, rows: TaskRows) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """How the rows of a table are kept for their groups: their key and their value, of a row; and the row, of both.
+
+    The order of the columns follows from the fingerprint: the group, the table's key, then the rest by name.
+    """
+    schema = flow.schema()
+    own = [name for name in flow.columns if name.startswith(OWN)]
+    values = sorted((name for name in flow.columns if name not in own), key=str.lower)
+    given = rows.of(schema)
+    key = given.select(*(column(physical) for _, physical in flow.key), *map(column, own))
+    value = given.select(*map(column, (EVENT_TIME, *values)))
+    both = rows.of(StructType([*key.schema.fields, *value.schema.fields]))
+    same = {DELETED: F.lit(False), SIGN: F.lit(1)}
+    row = both.select(*(same.get(name, column(name)).alias(name) for name in schema.names))
+    return key, value, row
 
 
 def folded(node: o.Aggregate, flow: Flow) -> Flow:

@@ -16,8 +16,8 @@ from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
 from streamapp.spark.deduplicate import READ_AT, same_by, with_time_of_reading, without_time_of_reading
-from streamapp.spark.flow import PLACE, STREAM_TIME, Flow, column
-from streamapp.spark.folds import answers_of, entering, folded
+from streamapp.spark.flow import PLACE, SIGN, STREAM_TIME, Flow, column
+from streamapp.spark.folds import answers_of, entering, folded, rows_kept
 from streamapp.spark.foreign_keys import foreign_results, foreign_rows
 from streamapp.spark.joins import keys_of
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
@@ -197,6 +197,9 @@ class Task:
             given = replace(grouped, frame=self._rows.of(grouped.schema()))
         flow = self._visitor.checked(node, [given], lambda rows: folded(node, rows))
         answers = answers_of(node, flow, self._rows)._jdf
+        if node.keeps_rows:
+            frames = (frame._jdf for frame in rows_kept(given, self._rows))
+            return self._task.keptGroup(place, node.store, SIGN, *frames, flow.frame._jdf, answers), flow
         return self._task.group(place, node.store, flow.frame._jdf, answers, node.ttl_ms * 1000), flow
 
     def _deduplicate(self, node: o.Deduplicate) -> tuple[int, Flow]:

@@ -471,10 +471,6 @@ def test_a_table_can_be_mapped(problems: Problems, operation: str) -> None:
         ("keyBy: [count]", "keyBy of a table is not available yet"),
         ("flatMap: {'n': 'sequence(1, count)'}", "flatMap of a table is not available yet"),
         ("branch: [{name: b, when: count > 1}]", "branch of a table is not available yet"),
-        (
-            "groupBy: [count], aggregate: {'m': max(count)}",
-            "`max` cannot be taken back when a row of the table 'table'",
-        ),
         ("groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}", "'table' is a table, whose rows"),
         (
             "join: {with: lines, within: 5s, by: [user], select: {c: x.count}}",

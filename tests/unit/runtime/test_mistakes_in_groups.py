@@ -143,11 +143,8 @@ def test_each_mistake_of_a_cogroup_is_told_once(problems: Problems, nodes: str, 
     assert told in found[0]
 
 
-def test_a_table_has_no_order_of_records(problems: Problems) -> None:
+def test_what_is_of_records_is_refused_over_a_table(problems: Problems) -> None:
     table = LINES + "- {name: table, groupBy: [user], aggregate: {'n': count(*)}}\n"
-    for node in ("groupBy: ['n'], aggregate: {a: first(user)}", "groupBy: ['n'], reduce: {user: user}"):
-        (found,) = problems(table + f"- {{name: x, {node}}}\n")
-        assert "cannot be taken back when a row of the table 'table' changes" in found
     (found,) = problems(table + "- {name: x, groupBy: ['n'], ttl: 1h, aggregate: {a: count(*)}}\n")
     assert "a group of the table 'table' has no records whose age counts, but rows; give the table" in found
     (found,) = problems(table + "- {name: x, deduplicate: {by: [user], within: 1h}}\n")

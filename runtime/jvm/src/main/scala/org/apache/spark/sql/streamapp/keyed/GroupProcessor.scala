@@ -69,6 +69,7 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
     }
   }
 
+  override def gathers: Boolean = true
   override def holds: Boolean = !held.isEmpty
   override def isFull: Boolean = held.size >= MostGroups || heldBytes >= MostBytes
 

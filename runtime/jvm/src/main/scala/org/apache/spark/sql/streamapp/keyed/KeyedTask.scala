@@ -165,7 +165,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   }
   private val entries = processors.collect { case entry: EntryProcessor => entry }
   private val forgetting = processors.filter(_.forgets)
-  private val holding = processors.collect { case group: GroupProcessor => group }
+  private val holding = processors.filter(_.gathers)
 
   /** An epoch begins, with the stores at its version. */
   def begin(stores: Map[String, StateStore]): TaskAtWork = {

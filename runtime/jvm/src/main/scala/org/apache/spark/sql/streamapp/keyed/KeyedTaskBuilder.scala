@@ -59,15 +59,29 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    * @param answers over the row of a group
    * @param ttl how long a group lasts that has no record, in microseconds; 0 for ever
    */
-  def group(input: Int, store: String, grouped: DataFrame, answers: DataFrame, ttl: Long): Int =
-    Aggregation.whole(castToImpl(grouped).queryExecution.optimizedPlan) match {
-      case Some(PhysicalAggregation(groups, calls, results, rows)) =>
-        val by = groups.map(_.toAttribute)
-        val key = groups.map { case Alias(computed, _) => computed; case column => column }.map(NormalizeFloatingNumbers.normalize)
-        addGroup(input, store, RowsOf.of(rows), key.map(bindReference[Expression](_, rows.output)),
-          RowAggregates(by, rows.output, calls, results), grouped.schema, answers, ttl)
-      case _ => throw new IllegalArgumentException(s"no aggregation:\n${castToImpl(grouped).queryExecution.optimizedPlan}")
-    }
+  def group(input: Int, store: String, grouped: DataFrame, answers: DataFrame, ttl: Long): Int = {
+    val of = Grouped(grouped)
+    addGroup(input, store, of.rows, of.key, of.aggregates, grouped.schema, answers, ttl)
+  }
+
+  /**
+   * Groups of a table's rows, which are kept.
+   *
+   * @param sign the column of the input's row that says whether it is, or was
+   * @param key over that row: the group, and behind it the row's own key
+   * @param value over the same; the event time is the first
+   * @param row over the columns of both: the input's row
+   * @param grouped, answers as of `group`
+   */
+  def keptGroup(input: Int, store: String, sign: String, key: DataFrame, value: DataFrame, row: DataFrame, grouped: DataFrame,
+      answers: DataFrame): Int = {
+    val of = Grouped(grouped)
+    val kept = KeptRows(store, of.key.length, key.schema, value.schema, RowsOf(row), of.rows, of.aggregates, grouped.schema.fieldIndex(time))
+    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), Some((of.aggregates.buffers, attributes(grouped.schema))),
+      RowsOf(answers), answers.columns.toSeq, Some(of.key.length), kept = Some(kept))
+    val group = RowsOf(RowsOf(key).values.take(of.key.length), None)
+    add(KeptGroup(input, store, group, RowsOf(key), RowsOf(value), kept, schemas(input).fieldIndex(sign)), grouped.schema)
+  }
 
   /**
    * @param key, result over the input's row
@@ -196,4 +210,25 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
     schema.map(field => AttributeReference(field.name, field.dataType)())
 
   private def over(columns: Seq[AttributeReference]): DataFrame = Dataset.ofRows(session, GivenRows(columns))
+}
+
+/**
+ * An aggregation of a processor's rows.
+ *
+ * @param rows what is aggregated of a row
+ * @param key  the group, over that
+ */
+private final case class Grouped(rows: RowsOf, key: Seq[Expression], aggregates: RowAggregates)
+
+private object Grouped {
+  def apply(frame: DataFrame): Grouped = {
+    val plan = castToImpl(frame).queryExecution.optimizedPlan
+    Aggregation.whole(plan) match {
+      case Some(PhysicalAggregation(groups, calls, results, rows)) =>
+        val key = groups.map { case Alias(computed, _) => computed; case column => column }.map(NormalizeFloatingNumbers.normalize)
+        Grouped(RowsOf.of(rows), key.map(bindReference[Expression](_, rows.output)),
+          RowAggregates(groups.map(_.toAttribute), rows.output, calls, results))
+      case _ => throw new IllegalArgumentException(s"no aggregation:\n$plan")
+    }
+  }
 }

@@ -39,6 +39,9 @@ private[keyed] abstract class Processor extends Port {
   /** The same before the change that is on its way through the task ([[TaskAtWork.change]]). */
   def before(key: UnsafeRow): InternalRow = told(key)
 
+  /** Whether it holds what has changed until all records of the epoch were read. */
+  def gathers: Boolean = false
+
   /** Whether something has changed that it has not sent. */
   def holds: Boolean = false
 

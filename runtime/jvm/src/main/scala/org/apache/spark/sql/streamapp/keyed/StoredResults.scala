@@ -134,10 +134,10 @@ private final class StoredTable(task: KeyedTaskExec, name: String, override val 
   private val keys = GroupKeys(store.keys, None)
 
   override def sparkName: String = task.graph.sparkName(store)
-  override def named: Seq[Attribute] = store.keys
+  override def named: Seq[Attribute] = store.kept.fold(store.keys)(kept => store.keys.take(kept.groups))
   override def together: Boolean = true
   override def scanned: Seq[Attribute] = store.shown
-  override def scan(wanted: Option[UnsafeRow]): StoredScan = {
+  override def scan(wanted: Option[UnsafeRow]): StoredScan = store.kept.map(KeptScan(_, wanted)).getOrElse {
     val stored = AggregateScan(keys, store.values, named, wanted)
     store.finished.fold[StoredScan](stored) { case (bound, _) => FinishedScan(stored, bound) }
   }
@@ -187,6 +187,24 @@ private final case class SessionScan(layout: SessionLayout, bound: BoundAggregat
       val group = groupOf(pair.key)
       val span = InternalRow(pair.value.getLong(0), pair.value.getLong(1))
       whole(withGroup(span, group), buffers.result(group, buffers.fromState(bufferOf(pair.value))))
+    }
+  }
+}
+
+/** Groups whose rows are kept; those of a group lie together. */
+private final case class KeptScan(kept: KeptRows, wanted: Option[UnsafeRow]) extends StoredScan {
+  override def encoding: KeyStateEncoderSpec = kept.encoding
+  override def values: StructType = kept.values
+
+  override def rows(store: CommittedStore): Iterator[InternalRow] = {
+    val groupOf = UnsafeProjection.create(kept.keys.take(kept.groups).zipWithIndex.map { case (field, i) =>
+      BoundReference(i, field.dataType, field.nullable)
+    })
+    val results = new KeptResults(kept)
+    val found = StoredGroups.in(store, StateStore.DEFAULT_COL_FAMILY_NAME, wanted).buffered
+    Iterator.continually(()).takeWhile(_ => found.hasNext).map { _ =>
+      val group = groupOf(found.head.key).copy()
+      results.of(group, Iterator.continually(()).takeWhile(_ => found.hasNext && groupOf(found.head.key) == group).map(_ => found.next()))
     }
   }
 }

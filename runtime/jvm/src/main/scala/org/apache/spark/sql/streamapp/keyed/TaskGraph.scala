@@ -39,11 +39,12 @@ final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
  * @param answers what a question about a row is answered with, over the columns of key and value, or of a group's row
  * @param answered its columns: the key's as `__key_0`, `__key_1`, …, then the values
  * @param prefix how many of the key's columns rows are looked for by, where that is not the whole key
+ * @param kept where it keeps the rows of groups: how their results come of them
  * @param expires whether its rows are looked after by their times too, in a column family of their own
  */
 final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attribute],
     finished: Option[(BoundAggregates, Seq[Attribute])], private val answers: RowsOf, private val answered: Seq[String],
-    prefix: Option[Int] = None, expires: Boolean = false) {
+    prefix: Option[Int] = None, expires: Boolean = false, kept: Option[KeptRows] = None) {
   /** What questions are answered from. */
   def shown: Seq[Attribute] = finished.fold(keys ++ values)(_._2)
 

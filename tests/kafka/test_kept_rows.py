@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Aggregates of a table that nothing can be taken out of again: they are those of the rows that are there."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib.inprocess import App
+from lib.verify import folded, rows_of
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+NOON = 1_704_110_400_000
+SECOND = 1000
+PEOPLE = [f"p{i:02}" for i in range(25)]
+CITIES = ["Oslo", "Rome", "Kyiv", None]
+TOPOLOGY = """
+  - {name: people, table: {topic: $T-people, value: {format: json, schema: "city STRING, age INT, score DOUBLE"}}}
+  - name: ages
+    groupBy: [city]
+    aggregate:
+      oldest: max(age)
+      ages: sort_array(collect_list(age))
+      score: sum(score)
+      first: first(age)
+      many: count(*)
+  - {name: ages-out, to: {topic: $T-ages}}
+  - {name: folds, from: people, groupBy: [city], reduce: {age: "(acc.age * 31 + age) % 1000003"}}
+  - {name: folds-out, to: {topic: $T-folds}}
+  - {name: per-oldest, from: ages, groupBy: [oldest], aggregate: {cities: sort_array(collect_list(city))}}
+  - {name: per-oldest-out, to: {topic: $T-per-oldest}}
+  - {name: questions, stream: {topic: $T-questions, value: text}}
+  - {name: answers, join: {with: ages, type: left, select: {ages: ages.ages}}}
+  - {name: answers-out, to: {topic: $T-answers}}
+"""
+
+Row = tuple[dict[str, Any], int]
+"""A row, and its time."""
+
+
+def changes(seed: int, since: int, count: int) -> list[tuple[str, dict[str, Any] | None, int]]:
+    rng = random.Random(seed)
+    found: list[tuple[str, dict[str, Any] | None, int]] = []
+    for i in range(count):
+        row = {"city": rng.choice(CITIES), "age": rng.randrange(1, 90), "score": rng.choice((1e16, 1.0, 0.5, -1e16))}
+        at = since + i * SECOND - rng.choice((0, 0, 0, 7, 40)) * SECOND
+        found.append((rng.choice(PEOPLE), None if rng.random() < 0.25 else row, at))
+    return found
+
+
+def expected(rows: dict[str, Row], seen: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """By city, what its people come to, and their ages folded; in the order of times."""
+    ages: dict[str, Any] = {}
+    folds: dict[str, Any] = {}
+    for city in seen:
+        people = [
+            row for _, (row, _) in sorted(rows.items(), key=lambda each: (each[1][1], each[0])) if row["city"] == city
+        ]
+        mine = [row["age"] for row in people]
+        scores = [row["score"] for row in people]
+        ages[city] = {"oldest": None, "ages": sorted(mine), "score": None, "first": None, "many": len(mine)}
+        folds[city] = {"age": None}
+        if mine:
+            fold = mine[0]
+            for age in mine[1:]:
+                fold = (fold * 31 + age) % 1_000_003
+            folds[city] = {"age": fold}
+            # One after the other: in another order they are rounded to something else.
+            ages[city] |= {"oldest": max(mine), "first": mine[0], "score": functools.reduce(operator.add, scores)}
+    return ages, folds
+
+
+@pytest.mark.timeout(400)
+def test_results_are_those_of_the_rows_that_are_there(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """At once; then in small epochs, with what the changelogs have."""
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("people", "questions", partitions=2)
+    rows: dict[str, Row] = {}
+    seen: set[str] = set()
+    for run, at_most in enumerate((None, 15)):
+        found = changes(run, NOON + run * 3600 * SECOND, 160)
+        for partition in range(2):
+            mine = [change for change in found if PEOPLE.index(change[0]) % 2 == partition]
+            app.send("people", *mine, partition=partition)
+        for key, row, at in found:
+            rows.pop(key, None)
+            if row is not None:
+                rows[key] = row, at
+                seen |= {row["city"]} - {None}
+        if run == 1:
+            shutil.rmtree(tmp_path / app.prefix)
+        app.run(epoch_records=at_most)
+        ages, folds = expected(rows, seen)
+        assert app.latest("ages") == ages
+        assert app.latest("folds") == folds
+        oldest = {str(row["oldest"]) for row in ages.values()}
+        assert {key: row["cities"] for key, row in app.latest("per-oldest").items() if row["cities"]} == {
+            one: sorted(city for city, row in ages.items() if str(row["oldest"]) == one) for one in oldest - {"None"}
+        }
+        kept = rows_of(folded(kafka, f"{app.prefix}-ages-changelog"))
+        assert len(kept) == len(seen) + sum(row["city"] is not None for row, _ in rows.values())
+    app.send("questions", *((city, "?", NOON + 7200 * SECOND) for city in ("Oslo", "Paris")))
+    app.run()
+    assert app.latest("answers") == {"Oslo": {"ages": ages["Oslo"]["ages"]}, "Paris": {"ages": None}}
