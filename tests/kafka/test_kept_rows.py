@@ -14,6 +14,7 @@ import pytest
 
 from lib.inprocess import App
 from lib.verify import folded, rows_of
+from streamapp.errors import DataError
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -110,3 +111,13 @@ def test_results_are_those_of_the_rows_that_are_there(kafka: KafkaConfig, tmp_pa
     app.send("questions", *((city, "?", NOON + 7200 * SECOND) for city in ("Oslo", "Paris")))
     app.run()
     assert app.latest("answers") == {"Oslo": {"ages": ages["Oslo"]["ages"]}, "Paris": {"ages": None}}
+
+
+def test_a_group_of_too_many_rows_is_told(kafka: KafkaConfig, tmp_path: Path) -> None:
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("people", "questions")
+    app.send("people", *((f"p{i}", {"city": "Oslo", "age": 1, "score": 1.0}, NOON) for i in range(100_001)))
+    with pytest.raises(
+        DataError, match=r"store '(ages|folds)': group \(Oslo\) has more than 100000 rows, which are all"
+    ):
+        app.run()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -43,6 +42,7 @@ class App:
         self.prefix = f"t{uuid4().hex[:8]}"
         self._folder = folder
         self.statuses: list[dict[str, Any]] = []
+        self._producers: dict[int, Producer] = {}
         self.change(topology, spec)
 
     def change(self, topology: str, spec: str = "") -> None:
@@ -62,19 +62,19 @@ class App:
 
     def send(self, topic: str, *records: tuple[Any, Any] | tuple[Any, Any, int], partition: int = 0) -> None:
         """(key, value[, timestamp in ms]); dicts become JSON, bytes and None stay as they are."""
+        # To make one takes longer than to send. One that has known a topic for long does not know its new partitions.
+        if partition not in self._producers:
+            self._producers[partition] = in_order(self.kafka)
+        producer = self._producers[partition]
         for key, value, *timestamp in records:
-            self._producer.produce(
+            producer.produce(
                 self.topic(topic),
                 key=_bytes(key),
                 value=_bytes(value),
                 partition=partition,
                 timestamp=timestamp[0] if timestamp else 0,
             )
-        assert self._producer.flush(30) == 0
-
-    @cached_property
-    def _producer(self) -> Producer:
-        return in_order(self.kafka)  # to make one takes longer than to send
+        assert producer.flush(30) == 0
 
     def run(self, settings: Mapping[str, str] | None = None, epoch_records: int | None = None) -> None:
         """To the end of the input, as `streamapp run --until-caught-up`; with further settings of Spark's.

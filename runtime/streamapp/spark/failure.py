@@ -13,6 +13,7 @@ from streamapp.succession import WAYS_OUT
 # The JVM side's own exceptions: the class name in a stack trace, and what it is for whoever runs the app.
 _KNOWN: dict[str, type[StreamAppError]] = {
     "ForeignOwnerException": InputError,
+    "GroupTooLargeException": DataError,
     "IncompatibleStateException": InputError,
     "OversizedRecordException": DataError,
     "PositionMismatchException": StateLost,
