@@ -34,6 +34,22 @@ PAIRS = """
     aggregate: {mean: avg(n), some: "array_sort(collect_set(pmod(n, 3)))"}
 """
 """A store that nothing is written from, with a key of two columns, one of them a number."""
+KEPT = """
+  - name: by-parity
+    from: totals
+    groupBy: [{odd: "pmod(count, 2)"}]
+    aggregate: {lows: sort_array(collect_list(low))}
+"""
+"""The same of a table whose rows are kept."""
+IN_ORDER = """
+  - name: trails
+    from: ticks
+    groupBy: [key]
+    window: {tumbling: 10s}
+    retention: 8 minutes
+    aggregate: {all: collect_list(n)}
+"""
+"""Windows whose records are taken in their order."""
 LENGTH_MS = 1_000
 OF_RECORDS = """
   - name: %(kind)s
@@ -87,7 +103,7 @@ def query(app: AppProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(300)
 def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
-    with Bench(kafka, tmp_path, "asked", TOTALS + PAIRS + WINDOWS) as bench:
+    with Bench(kafka, tmp_path, "asked", TOTALS + PAIRS + KEPT + WINDOWS) as bench:
         load = bench.load(seed=1301, rate=0, keys=40)
         app = bench.start()
         load.send(1000)
@@ -101,7 +117,7 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
         until(all_counted, START_SECONDS, f"all counted; it said:\n{app.tail()}", every=0.5)
 
         by_name = {store["name"]: store for store in ask(app, "/stores")["stores"]}
-        assert by_name.keys() == {"totals", "pairs", "windows"}
+        assert by_name.keys() == {"totals", "pairs", "by-parity", "windows"}
         assert by_name["pairs"] == {
             "name": "pairs",
             "node": "pairs",
@@ -130,7 +146,18 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
             assert [{k: v for k, v in row.items() if k != "mean"} for row in found] == ([wanted] if ns else [])
             assert [row["mean"] for row in found] == pytest.approx([sum(ns) / len(ns)] if ns else [])
 
-        assert refusal(app, "/stores/totls") == (404, "there is no store 'totls'; there are: totals, pairs, windows")
+        # Groups of rows that are kept.
+        lows = {odd: sorted(fold.low for fold in totals.values() if fold.count % 2 == odd) for odd in (0, 1)}
+        kept = {odd: [{"odd": odd, "lows": found}] for odd, found in lows.items()}
+        until(
+            lambda: all(rows(app, f"/stores/by-parity/{odd}") == kept[odd] for odd in (0, 1)), 60, f"{kept}", every=0.5
+        )
+        assert sorted(row["odd"] for row in rows(app, "/stores/by-parity")) == [0, 1]
+
+        assert refusal(app, "/stores/totls") == (
+            404,
+            "there is no store 'totls'; there are: totals, pairs, windows, by-parity",
+        )
         assert refusal(app, "/stores/pairs/0") == (
             400,
             "the key of store 'pairs' has 2 columns (parity, who), and there are 1 values; give one for each, in that "
@@ -157,7 +184,7 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
         assert answer.stderr == "note: store 'totals' has no row for that key\n"
         answer = query(app, "totls")
         assert answer.returncode == 1
-        assert answer.stderr == "error: there is no store 'totls'; there are: totals, pairs, windows\n"
+        assert answer.stderr == "error: there is no store 'totls'; there are: totals, pairs, windows, by-parity\n"
         epochs = app.epochs()
         assert app.stop() == 0
         answer = query(app, "totals")
@@ -180,7 +207,7 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
 def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
     """Open ones, and those that are closed and kept."""
     topology = WINDOWS.replace("emit: final", "emit: final\n    retention: 8 minutes")
-    topology += "".join(OF_RECORDS % {"kind": kind} for kind in KINDS)
+    topology += IN_ORDER + "".join(OF_RECORDS % {"kind": kind} for kind in KINDS)
     with Bench(kafka, tmp_path, "panes", topology) as bench:
         load = bench.load(seed=1302, rate=0)
         app = bench.start()
@@ -205,6 +232,13 @@ def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
         assert found(key="b", windowFrom=_iso(first), windowTo=_iso(last)) == {
             where: row for where, row in windows.items() if where[0] == "b" and first <= where[1] < last
         }
+
+        def trails(path: str) -> dict[tuple[str, int], tuple[int, int]]:
+            found = rows_so_far(app, path)
+            return {(row["key"], _millis(row["window_start"])): (len(row["all"]), sum(row["all"])) for row in found}
+
+        until(lambda: trails("/stores/trails") == windows, 60, "all windows in order", every=0.5)
+        assert trails("/stores/trails/a") == found(key="a")
         row = rows(app, "/stores/windows", limit="1")[0]
         assert _millis(row["window_end"]) - _millis(row["window_start"]) == WINDOW_MS
 

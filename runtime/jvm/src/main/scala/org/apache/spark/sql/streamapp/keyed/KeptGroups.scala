@@ -50,9 +50,7 @@ private[keyed] final class KeptResults(kept: KeptRows) {
         None
       } else {
         count += 1
-        if (count > KeptResults.Most) throw new GroupTooLargeException(
-          s"store '${kept.store}': group ${group.toSeq(kept.keys).mkString("(", ", ", ")")} has more than ${KeptResults.Most} rows, " +
-            "which are all read when one of them changes")
+        if (count > KeptResults.Most) throw tooLarge(group)
         Some(rowOf(keyAndValue(entry.key, entry.value)).copy() -> entry.value.getLong(0))
       }
     }.toArray.sortBy(_._2)
@@ -65,9 +63,16 @@ private[keyed] final class KeptResults(kept: KeptRows) {
       result
     }
   }
+
+  private def tooLarge(group: UnsafeRow): GroupTooLargeException = {
+    val named = group.toSeq(StructType(kept.keys.take(kept.groups))).mkString("(", ", ", ")")
+    new GroupTooLargeException(
+      s"store '${kept.store}': group $named has more than ${KeptResults.Most} rows, which are all read when one of them changes")
+  }
 }
 
 private[keyed] object KeptResults {
+  /** Rows of a group. */
   val Most = 100000
 }
 
