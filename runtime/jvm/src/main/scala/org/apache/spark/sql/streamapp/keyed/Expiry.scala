@@ -52,10 +52,12 @@ private[keyed] final class Expiry(val ttl: Long, keys: StructType) {
    * @return keys of rows that are over, each good until the next
    */
   def over(closing: Closing, fresh: Boolean, timeOf: UnsafeRow => Option[Long]): Iterator[UnsafeRow] = {
-    // An earlier version of the app may have kept rows for longer. What was taken out before is not passed again.
-    val from = Option.when(!fresh && closing.before != StreamTimes.Unknown)(bound(closing.before - ttl))
+    // What was taken out before is not passed again; but an earlier version of the app may have kept rows for longer, and another
+    // process does not know up to where this one has looked.
+    val goesOn = !fresh && closed != StreamTimes.Unknown && closing.before != StreamTimes.Unknown
+    val from = Option.when(goesOn)(bound(closing.before - ttl))
     closed = closing.after
-    if (closed == StreamTimes.Unknown || (!fresh && closed == closing.before)) Iterator.empty
+    if (closed == StreamTimes.Unknown || (goesOn && closed == closing.before)) Iterator.empty
     else store.rangeScan(from, Some(bound(closed - ttl + 1)), family).takeWhile(_.key.getLong(0) <= closed - ttl).flatMap { pair =>
       val key = keyOf(pair.key)
       store.remove(pair.key, family)
