@@ -46,6 +46,11 @@ NOT_YET: dict[str, tuple[str, ...]] = {
 }
 """Fields of the manifest's language that this version has not got, by the object they would be in."""
 
+INSTEAD = {
+    "globalTable": "write `table`: a stream looks it up by any of its own columns, with join: {with: TABLE, by: [COLUMN]}",
+}
+"""What to write in place of some of them."""
+
 LATER = frozenset(name for names in NOT_YET.values() for name in names)
 
 NOT_YET_OPERATIONS = NOT_YET["node"]
