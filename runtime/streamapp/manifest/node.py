@@ -47,7 +47,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
 """Fields of the manifest's language that this version has not got, by the object they would be in."""
 
 INSTEAD = {
-    "globalTable": "write `table`: a stream looks it up by any of its own columns, with join: {with: TABLE, by: [COLUMN]}",
+    "globalTable": "write `table`: a stream looks it up by any of its columns, e.g. join: {with: TABLE, by: [COLUMN]}",
 }
 """What to write in place of some of them."""
 
