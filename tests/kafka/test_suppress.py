@@ -27,6 +27,7 @@ KEYS = [f"k{i}" for i in range(12)]
 TOPOLOGY = """
   - {name: prices, table: {topic: $T-prices, bootstrap: false, value: {format: json, schema: "n INT"}}}
   - {name: clicks, stream: {topic: $T-clicks, value: {format: json, schema: "n INT"}}}
+  - {name: cheap, from: prices, filter: "n >= 0"}
   - {name: seldom, from: prices, suppress: {untilTimeLimit: 20s}}
   - {name: seldom-out, to: {topic: $T-seldom}}
   - {name: priced, from: clicks, join: {with: seldom, type: left, select: {click: left.n, price: right.n}}}
@@ -36,6 +37,10 @@ TOPOLOGY = """
   - {name: later-out, to: {topic: $T-later}}
   - {name: both, from: seldom, join: {with: later, select: {price: left.n, many: right.many}}}
   - {name: both-out, to: {topic: $T-both}}
+  - {name: gap, from: cheap, join: {with: seldom, select: {here: left.n, held: right.n}}}
+  - {name: gap-out, to: {topic: $T-gap}}
+  - {name: gaps, from: gap, groupBy: [{odd: here % 2}], aggregate: {rows: count(*), held: sum(held)}}
+  - {name: gaps-out, to: {topic: $T-gaps}}
   - {name: per-n, from: seldom, groupBy: [{odd: n % 2}], aggregate: {rows: count(*), total: sum(n)}}
   - {name: per-n-out, to: {topic: $T-per-n}}
 """
@@ -154,6 +159,16 @@ def test_the_last_update_goes_on_when_the_limit_is_over(kafka: KafkaConfig, tmp_
     assert rows_of(folded(kafka, f"{app.prefix}-held-changelog")) == {}
 
 
+def test_a_late_first_update_goes_on_too(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """In one run, an epoch for each record: its limit is over when it comes."""
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("prices", "clicks")
+    for key, second in (("a", 0), ("a", 100), ("late", 10), ("a", 101), ("a", 102), ("late", 11), ("a", 150)):
+        app.send("prices", (key, {"n": second}, NOON + second * SECOND))
+    app.run(epoch_records=1)
+    assert app.latest("seldom")["late"] == {"n": 11}
+
+
 def require(app: App, model: Model) -> None:
     for topic, held in (("seldom", model.prices), ("later", model.sums)):
         told = Counter((r.key, str(r.value), r.timestamp) for r in app.received(topic))
@@ -165,6 +180,13 @@ def require(app: App, model: Model) -> None:
     prices, sums = model.prices.told, model.sums.told
     assert {key: value for key, value in app.latest("both").items() if value is not None} == {
         key: {"price": prices[key][0]["n"], "many": sums[key][0]["many"]} for key in prices.keys() & sums.keys()
+    }
+    now = model.prices.rows
+    gap = {key: {"here": now[key][0]["n"], "held": prices[key][0]["n"]} for key in now.keys() & prices.keys()}
+    assert {key: value for key, value in app.latest("gap").items() if value is not None} == gap
+    sums = {odd: [row["held"] for row in gap.values() if row["here"] % 2 == odd] for odd in (0, 1)}
+    assert {key: row for key, row in app.latest("gaps").items() if row["rows"]} == {
+        str(odd): {"rows": len(mine), "held": sum(mine)} for odd, mine in sums.items() if mine
     }
     numbers = [row["n"] for row, _ in prices.values()]
     assert {key: row for key, row in app.latest("per-n").items() if row["rows"]} == {

@@ -84,8 +84,6 @@ class Model:
     prices: dict[str, Sent] = field(default_factory=dict)
     trails: dict[str, tuple[list[int | None], int]] = field(default_factory=dict)
     """And the time of the latest record."""
-    kept: dict[str, tuple[list[int | None], int]] = field(default_factory=dict)
-    """The same at the end of the last run."""
     priced: list[tuple[int | None, int | None]] = field(default_factory=list)
     trailed: list[tuple[int | None, list[int | None] | None]] = field(default_factory=list)
     gone: Counter[tuple[str, str, int]] = field(default_factory=Counter)
@@ -108,7 +106,6 @@ class Model:
             self.gone["prices-out", key, self.prices.pop(key).at + TTL] += 1
         for key in [key for key, (_, at) in self.trails.items() if at <= closed - TTL]:
             self.gone["trails", key, self.trails.pop(key)[1] + TTL] += 1
-        self.kept = dict(self.trails)
 
     def _price(self, sent: Sent, now: int) -> None:
         if sent.n is None or sent.at <= now - TTL:
@@ -127,11 +124,6 @@ class Model:
             self.trailed.append((sent.n, [*trail, sent.n]))
         else:
             self.trailed.append((sent.n, None))
-            # It is as if nothing had come since the run has begun: a run is one epoch.
-            if sent.key in self.kept:
-                self.trails[sent.key] = self.kept[sent.key]
-            else:
-                self.trails.pop(sent.key, None)
 
 
 def table(app: App, topic: str) -> dict[str | None, Any]:

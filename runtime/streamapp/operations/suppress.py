@@ -84,7 +84,8 @@ class Suppress(OneInput):
         return {
             "operation": "suppress",
             "key": [source[name.lower()] for name in columns.key],
-            "values": all_declared(columns.value, source),
+            # What readers know is kept as a row, in the order of its columns.
+            "values": list(all_declared(columns.value, source).items()),
         }
 
 

@@ -53,9 +53,9 @@ private[keyed] final class Expiry(val ttl: Long, keys: StructType) {
    */
   def over(closing: Closing, fresh: Boolean, timeOf: UnsafeRow => Option[Long]): Iterator[UnsafeRow] = {
     // What was taken out before is not passed again; but an earlier version of the app may have kept rows for longer, and another
-    // process does not know up to where this one has looked.
-    val goesOn = !fresh && closed != StreamTimes.Unknown && closing.before != StreamTimes.Unknown
-    val from = Option.when(goesOn)(bound(closing.before - ttl))
+    // process may have looked, and noted, meanwhile.
+    val goesOn = !fresh && closed != StreamTimes.Unknown && closed == closing.before
+    val from = Option.when(goesOn)(behind(closed))
     closed = closing.after
     if (closed == StreamTimes.Unknown || (goesOn && closed == closing.before)) Iterator.empty
     else store.rangeScan(from, Some(bound(closed - ttl + 1)), family).takeWhile(_.key.getLong(0) <= closed - ttl).flatMap { pair =>
@@ -73,9 +73,12 @@ private[keyed] final class Expiry(val ttl: Long, keys: StructType) {
 
   /** When the first row may be over; Long.MaxValue when there is none. */
   def due: Long = {
-    val from = Option.when(closed != StreamTimes.Unknown)(bound(closed - ttl))
+    val from = Option.when(closed != StreamTimes.Unknown)(behind(closed))
     val scan = store.rangeScan(from, None, family)
     try if (scan.hasNext) scan.next().key.getLong(0) + ttl else Long.MaxValue
     finally scan.close()
   }
+
+  // A key of just the bound's time may be on either side of it, and late rows are noted there.
+  private def behind(closed: Long): UnsafeRow = bound(closed - ttl - 1)
 }

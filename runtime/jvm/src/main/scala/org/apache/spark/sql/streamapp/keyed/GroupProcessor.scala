@@ -40,8 +40,9 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
       val key = keyOf(columns)
       if (!NoKey(key)) {
         val found = group(key)
-        if (isOver(found.time)) found.reset(buffers.fresh())
-        if (found.time != StreamTimes.Unknown || !isOver(time)) {
+        val isGone = found.time == StreamTimes.Unknown || isOver(found.time)
+        if (!isGone || !isOver(time)) {
+          if (isGone) found.reset(buffers.fresh())
           updates.add(found.buffer, columns)
           found.time = math.max(found.time, time)
           heldBytes += columns.getSizeInBytes

@@ -147,7 +147,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   val left = new ArrayDeque[InternalRow]()
   /** Numbers what goes through the processors: a row from outside, or a change that one of them has held. */
   var change = 0L
-  /** How far the time of the partition had come that the row under way was read from, in microseconds. */
+  /** How far the time of the partition had come that the row under way was read from, in microseconds; behind all rows, that of all. */
   var now: Long = StreamTimes.Unknown
   /** Whether processors are to send what they hold before the next row is taken. */
   var isLettingGo = false
@@ -170,6 +170,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   /** An epoch begins, with the stores at its version. */
   def begin(stores: Map[String, StateStore]): TaskAtWork = {
     this.stores = stores
+    now = StreamTimes.Unknown
     processors.foreach(_.begin())
     this
   }
@@ -196,7 +197,10 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   def nextChange(): Unit = change += 1
 
   def forgets: Boolean = forgetting.nonEmpty
-  def forget(closing: Closing, fresh: Boolean): Unit = forgetting.foreach(_.forget(closing, fresh))
+  def forget(closing: Closing, fresh: Boolean): Unit = {
+    now = closing.after
+    forgetting.foreach(_.forget(closing, fresh))
+  }
 
   /** The time at which the first of what it keeps is to be forgotten; Long.MaxValue for nothing. */
   def due: Long = forgetting.map(_.due).minOption.getOrElse(Long.MaxValue)

@@ -79,8 +79,10 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
     val kept = KeptRows(store, of.key.length, key.schema, value.schema, RowsOf(row), of.rows, of.aggregates, grouped.schema.fieldIndex(time))
     stores += TaskStore(store, attributes(key.schema), attributes(value.schema), Some((of.aggregates.buffers, attributes(grouped.schema))),
       RowsOf(answers), answers.columns.toSeq, Some(of.key.length), kept = Some(kept))
-    val group = RowsOf(RowsOf(key).values.take(of.key.length), None)
-    add(KeptGroup(input, store, group, RowsOf(key), RowsOf(value), kept, schemas(input).fieldIndex(sign)), grouped.schema)
+    val (group, own) = RowsOf(key).values.splitAt(of.key.length)
+    val normal = group.map(NormalizeFloatingNumbers.normalize)
+    add(KeptGroup(input, store, RowsOf(normal, None), RowsOf(normal ++ own, None), RowsOf(value), kept, schemas(input).fieldIndex(sign)),
+      grouped.schema)
   }
 
   /**

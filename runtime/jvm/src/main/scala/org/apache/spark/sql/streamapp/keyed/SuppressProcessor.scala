@@ -36,7 +36,8 @@ private[keyed] final class SuppressProcessor(node: Suppress, table: Processor, t
 
   override def told(key: UnsafeRow): InternalRow = {
     val waiting = store.get(key)
-    if (waiting == null) table.told(key) else knownOf(waiting)
+    // A change that is on its way has not come here yet: then readers know the row before it.
+    if (waiting == null) table.before(key) else knownOf(waiting)
   }
 
   override def before(key: UnsafeRow): InternalRow = going.filter(_._1 == key).fold(told(key))(_._2)

@@ -22,8 +22,13 @@ final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
   /** Whether a change of one row can come to that join by both of its sides. */
   def isDiamond(join: TableJoin): Boolean = storesBehind(join.leftInput).intersect(storesBehind(join.rightInput)).nonEmpty
 
-  /** The longest time for which changes are held back, in microseconds. */
-  def lasting: Option[Long] = nodes.collect { case held: Suppress => held.limit.span }.maxOption
+  /** The longest time for which changes are held back on their way, in microseconds; None where none are. */
+  def lasting: Option[Long] = nodes.indices.map(heldBefore).maxOption.filter(_ > 0)
+
+  private def heldBefore(place: Int): Long = {
+    val own = nodes(place) match { case held: Suppress => held.limit.span; case _ => 0L }
+    own + nodes(place).inputs.map(heldBefore).maxOption.getOrElse(0L)
+  }
 
   lazy val hasDiamonds: Boolean = nodes.exists { case join: TableJoin => isDiamond(join); case _ => false }
 
