@@ -99,7 +99,7 @@ WRONG = {
     "no operation": (
         manifest(**nodes({"name": "none", "from": "lines"})),
         "node 'none': has no operation; add one of: stream, table, filter, select, with, flatMap, keyBy, merge, "
-        "branch, groupBy, deduplicate, join, toTable, toStream, python, to",
+        "branch, groupBy, deduplicate, join, toTable, toStream, suppress, python, to",
     ),
     "name": (
         manifest(**nodes({"name": "a b", "from": "lines", "filter": "true"})),

@@ -184,9 +184,9 @@ def require(app: App, model: Model) -> None:
     now = model.prices.rows
     gap = {key: {"here": now[key][0]["n"], "held": prices[key][0]["n"]} for key in now.keys() & prices.keys()}
     assert {key: value for key, value in app.latest("gap").items() if value is not None} == gap
-    sums = {odd: [row["held"] for row in gap.values() if row["here"] % 2 == odd] for odd in (0, 1)}
+    by_parity = {odd: [row["held"] for row in gap.values() if row["here"] % 2 == odd] for odd in (0, 1)}
     assert {key: row for key, row in app.latest("gaps").items() if row["rows"]} == {
-        str(odd): {"rows": len(mine), "held": sum(mine)} for odd, mine in sums.items() if mine
+        str(odd): {"rows": len(mine), "held": sum(mine)} for odd, mine in by_parity.items() if mine
     }
     numbers = [row["n"] for row, _ in prices.values()]
     assert {key: row for key, row in app.latest("per-n").items() if row["rows"]} == {
