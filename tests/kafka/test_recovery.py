@@ -239,7 +239,7 @@ def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Pat
             damage(base_files(app.state_dir))
             fence(bench, "totals/0", "totals/1")
             load.send(1000)  # the work that is left
-            until(lambda: restored() >= whole, 60, "both stores are read from the topic's beginning")  # noqa: B023
+            until(lambda: restored() >= whole, START_SECONDS, "both stores are read from the topic's beginning")  # noqa: B023
         proof.finish(app)
 
 
