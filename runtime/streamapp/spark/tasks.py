@@ -15,11 +15,10 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
-from streamapp.spark.deduplicate import READ_AT, same_by, with_time_of_reading, without_time_of_reading
 from streamapp.spark.flow import PLACE, SIGN, STREAM_TIME, Flow, column
 from streamapp.spark.folds import answers_of, entering, folded, rows_kept
 from streamapp.spark.foreign_keys import foreign_results, foreign_rows
-from streamapp.spark.joins import keys_of
+from streamapp.spark.joins import chosen, keys_of
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
 
 
@@ -113,7 +112,9 @@ class Task:
         """The rows as the task takes them. They may share a frame, in which each row is of one of them."""
         frame, found = flows[0].frame, []
         for entry, flow in zip(entries, flows, strict=True):
-            if not isinstance(entry.reader, o.Aggregate | o.Deduplicate):
+            if isinstance(entry.reader, o.Deduplicate):
+                found.append(flow)
+            elif not isinstance(entry.reader, o.Aggregate):
                 found.append(_slim(entry, flow))
             elif flow.packed is None:
                 found.append(self._prepared(entry.reader, flow))
@@ -122,14 +123,10 @@ class Task:
                 found.append(prepared)
         return [flow if flow.packed is None else replace(flow, frame=frame) for flow in found]
 
-    def _prepared(self, node: o.Aggregate | o.Deduplicate, flow: Flow) -> Flow:
-        if isinstance(node, o.Deduplicate):
-            return with_time_of_reading(flow)
+    def _prepared(self, node: o.Aggregate, flow: Flow) -> Flow:
         return self._visitor.checked(node, [flow], lambda given: entering(node, given))
 
-    def _prepared_among_others(
-        self, node: o.Aggregate | o.Deduplicate, flow: Flow, packed: str
-    ) -> tuple[DataFrame, Flow]:
+    def _prepared_among_others(self, node: o.Aggregate, flow: Flow, packed: str) -> tuple[DataFrame, Flow]:
         """Rows of a struct column, whose frame others share: that frame, and the flow over it."""
         theirs = flow.frame.columns
         own = column(packed).isNotNull()
@@ -148,7 +145,7 @@ class Task:
             ours, _ = keys_of(entry.reader, flow, self._flows[entry.reader.right])
             return ours
         if isinstance(entry.reader, o.Deduplicate):
-            return same_by(entry.reader, flow)
+            return chosen(flow, entry.reader.by)
         return flow.key
 
     def _input(self, node: n.Node, name: str) -> tuple[int, Flow]:
@@ -204,10 +201,8 @@ class Task:
 
     def _deduplicate(self, node: o.Deduplicate) -> tuple[int, Flow]:
         place, given = self._input(node, node.input)
-        key = given.frame.select(*(column(physical) for _, physical in same_by(node, given)))
-        flow = without_time_of_reading(given)
-        within = node.within_ms * 1000
-        return self._task.deduplicate(place, node.store, key._jdf, flow.frame._jdf, READ_AT, within), flow
+        key = given.frame.select(*(column(physical) for _, physical in chosen(given, node.by)))
+        return self._task.deduplicate(place, node.store, key._jdf, node.within_ms * 1000), given
 
     def _suppress(self, node: o.Suppress) -> tuple[int, Flow]:
         place, flow = self._input(node, node.input)

@@ -16,7 +16,6 @@ import org.apache.spark.sql.types.{DataType, LongType}
 private[keyed] final class DeduplicateProcessor(node: Deduplicate, task: TaskAtWork) extends Processor {
   private var store: StateStore = _
   private val keyOf = node.key.projection
-  private val resultOf = node.result.projection
   private val stored = new SpecificInternalRow(Seq(LongType))
   private val valueOf = UnsafeProjection.create(Array[DataType](LongType))
   private var sweptAt = StreamTimes.Unknown
@@ -25,8 +24,8 @@ private[keyed] final class DeduplicateProcessor(node: Deduplicate, task: TaskAtW
 
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
     val key = keyOf(row)
-    if (row.getBoolean(node.deletedAt) || NoKey(key) || time < row.getLong(node.readAt) - node.within || isFirst(key, time))
-      forward(null, resultOf(row), null, time)
+    if (row.getBoolean(node.deletedAt) || NoKey(key) || time < task.now - node.within || isFirst(key, time))
+      forward(null, row, null, time)
   }
 
   private def isFirst(key: UnsafeRow, time: Long): Boolean = {

@@ -42,7 +42,7 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
         val found = group(key)
         val isGone = found.time == StreamTimes.Unknown || isOver(found.time)
         if (!isGone || !isOver(time)) {
-          if (isGone) found.reset(buffers.fresh())
+          if (isOver(found.time)) found.reset(buffers.fresh())
           updates.add(found.buffer, columns)
           found.time = math.max(found.time, time)
           heldBytes += columns.getSizeInBytes

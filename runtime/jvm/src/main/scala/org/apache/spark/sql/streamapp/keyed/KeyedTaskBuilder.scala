@@ -86,15 +86,14 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   }
 
   /**
-   * @param key, result over the input's row
-   * @param readAt the column that has how far the time of the row's partition had come
+   * @param key over the input's row
    * @param within in microseconds
    */
-  def deduplicate(input: Int, store: String, key: DataFrame, result: DataFrame, readAt: String, within: Long): Int = {
+  def deduplicate(input: Int, store: String, key: DataFrame, within: Long): Int = {
     val passed = new StructType().add("passed", "bigint", nullable = false)
     stores += TaskStore(store, attributes(key.schema), attributes(passed), None, RowsOf(Nil, None), Nil)
     val row = schemas(input)
-    add(Deduplicate(input, store, RowsOf(key), RowsOf(result), row.fieldIndex(readAt), within, row.fieldIndex(deleted)), result.schema)
+    add(Deduplicate(input, store, RowsOf(key), within, row.fieldIndex(deleted)), row)
   }
 
   /**

@@ -55,6 +55,16 @@ private[keyed] final class RowCache {
     }
   }
 
+  /** The same where the row is about to change: it does not stay here. */
+  def take(key: UnsafeRow, read: => UnsafeRow): UnsafeRow = {
+    val found = rows.remove(key)
+    if (found == null) Option(read).map(_.copy()).orNull
+    else {
+      bytes -= size(key, found)
+      found.orNull
+    }
+  }
+
   /** The row of that key is another one now, or none. */
   def forget(key: UnsafeRow): Unit = {
     val found = rows.remove(key)

@@ -50,11 +50,10 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
     val key = keyOf(row)
     if (!NoKey(key)) {
-      val before = told(key)
+      val before = rows.take(key, stored(key))
       if (row.getBoolean(node.deletedAt) || expiry.exists(_.isOver(time, task.now))) delete(key, before, time)
       else {
         remember(key, before)
-        rows.forget(key)
         val value = valueOf(row)
         store.put(key, value)
         expiry.foreach(_.note(key, time, Option(before).map(timeOf)))
@@ -65,7 +64,6 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
 
   private def delete(key: UnsafeRow, before: InternalRow, time: Long): Unit = if (before != null) {
     remember(key, before)
-    rows.forget(key)
     store.remove(key)
     forward(key, null, before, time)
   }
@@ -77,17 +75,19 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
     if (row != null && expiry.exists(_.isOver(timeOf(row), task.now))) null else row
   }
 
-  override def told(key: UnsafeRow): InternalRow = rows.get(key, {
-    val stored = store.get(key)
-    if (stored == null) null else ofFound(both(key, stored))
-  })
+  override def told(key: UnsafeRow): InternalRow = rows.get(key, stored(key))
+
+  private def stored(key: UnsafeRow): UnsafeRow = {
+    val found = store.get(key)
+    if (found == null) null else ofFound(both(key, found))
+  }
 
   override def forgets: Boolean = expiry.nonEmpty
 
   override def forget(closing: Closing, fresh: Boolean): Unit = expiry.foreach { expiry =>
     expiry.over(closing, fresh, key => Option(told(key)).map(timeOf)).foreach { key =>
       task.nextChange()
-      val row = told(key)
+      val row = rows.take(key, stored(key))
       delete(key, row, timeOf(row) + expiry.ttl)
     }
   }

@@ -143,12 +143,9 @@ private[keyed] final case class Group(input: Int, name: String, rows: RowsOf, ke
 /**
  * The records of which none with the same key has passed within some time. The store of that name has the times.
  *
- * @param result of a row: the row as it goes on
- * @param readAt the column that has how far the time of the row's partition had come, in microseconds
  * @param within in microseconds
  */
-private[keyed] final case class Deduplicate(input: Int, name: String, key: RowsOf, result: RowsOf, readAt: Int, within: Long,
-    deletedAt: Int) extends TaskNode {
+private[keyed] final case class Deduplicate(input: Int, name: String, key: RowsOf, within: Long, deletedAt: Int) extends TaskNode {
   override def inputs: Seq[Int] = Seq(input)
   override def store: Option[String] = Some(name)
   override def open(task: TaskAtWork): Processor = new DeduplicateProcessor(this, task)
