@@ -54,11 +54,6 @@ TOPOLOGY = """
 """
 
 
-def rows_of(app: App, topic: str) -> dict[Any, Row]:
-    """A topic as the table that it is."""
-    return {key: value for key, value in app.latest(topic).items() if value is not None}
-
-
 def met(kind: str, left: Mapping[str, Row], by: str, right: Mapping[str, Row]) -> dict[str, tuple[Row, Row | None]]:
     """Rows of the left table with the row that they name."""
     found = {key: (row, right.get(row[by])) for key, row in left.items()}
@@ -79,19 +74,19 @@ class Model:
         orders, customers = self.orders.rows, self.customers.rows
         inner = met("inner", orders, "customer", customers)
         left = met("left", orders, "customer", customers)
-        assert rows_of(app, "inner") == {key: {"at": o["at"], "city": city(c)} for key, (o, c) in inner.items()}
-        assert rows_of(app, "all") == {
+        assert app.table("inner") == {key: {"at": o["at"], "city": city(c)} for key, (o, c) in inner.items()}
+        assert app.table("all") == {
             key: {**order, "city": city(c), "friend": c and c["friend"]} for key, (order, c) in left.items()
         }
-        assert rows_of(app, "early") == {
+        assert app.table("early") == {
             key: {"city": city(c), "now": order["at"]} for key, (order, c) in left.items() if order["at"] < 3
         }
         self.cities.update(city(c) for _, c in inner.values())
         cities = grouped([{"city": city(c), "at": o["at"]} for o, c in inner.values()], "city", "at", set())
-        found = {key: row for key, row in rows_of(app, "cities").items() if row["many"]}
+        found = {key: row for key, row in app.table("cities").items() if row["many"]}
         assert found == {key: {n: row[n] for n in ("many", "numbers", "total")} for key, row in cities.items() if key}
         friends = met("inner", customers, "friend", customers)
-        assert rows_of(app, "friends") == {
+        assert app.table("friends") == {
             key: {"here": city(c), "there": city(friend)} for key, (c, friend) in friends.items()
         }
         self.counted.update(order["customer"] for order in orders.values() if order["customer"] is not None)
@@ -101,7 +96,7 @@ class Model:
             for key, row in counted.items()
         }
         ranks = met("left", named, "who", customers)
-        mine = {key: row for key, row in rows_of(app, "ranks").items() if row["many"]}
+        mine = {key: row for key, row in app.table("ranks").items() if row["many"]}
         assert mine == {key: {"many": n["many"], "city": city(c)} for key, (n, c) in ranks.items() if n["many"]}
 
 
@@ -202,7 +197,7 @@ def test_what_places_say_may_come_in_any_order(kafka: KafkaConfig, tmp_path: Pat
     for partition, records in enumerate(sent):
         app.send("placed-repartition", *records, partition=partition)
     app.run()
-    assert rows_of(app, "placed") == expected
+    assert app.table("placed") == expected
     assert 100 < len(expected) < 300
     verify_changelog(kafka, app.topic("placed-changelog"), len(expected))
 

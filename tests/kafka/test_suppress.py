@@ -173,17 +173,15 @@ def require(app: App, model: Model) -> None:
     for topic, held in (("seldom", model.prices), ("later", model.sums)):
         told = Counter((r.key, str(r.value), r.timestamp) for r in app.received(topic))
         assert told == Counter((key, str(value), at) for key, value, at in held.updates), topic
-        assert {key: value for key, value in app.latest(topic).items() if value is not None} == {
-            key: row for key, (row, _) in held.told.items()
-        }
+        assert app.table(topic) == {key: row for key, (row, _) in held.told.items()}
     assert Counter((r.value["click"], r.value["price"]) for r in app.received("priced")) == Counter(model.priced)
     prices, sums = model.prices.told, model.sums.told
-    assert {key: value for key, value in app.latest("both").items() if value is not None} == {
+    assert app.table("both") == {
         key: {"price": prices[key][0]["n"], "many": sums[key][0]["many"]} for key in prices.keys() & sums.keys()
     }
     now = model.prices.rows
     gap = {key: {"here": now[key][0]["n"], "held": prices[key][0]["n"]} for key in now.keys() & prices.keys()}
-    assert {key: value for key, value in app.latest("gap").items() if value is not None} == gap
+    assert app.table("gap") == gap
     by_parity = {odd: [row["held"] for row in gap.values() if row["here"] % 2 == odd] for odd in (0, 1)}
     assert {key: row for key, row in app.latest("gaps").items() if row["rows"]} == {
         str(odd): {"rows": len(mine), "held": sum(mine)} for odd, mine in by_parity.items() if mine

@@ -123,34 +123,34 @@ class Model:
                 key: {"city": None, "age": None, **(user or {}), "plan": (plan or {}).get("plan")}
                 for key, (user, plan) in joined(kind, self.users, self.plans).items()
             }
-            assert rows_of(app, kind) == expected, kind
+            assert app.table(kind) == expected, kind
         old = {key: row for key, row in self.users.rows.items() if row["age"] is not None and row["age"] > 30}
-        assert rows_of(app, "old") == {key: {**row, "next": row["age"] + 1} for key, row in old.items()}
-        assert rows_of(app, "cities") == grouped(list(self.users.rows.values()), "city", "age", self.cities)
+        assert app.table("old") == {key: {**row, "next": row["age"] + 1} for key, row in old.items()}
+        assert app.table("cities") == grouped(list(self.users.rows.values()), "city", "age", self.cities)
         pairs = joined("left", self.users, self.plans).values()
         plans = [{"plan": (plan or {}).get("plan"), "age": user["age"]} for user, plan in pairs if user is not None]
         sold = {
             plan: {"many": row["many"], "total": row["total"]}
             for plan, row in grouped(plans, "plan", "age", self.sold).items()
         }
-        assert rows_of(app, "sold") == sold
-        assert rows_of(app, "large") == {plan: row for plan, row in sold.items() if row["many"] > 2}
-        assert rows_of(app, "seen") == {"1": {"updates": self.users.updates}}
+        assert app.table("sold") == sold
+        assert app.table("large") == {plan: row for plan, row in sold.items() if row["many"] > 2}
+        assert app.table("seen") == {"1": {"updates": self.users.updates}}
         assert Counter((r.key, r.value["at"], r.value["city"]) for r in app.received("met")) == self.met
         assert Counter((r.key, r.value["at"], r.value["plan"]) for r in app.received("all")) == self.all
-        assert rows_of(app, "last") == {user: {"n": found[-1], "turns": 1} for user, found in self.orders.items()}
+        assert app.table("last") == {user: {"n": found[-1], "turns": 1} for user, found in self.orders.items()}
         assert Counter((r.key, r.value["at"], r.value["plan"]) for r in app.received("planned")) == self.planned
-        assert rows_of(app, "history") == {
+        assert app.table("history") == {
             user: {"one": found[0], "other": found[-1], "all": found, "many": len(found)}
             for user, found in self.orders.items()
         }
-        assert rows_of(app, "lowest") == {
+        assert app.table("lowest") == {
             user: {"n": min(found), "turns": len(found)} for user, found in self.orders.items()
         }
         assert {(r.key, r.value["at"], r.value["many"]) for r in app.received("turned")} == self.turned
         counts = [len(self.orders.get(user, ())) for user in self.users.rows]
         cities = [(n, row["city"]) for n, row in zip(counts, self.users.rows.values(), strict=True)]
-        customers = {key: row for key, row in rows_of(app, "customers").items() if row["users"] > 0}
+        customers = {key: row for key, row in app.table("customers").items() if row["users"] > 0}
         assert customers == {
             str(many): {
                 "users": counts.count(many),
@@ -158,14 +158,9 @@ class Model:
             }
             for many in counts
         }
-        aged = {key: row for key, row in rows_of(app, "aged").items() if row["many"] > 0}
+        aged = {key: row for key, row in app.table("aged").items() if row["many"] > 0}
         ages = [row["age"] for row in old.values()]
         assert aged == {str(age): {"many": ages.count(age), "total": age * ages.count(age)} for age in ages}
-
-
-def rows_of(app: App, topic: str) -> dict[Any, Row]:
-    """A topic as the table that it is."""
-    return {key: value for key, value in app.latest(topic).items() if value is not None}
 
 
 @pytest.mark.timeout(600)

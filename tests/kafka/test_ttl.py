@@ -126,10 +126,6 @@ class Model:
             self.trailed.append((sent.n, None))
 
 
-def table(app: App, topic: str) -> dict[str | None, Any]:
-    return {key: value for key, value in app.latest(topic).items() if value is not None}
-
-
 @pytest.mark.timeout(400)
 def test_what_is_not_updated_is_gone(kafka: KafkaConfig, tmp_path: Path) -> None:
     """The second run goes on with what the changelogs have."""
@@ -146,18 +142,18 @@ def test_what_is_not_updated_is_gone(kafka: KafkaConfig, tmp_path: Path) -> None
         model.read(records)
         rows = {key: sent.value for key, sent in model.prices.items()}
         trails = {key: {"trail": trail} for key, (trail, _) in model.trails.items()}
-        assert table(app, "prices-out") == rows
-        assert table(app, "trails") == trails
+        assert app.table("prices-out") == rows
+        assert app.table("trails") == trails
         assert Counter((r.value["click"], r.value["price"]) for r in app.received("priced")) == Counter(model.priced)
         seen = sorted((r.value["click"], str(r.value["trail"])) for r in app.received("trailed"))
         assert seen == sorted((n, str(trail)) for n, trail in model.trailed)
-        assert table(app, "both") == {
+        assert app.table("both") == {
             key: {"price": (rows.get(key) or {}).get("n"), "trail": (trails.get(key) or {}).get("trail")}
             for key in rows.keys() | trails.keys()
         }
         groups = {g: [row["n"] for row in rows.values() if row and row["g"] == g] for g in ("g0", "g1", "g2")}
         totals = {g: {"many": len(numbers), "total": sum(numbers) or None} for g, numbers in groups.items()}
-        assert {g: row for g, row in table(app, "per-g").items() if row["many"]} == {
+        assert {g: row for g, row in app.table("per-g").items() if row["many"]} == {
             g: row for g, row in totals.items() if row["many"]
         }
         told = Counter(
@@ -187,9 +183,9 @@ def test_rows_are_gone_when_nothing_comes(kafka: KafkaConfig, tmp_path: Path) ->
     app.run_until_told(stop_when_gone)
     gone = {(r.key, r.timestamp) for topic in ("prices-out", "trails") for r in app.received(topic) if r.value is None}
     assert gone == {("a", NOON + 3 * SECOND), ("b", NOON + 4 * SECOND)}
-    assert table(app, "both") == {}
+    assert app.table("both") == {}
     assert app.latest("per-g") == {"g": {"many": 0, "total": None}}
     app.change(TOPOLOGY.replace("20s", "1h"))
     app.send("prices", ("a", {"n": 3, "g": "g"}, NOON))  # another ttl goes on with the same state
     app.run()
-    assert table(app, "prices-out") == {"a": {"n": 3, "g": "g"}}
+    assert app.table("prices-out") == {"a": {"n": 3, "g": "g"}}

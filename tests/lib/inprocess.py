@@ -107,8 +107,12 @@ class App:
         return [(message.key(), message.value()) for message in committed(self.kafka, self.topic(topic))]
 
     def latest(self, topic: str) -> dict[str | None, Any]:
-        """The topic as a table: the last value of each key."""
+        """The last value of each key; None where it is deleted."""
         return {record.key: record.value for record in self.received(topic)}
+
+    def table(self, topic: str) -> dict[Any, Any]:
+        """The same without rows that are deleted."""
+        return {key: value for key, value in self.latest(topic).items() if value is not None}
 
 
 def _bytes(content: Any) -> bytes | None:
