@@ -55,6 +55,7 @@ TABLE: Mapping[str, tuple[type, tuple[str, ...], str]] = {
     "streamapp_store_bytes": (GAUGE, ("store",), "Bytes of a store on local disk and in memory"),
     "streamapp_restore_done": (GAUGE, ("store",), "Changelog offsets passed by the last restore"),
     "streamapp_restore_total": (GAUGE, ("store",), "Changelog offsets the last restore has to pass"),
+    "streamapp_restored_records": (COUNTER, ("store",), "Changelog offsets passed by all restores since the start"),
     "streamapp_restore_remaining_seconds": (GAUGE, ("store",), "Expected time until the restore ends"),
 }
 
@@ -110,4 +111,5 @@ def _samples(status: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], 
     for store, restore in status.get("restore", {}).items():
         yield "streamapp_restore_done", (store,), restore["done"]
         yield "streamapp_restore_total", (store,), restore["total"]
+        yield "streamapp_restored_records", (store,), restore["restored"]
         yield "streamapp_restore_remaining_seconds", (store,), restore["etaSeconds"]

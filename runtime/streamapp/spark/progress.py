@@ -115,7 +115,7 @@ class Progress:
             "recordsWritten": sum(totals["records"] - totals["hopRecords"] for totals in epochs.values()),
             "subTopologies": parts,
             "stores": stores,
-            "restore": _restore(restores["partitions"]),
+            "restore": _restore(restores["partitions"], restores["restored"]),
             "expiringRecords": expiring,
             **known,
         }
@@ -156,13 +156,18 @@ def _offsets(text: Any) -> dict[str, dict[str, int]] | None:
     return value if isinstance(value, dict) else None
 
 
-def _restore(partitions: list[dict[str, Any]]) -> dict[str, Any]:
+def _restore(partitions: list[dict[str, Any]], restored: dict[str, int]) -> dict[str, Any]:
     """Done, total, rate (changelog offsets per second) and the seconds still needed, per store.
+
+    Args:
+        partitions: the last restore of each.
+        restored: what all restores of a store have passed since the start.
 
     >>> whole = {"store": "s", "finished": True, "done": 600, "total": 600, "startedMs": 1000, "millis": 500}
     >>> half = {"store": "s", "finished": False, "done": 400, "total": 900, "startedMs": 1200, "millis": 800}
-    >>> _restore([whole, half])["s"] == {"partitions": 2, "restoring": 1, "done": 1000, "total": 1500, "millis": 1000,
-    ...                                  "recordsPerSecond": 1000, "etaSeconds": 0.5}
+    >>> _restore([whole, half], {"s": 600})["s"] == {
+    ...     "partitions": 2, "restoring": 1, "done": 1000, "total": 1500, "restored": 600, "millis": 1000,
+    ...     "recordsPerSecond": 1000, "etaSeconds": 0.5}
     True
     """
     stores: dict[str, Any] = {}
@@ -171,13 +176,14 @@ def _restore(partitions: list[dict[str, Any]]) -> dict[str, Any]:
         ends.setdefault(part["store"], []).append((part["startedMs"], part["startedMs"] + part["millis"]))
         store = stores.setdefault(
             part["store"],
-            {"partitions": 0, "restoring": 0, "done": 0, "total": 0, "millis": 0, "etaSeconds": 0.0},
+            {"partitions": 0, "restoring": 0, "done": 0, "total": 0, "restored": 0, "millis": 0, "etaSeconds": 0.0},
         )
         store["partitions"] += 1
         store["restoring"] += not part["finished"]
         store["done"] += part["done"]
         store["total"] += part["total"]
     for name, store in stores.items():
+        store["restored"] = restored.get(name, 0)
         # Partitions are restored a few at a time: what counts is from the first one's start to the last one's end.
         store["millis"] = max(end for _, end in ends[name]) - min(start for start, _ in ends[name])
         rate = store["done"] / store["millis"] * 1000 if store["millis"] else 0.0

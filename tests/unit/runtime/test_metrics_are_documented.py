@@ -28,7 +28,7 @@ STATUS = {
     "lag": {"topic/with-slashes/3": 7},
     "expiringRecords": {"topic/with-slashes/3": 2},
     "stores": {"s": {"rowsEstimate": 8, "bytes": 9}},
-    "restore": {"s": {"done": 1, "total": 2, "etaSeconds": 0.5}},
+    "restore": {"s": {"done": 1, "total": 2, "restored": 6, "etaSeconds": 0.5}},
 }
 
 

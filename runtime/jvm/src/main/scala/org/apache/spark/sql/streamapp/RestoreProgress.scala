@@ -49,18 +49,21 @@ object RestoreProgress {
   def start(store: String, partition: Int): RestoreProgress = new RestoreProgress(store, partition)
 }
 
-/** The driver's view of all restores: the last state told for each store partition. */
+/** The driver's view of all restores: the last state told for each store partition, and what all of them have passed. */
 object Restores {
   private val states = new ConcurrentHashMap[(String, Int), RestoreState]()
-  @volatile private var count = 0L
+  private val passed = new ConcurrentHashMap[String, java.lang.Long]()
 
-  def clear(): Unit = { states.clear(); count = 0L }
+  def clear(): Unit = { states.clear(); passed.clear() }
 
   def note(state: RestoreState): Unit = {
     states.put((state.store, state.partition), state)
-    if (state.finished) synchronized(count += 1)
+    if (state.finished) passed.merge(state.store, state.done, (before: java.lang.Long, more: java.lang.Long) => before + more)
   }
 
-  /** {"finished": N, "partitions": [...]} */
-  def json(): String = states.values.asScala.map(_.json).mkString(s"""{"finished":$count,"partitions":[""", ",", "]}")
+  /** {"partitions": [...], "restored": {STORE: changelog offsets that all its restores have passed since the start}} */
+  def json(): String = {
+    val restored = passed.asScala.map { case (store, offsets) => s""""$store":$offsets""" }.mkString("{", ",", "}")
+    states.values.asScala.map(_.json).mkString("""{"partitions":[""", ",", s"""],"restored":$restored}""")
+  }
 }
