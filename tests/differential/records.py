@@ -20,7 +20,7 @@ HOUR = 3600 * SECOND
 TIME = "~time"
 """The key of a record that does nothing but move stream time."""
 END = "~end"
-"""How the key of the last record of a stream's partition in a part begins. It is so late that all before it is over."""
+"""How the key of the last record of a partition in a part begins. It is so late that all before it is over."""
 STREAMS, TABLES = ("s", "t"), ("u", "v")
 FIELDS = "n BIGINT, g STRING, x BIGINT"
 """`n` numbers the records of a topic, `g` is a text to group by, `x` a number to compute with."""
@@ -110,15 +110,14 @@ def published() -> list[Sent]:
 
 
 def ended(records: Iterable[Sent], part: int, turn: int, one_by_one: bool) -> list[Sent]:
-    """A part: its records in turns, and a last one for each partition of a stream. Stream time is the same everywhere
-    then.
+    """A part: its records in turns, and a last one for each partition. Stream time is the same everywhere then.
 
     Args:
         turn: the first one.
         one_by_one: whether each record of a partition has a turn of its own.
     """
     read = list(records)
-    places = sorted({(sent.topic, sent.partition) for sent in read if sent.topic in STREAMS})
+    places = sorted({(sent.topic, sent.partition) for sent in read})
     for topic, partition in places:
         key, n = f"{END}{partition}", HOUR * part - 1 - partition
         read.append(Sent(topic, key, {"n": n, "g": key, "x": 0}, NOON + HOUR * (part + 1), partition))

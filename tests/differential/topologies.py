@@ -24,11 +24,14 @@ from differential.rules import (
 )
 
 # Tables are read in the order of time beside the streams, so that the order in which both meet is known.
+SCHEMA = f"value: {{format: json, schema: '{FIELDS}'}}"
 SOURCES = {
-    name: f"  - {{name: {name}, {kind}: {{topic: $T-{name}, value: {{format: json, schema: '{FIELDS}'}}{more}}}}}\n"
+    name: f"  - {{name: {name}, {kind}: {{topic: $T-{name}, {SCHEMA}{more}}}}}\n"
     for names, kind, more in ((STREAMS, "stream", ""), (TABLES, "table", ", bootstrap: false"))
     for name in names
 }
+SOURCES["v"] += f"  - {{name: w, table: {{topic: $T-v, {SCHEMA}, bootstrap: false, history: 1 day}}}}\n"
+"""The same topic with what its rows were."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,21 @@ class Tabled(Twin):
 
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
         return list(without_empty_deletions(results))
+
+
+@dataclass(frozen=True)
+class HeldBack(Twin):
+    """A join as of the records' time that waits for late rows: as if all of the table had been there before. What no
+    later record has let go yet waits."""
+
+    grace: int = field(kw_only=True)
+
+    def in_order(self, records: Iterable[Sent]) -> list[Sent]:
+        return sorted(by_turn(records), key=lambda sent: sent.topic not in TABLES)
+
+    def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
+        closed = max(sent.timestamp for sent in given)
+        return [result for result in results if result.timestamp + self.grace < closed]
 
 
 @dataclass(frozen=True)
@@ -204,6 +222,15 @@ def _with_table(name: str, left: str) -> Twin:
     return Tabled(name, node, (left, "v")) if left == "u" else Twin(name, node, (left, "v"), gives_table=False)
 
 
+def _as_of(name: str) -> Twin:
+    kind = name.rpartition("-")[2]
+    node = f"from: s, join: {{with: w, asOf: true, type: {kind}, select: {{left: left.n, right: right.n}}}}"
+    if "held" not in name:
+        return Twin(name, node, ("s", "v"), gives_table=False)
+    grace = node.replace("asOf: true", "asOf: true, grace: 20s")
+    return HeldBack(name, grace, ("s", "v"), gives_table=False, grace=20 * SECOND)
+
+
 KINDS = ("inner", "left", "outer")
 TUMBLING = "{tumbling: 10s}, grace: 4s"
 HOPPING = "{hopping: 12s, every: 4s}, grace: 2s"
@@ -260,6 +287,14 @@ OF_TABLES = (
     # Rows of several partitions move to one group in one epoch.
     Twin("table-count", "from: u, groupBy: [g], aggregate: {'n': count(*), total: sum(x)}", ("u",), every_update=False),
     *(_with_table(f"stream-table-{kind}", "s") for kind in ("inner", "left")),
+    *(_as_of(f"as-of-{kind}") for kind in ("inner", "left", "held-left")),
+    Twin(
+        "versions-count",
+        "from: w, groupBy: [g], aggregate: {'n': count(*), total: sum(x)}",
+        ("v",),
+        every_update=False,
+        same_updates=False,  # changes of several keys go by a topic, in any order
+    ),
     *(_with_table(f"table-table-{kind}", "u") for kind in KINDS),
     *(_foreign(f"foreign-key-{kind}") for kind in ("inner", "left")),
 )

@@ -224,6 +224,29 @@ def test_a_table_is_there_before_the_first_record_meets_it(kafka: KafkaConfig, t
     assert app.statuses[-1]["subTopologies"]["users"]["epochs"] >= 3
 
 
+def test_a_join_may_use_what_records_have_beside_their_columns(kafka: KafkaConfig, tmp_path: Path) -> None:
+    topology = """
+  - {name: users, table: {topic: $T-users, value: {format: json, schema: "city STRING"}}}
+  - {name: cities, table: {topic: $T-cities, value: text}}
+  - {name: orders, stream: {topic: $T-orders, value: text}}
+  - {name: met, from: orders, join: {with: users, select: {at: left.offset, order: left.key, user: right.timestamp}}}
+  - {name: to-met, to: {topic: $T-met}}
+  - {name: both, from: users, join: {with: cities, select: {one: left.timestamp, other: right.timestamp}}}
+  - {name: to-both, to: {topic: $T-both}}
+  - {name: named, from: users, join: {with: cities, by: [city], select: {one: left.timestamp, other: cities.timestamp}}}
+  - {name: to-named, to: {topic: $T-named}}
+"""
+    app = App(kafka, tmp_path, topology)
+    app.create("users", "cities", "orders")
+    app.send("users", ("a", {"city": "a"}, NOON))
+    app.send("cities", ("a", "x", NOON + 1))
+    app.send("orders", ("b", "x", NOON), ("a", "y", NOON + 2))
+    app.run()
+    one, other = "2024-01-01T12:00:00.000Z", "2024-01-01T12:00:00.001Z"
+    assert [r.value for r in app.received("met")] == [{"at": 1, "order": "a", "user": one}]
+    assert app.table("both") == app.table("named") == {"a": {"one": one, "other": other}}
+
+
 STEPS = (
     "metadata.after-write.offsets",
     "store.after-restore#1",
@@ -238,6 +261,11 @@ KILLED = """
   - {name: orders, stream: {topic: $T-ticks, value: text}}
   - {name: met, join: {with: users, type: left, select: {order: orders.value, user: users.value}}}
   - {name: to-met, to: {topic: $T-pairs}}
+  - {name: versions, table: {topic: $T-numbers, value: text, history: 1 day}}
+  - name: dated
+    from: orders
+    join: {with: versions, type: left, asOf: true, grace: 1s, select: {order: left.value, user: right.value}}
+  - {name: to-dated, to: {topic: $T-echo}}
   - {name: latest, from: orders, toTable: {}}
   - {name: both, from: users, join: {with: latest, type: outer, select: {user: users.value, order: latest.value}}}
   - {name: twice, from: orders, flatMap: {copy: "array(1, 2)"}}
@@ -263,8 +291,10 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
     users: dict[str, str] = {}
     latest: dict[str, int] = {}
     orders: Counter[str] = Counter()
+    versions: dict[str, list[tuple[int, str | None]]] = {}
+    placed: dict[int, tuple[str, int]] = {}
     number = 0
-    with Bench(kafka, tmp_path, "tables", KILLED, partitions=2) as bench:
+    with Bench(kafka, tmp_path, "tables", KILLED, partitions=2, spec="idleTimeout: 2s") as bench:
         for i, step in enumerate((*STEPS, None)):
             for j in range(40):
                 key, at = f"k{j % 13}", NOON + i * HOUR + j
@@ -272,10 +302,12 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
                     number += 1
                     latest[key] = number
                     orders[key] += 1
+                    placed[number] = key, at
                     producer.produce(bench.topics["ticks"], str(number).encode(), key.encode(), 0, timestamp=at)
                 else:
                     users[key] = f"user {(i + j) % 3}"
                     value = users[key].encode() if j % 7 else None
+                    versions.setdefault(key, []).append((at, users[key] if value else None))
                     producer.produce(bench.topics["numbers"], value, key.encode(), j % 13 % 2, timestamp=at)
                     if value is None:
                         del users[key]
@@ -294,12 +326,20 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
             )
             expected[user] = {"many": len(mine), **sums}
             tops[user] = {"top": max(numbers, default=None), "all": sorted(numbers)}
+        dated = {
+            order: next((user for since, user in reversed(versions.get(key, [])) if since <= at), None)
+            for order, (key, at) in placed.items()
+        }
         app = bench.start()
+        until(lambda: len(committed(kafka, bench.topics["echo"])) >= number, START_SECONDS, "what waits has gone on")
         until(lambda: _table(kafka, bench, "totals") == expected, START_SECONDS, f"totals {expected}; {app.tail()}")
         until(lambda: _table(kafka, bench, "folds") == tops, START_SECONDS, f"tops {tops}; {app.tail()}")
         assert app.stop() == 0
         met = Counter(int(_json(message)["order"]) for message in committed(kafka, bench.topics["pairs"]))
         assert met == Counter(range(1, number + 1))
+        found = [(int(row["order"]), row["user"]) for row in map(_json, committed(kafka, bench.topics["echo"]))]
+        assert sorted(found, key=lambda one: one[0]) == sorted(dated.items())
+        assert {None, "user 0", "user 1", "user 2"} == set(dated.values())
         assert _table(kafka, bench, "totals") == expected
         assert _table(kafka, bench, "folds") == tops
 

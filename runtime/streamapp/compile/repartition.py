@@ -27,10 +27,11 @@ from dataclasses import dataclass, fields, replace
 
 from streamapp.compile.context import Context, free
 from streamapp.compile.tasks import Tasks
+from streamapp.errors import ManifestError, Problem
 from streamapp.expressions import read_expression
 from streamapp.internal_topics import repartition_topic
 from streamapp.nodes import TABLE, MovesSource, Node, RepartitionSink, RepartitionSource, Role, Topology
-from streamapp.operations import ForeignKeyJoin, ForeignResults, ForeignRows, ToTable
+from streamapp.operations import ForeignKeyJoin, ForeignResults, ForeignRows, TableJoin, ToTable
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,19 @@ class _Cut:
             hop = node.hop_name(name)
             cut[name] = self._hop(node, name, hop)
             if self._needs_table(node, name):
+                self._require_no_history(node, name)
                 cut[name] = self._kept(hop, cut[name], task)
         made = self._add(node.with_inputs(cut))
         self._reads((name for name in made.inputs if name not in there), node.name)
-        self._origins[node.name] = _Origin(node.name, True, node.name if node.keeps_task else None)
+        goes_on = node.keeps_task and not node.holds_back
+        self._origins[node.name] = _Origin(node.name, True, node.name if goes_on else None)
+
+    def _require_no_history(self, node: Node, name: str) -> None:
+        """What comes by a topic is what a table's rows are from now on."""
+        if isinstance(node, TableJoin) and node.as_of and name == node.right:
+            said = f"'{name}' comes to this join by an internal topic, which brings no history"
+            fix = "read its topic with a second `table` node, for this join"
+            raise ManifestError((Problem(node.owner, "join.asOf", None, said, fix),))
 
     def _fits(self, node: Node, name: str) -> bool:
         """Whether the node goes by the key under which its input's task has the rows."""

@@ -39,9 +39,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "process",
     ),
     "stream": ("connector", "options"),
-    "table": ("history",),
     "to": ("connector", "options"),
-    "join": ("asOf",),
     "kafka": ("schemaRegistry",),
 }
 """Fields of the manifest's language that this version has not got, by the object they would be in."""

@@ -102,6 +102,12 @@ class Node:
         return True
 
     @property
+    def holds_back(self) -> bool:
+        """True when its records go on long after they have come: nodes that go by the time of their records cannot
+        read them in the same task."""
+        return False
+
+    @property
     def timed(self) -> bool:
         """True when what it keeps, and what is late for it, goes by the stream time of its sources: a task takes its
         rows in that order."""

@@ -47,7 +47,9 @@ class ForeignKeyJoin(TableJoin):
         return stored_results(self.output_columns(inputs))
 
     def check(self, topology: Topology) -> Iterator[Problem]:
-        if self.grace is not None:
+        if self.as_of:
+            yield from self._check_history(topology, TABLE)
+        elif self.grace is not None:
             yield self.without_grace(self.grace)
         if self.type == "outer":
             said = (
@@ -163,6 +165,7 @@ def settled(join: TableJoin, topology: Topology) -> TableJoin:
         match,
         join.grace,
         join.store or join.name,
+        join.as_of,
     )
 
 

@@ -64,7 +64,7 @@ class Join(Joining):
     outline: ClassVar[Outline] = Outline(
         inner_rules={"join": PAIRING},
         columns=(("join", "select"), ("join", "match")),
-        aside=tuple(("join", field) for field in ("type", "within", "before", "after", "grace")),
+        aside=tuple(("join", field) for field in ("type", "within", "before", "after", "grace", "asOf")),
     )
     keyed: ClassVar[bool] = True
 
@@ -73,7 +73,15 @@ class Join(Joining):
         join = spec.join
         assert join is not None
         if join.within is None and join.before is None and join.after is None:
-            return (TableJoin(spec.name, **sides_of(join, making), grace=join.grace, store=spec.store or ""),)
+            return (
+                TableJoin(
+                    spec.name,
+                    **sides_of(join, making),
+                    grace=join.grace,
+                    as_of=bool(join.as_of),
+                    store=spec.store or "",
+                ),
+            )
         made = cls(
             spec.name,
             **sides_of(join, making),
@@ -159,11 +167,12 @@ class JoinStep(Steps):
         match: Mapping[str, str] | None = None,
         type: str | None = None,
         grace: str | None = None,
+        as_of: bool | None = None,
         select: ColumnMap | None = None,
         store: str | None = None,
     ) -> Self:
-        """Joins another stream whose key equals the columns `by` (default: the key) of this one, or two columns of each
-        pair of `match`.
+        """Joins another stream, or a table, whose key equals the columns `by` (default: the key) of this one, or two
+        columns of each pair of `match`.
 
         >>> from streamapp.builder import StreamBuilder
         >>> b = StreamBuilder("app")
@@ -172,7 +181,7 @@ class JoinStep(Steps):
         >>> b.build().spec.topology[2].join.with_
         'paid'
         """
-        near = {"within": within, "before": before, "after": after, "grace": grace}
+        near = {"within": within, "before": before, "after": after, "grace": grace, "asOf": as_of}
         fields = given(by=by, match=match, type=type, **near, select=dict(select) if select else None)
         found: Self = self._then(name, join={"with": other.name, **fields}, store=store)
         return found

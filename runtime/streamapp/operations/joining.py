@@ -35,6 +35,12 @@ PAIRING: Rules = (
         "remove it, or both of them",
         excludes=("before", "after"),
     ),
+    Rule(
+        "asOf",
+        "`asOf` is for a table: two streams meet within a time",
+        "remove it, or join a table",
+        excludes=("within", "before", "after"),
+    ),
     Rule("match", "there are `by` and `match`", "remove `by`", excludes=("by",)),
 )
 """Of the fields under `join`."""
@@ -82,8 +88,19 @@ class JoinSpec(Model):
         Duration | None,
         Field(description="How much later than the left record the right one may be. Default, with `before`: 0s."),
     ] = None
+    as_of: Annotated[
+        bool | None,
+        Field(
+            description="Of a table with `history`: whether a record meets the row of its own event time. "
+            "Default: the row that is there when the record comes."
+        ),
+    ] = None
     grace: Annotated[
-        Duration | None, Field(description="With `within`: how long to wait for late records. Default: 0s.")
+        Duration | None,
+        Field(
+            description="With `within`: how long to wait for late records. Default: 0s. With `asOf`: a record waits "
+            "until event time has passed it by so much, for rows that come late. Default: it does not wait."
+        ),
     ] = None
     select: Annotated[
         Expressions | None,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
-from streamapp.companions import without_from
-from streamapp.durations import parse_duration
+from streamapp.companions import Rule, Rules, without_from
+from streamapp.durations import format_duration, parse_duration
 from streamapp.fields import Duration, FormatSpec, Model, PositiveDuration, SourceFormatField
 from streamapp.nodes import TABLE, Columns, Origins, StoredTable
 from streamapp.operations.making import Making
@@ -39,11 +39,27 @@ class TableSpec(Model):
         Field(description="How far an extracted event time may be ahead of the record's own timestamp."),
     ] = "1 hour"
     ttl: Annotated[PositiveDuration | None, Field(description=TTL)] = None
+    history: Annotated[
+        PositiveDuration | None,
+        Field(
+            description="For how long, in event time, it is kept what a row was: for joins with `asOf`. Of a key's "
+            "records the one with the latest event time counts then, in whatever order they come. Default: not at all."
+        ),
+    ] = None
     bootstrap: Annotated[
         bool,
         Field(description="Whether streams wait, at the first start, until the table was read to its end of then."),
     ] = True
 
+
+_HISTORY: Rules = (
+    Rule(
+        "history",
+        "a row that expires would have no end in its history",
+        "remove `ttl`, or read the topic as a second table",
+        excludes=("ttl",),
+    ),
+)
 
 Given = Annotated[TableSpec | None, Field(description="Reads a topic as a table.")]
 """The field of the manifest."""
@@ -58,12 +74,15 @@ class Table(Stream):
     """Whether it is read to the end that it has at the first start before a stream's record looks it up."""
     ttl_ms: int = 0
     """How long a row stays that is not updated; 0: for ever."""
+    history_ms: int = 0
+    """For how long it is kept what a row was; 0: not at all."""
 
     operation: ClassVar[str] = "table"
     outline: ClassVar[Outline] = Outline(
         rules=(without_from("table", "`from` is not for a table, which reads a topic"),),
         expressions=(("table", "timestamp"),),
-        aside=(("table", "key"), ("table", "ttl")),
+        inner_rules={"table": _HISTORY},
+        aside=(("table", "key"), ("table", "ttl"), ("table", "history")),
     )
     keyed: ClassVar[bool] = True
 
@@ -83,6 +102,7 @@ class Table(Stream):
             store=spec.store or spec.name,
             bootstrap=table.bootstrap,
             ttl_ms=parse_duration(table.ttl or "0s"),
+            history_ms=parse_duration(table.history or "0s"),
         )
         return (made,)
 
@@ -101,7 +121,8 @@ class Table(Stream):
         return TABLE
 
     def description(self, inputs: Sequence[Columns]) -> str:
-        return super().description(inputs) + ttl_in_words(self.ttl_ms)
+        kept = f", with a history of {format_duration(self.history_ms)}" if self.history_ms else ""
+        return super().description(inputs) + ttl_in_words(self.ttl_ms) + kept
 
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
         columns = super().output_columns(inputs)
@@ -114,6 +135,7 @@ class Table(Stream):
             "key": origins["__key"],
             "values": all_declared(self.output_columns(inputs).value, origins),
             **expiring(self.ttl_ms),
+            **({"history": True} if self.history_ms else {}),
         }
 
 
@@ -129,6 +151,7 @@ class TableStart(Starts[F]):
         value: FormatLike | None = None,
         timestamp: str | None = None,
         ttl: str | None = None,
+        history: str | None = None,
         bootstrap: bool | None = None,
         store: str | None = None,
     ) -> F:
@@ -142,6 +165,7 @@ class TableStart(Starts[F]):
             topic=topic,
             timestamp=timestamp,
             ttl=ttl,
+            history=history,
             bootstrap=bootstrap,
             key=written_format(key),
             value=written_format(value),

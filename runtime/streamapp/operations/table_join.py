@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
+from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
-from streamapp.nodes import STREAM, TABLE, Columns, Topology
+from streamapp.nodes import RECORD_COLUMNS, STREAM, TABLE, Columns, Origins, Topology, is_given
 from streamapp.nodes.pairs import Pairs, described
 from streamapp.operations.joining import NEEDS_WITHIN, Joining
+from streamapp.operations.table import Table
+from streamapp.origins import all_declared
 from streamapp.scope import listed, require_deterministic
 
 
@@ -33,9 +37,11 @@ class TableJoin(Joining):
     right_as: str = ""
     match: tuple[str, ...] = ()
     grace: str | None = None
-    """As it was given, although only joins of two streams have one."""
+    """As it was given: for how long records wait, with `as_of`."""
     store: str = ""
-    """As it was given: a foreign-key join keeps what it gives there. Empty: by the node's name."""
+    """As it was given: records wait there, and a foreign-key join keeps what it gives. Empty: by the node's name."""
+    as_of: bool = False
+    """Whether a record meets the row that was there at its own event time."""
 
     operation: ClassVar[str] = "table join"
     keyed: ClassVar[bool] = True
@@ -43,6 +49,23 @@ class TableJoin(Joining):
     @property
     def in_task(self) -> bool:
         return True
+
+    @property
+    def grace_ms(self) -> int:
+        """For how long a record waits."""
+        return parse_duration(self.grace or "0s")
+
+    @property
+    def holds_back(self) -> bool:
+        return self.as_of and self.grace is not None
+
+    @property
+    def gives_later(self) -> str | None:
+        return "the end of their grace" if self.holds_back else None
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return (self.store or self.name,) if self.holds_back else ()
 
     @property
     def tables_needed(self) -> tuple[str, ...]:
@@ -62,6 +85,8 @@ class TableJoin(Joining):
         left, right = self.aliases
         by = zip(*self.matched(inputs[0].key, inputs[1].key), strict=False)
         text = f"{self.type}, {', '.join(f'{left}.{ours} = {right}.{theirs}' for ours, theirs in by)}"
+        text += ", as of the record's time" if self.as_of else ""
+        text += f", held back for {format_duration(self.grace_ms)}" if self.holds_back else ""
         return text + (f": {described(self.select)}" if self.select is not None else "")
 
     def check(self, topology: Topology) -> Iterator[Problem]:
@@ -87,7 +112,9 @@ class TableJoin(Joining):
             yield from require_deterministic(self.name, f"join.select.{name}", text, why, fix)
 
     def _check_sides(self, topology: Topology, left: str, right: str) -> Iterator[Problem]:
-        if self.grace is not None:
+        if self.as_of:
+            yield from self._check_history(topology, left)
+        elif self.grace is not None:
             yield self.without_grace(self.grace)
         if self.left == self.right:
             yield Problem(self.name, "join.with", self.right, "a table is joined with itself", "use `select`")
@@ -96,6 +123,32 @@ class TableJoin(Joining):
             yield Problem(self.name, "join.type", "outer", said, "write left, or inner")
         yield from self.check_found_by_key(topology, self.left, self.by if left == TABLE else ())
         yield from self.check_found_by_key(topology, self.right, self.match)
+
+    def _check_history(self, topology: Topology, left: str) -> Iterator[Problem]:
+        if left == TABLE:
+            said = f"'{self.left}' is a table: its rows stand for no moment, as a stream's records do"
+            yield Problem(self.name, "join.asOf", None, said, "remove `asOf`")
+            return
+        node = topology.node(self.right)
+        while node.row_wise and len(node.inputs) == 1:
+            node = topology.node(node.inputs[0])
+        if not is_given(node):
+            return
+        if not isinstance(node, Table):
+            said = f"'{self.right}' is computed, and keeps no history: only a `table` that reads a topic does"
+            fix = "write what it is to a topic, and read that with table: {history: …}; or remove `asOf`"
+            yield Problem(self.name, "join.asOf", None, said, fix)
+        elif not node.history_ms:
+            said = f"'{node.name}' keeps no history"
+            yield Problem(self.name, "join.asOf", None, said, f"add it to '{node.name}', e.g. history: 1 hour")
+        elif self.grace_ms > node.history_ms:
+            said = (
+                f"records wait for {self.grace}, and '{node.name}' has a history of "
+                f"{format_duration(node.history_ms)}: what they are to meet would be gone"
+            )
+            yield Problem(
+                self.name, "join.grace", self.grace, said, f"make it shorter, or the history of '{node.name}' longer"
+            )
 
     def check_found_by_key(self, topology: Topology, side: str, names: tuple[str, ...]) -> Iterator[Problem]:
         """What is wrong where rows of a table are to be found by other columns than its key."""
@@ -107,5 +160,24 @@ class TableJoin(Joining):
 
     def without_grace(self, grace: str) -> Problem:
         """What is wrong with a `grace` of a join that waits for nothing."""
-        said = "`grace` is for joins of two streams, whose records wait for each other"
+        said = "`grace` is for joins whose records wait: of two streams, or of a stream with a table and `asOf`"
         return Problem(self.name, "join.grace", grace, said, "remove it")
+
+    def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
+        """Of records that wait: they are kept as rows, in the order of their columns."""
+        if not self.holds_back:
+            return None
+        (columns, _), (source, _) = inputs, before
+        record = [n for n in RECORD_COLUMNS if n in self.used_of_record and columns.find(n) not in columns.value]
+        return {
+            "operation": "held records",
+            "key": list(all_declared(columns.key, source).items()),
+            "values": list(all_declared(columns.value, source).items()),
+            **({"fields": record} if record else {}),
+        }
+
+    @cached_property
+    def used_of_record(self) -> frozenset[str]:
+        """The columns of the left side that `select` uses, in lower case."""
+        alias = self.aliases[0].lower()
+        return frozenset(name.removeprefix(f"{alias}.") for name in self.used if name.startswith(f"{alias}."))

@@ -10,7 +10,7 @@ from streamapp.errors import InputError
 from streamapp.nodes import Node, Topology
 from streamapp.plan import codec
 
-PLAN_VERSION = 9
+PLAN_VERSION = 10
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StructField, StructType
 
 from streamapp import operations as o
-from streamapp.spark.flow import DELETED, EVENT_TIME, IS, MOVE, WAS, Flow, column, quoted
+from streamapp.spark.flow import DELETED, EVENT_TIME, IS, MOVE, WAS, Flow, column
 from streamapp.spark.joins import chosen, keys_of, result_of, values_of
-from streamapp.spark.tables import TaskRows
+from streamapp.spark.tables import TaskRows, sides_of
 
 _HERE, _MOVED, _LEFT, _GONE = range(4)
 """What has become of a row at a place: it is there; it is there and has come from another place; it has left for
@@ -54,14 +54,6 @@ def moved_rows(flow: Flow, by: Sequence[str], offset: Column, place: Sequence[st
     return replace(flow, frame=frame, changes=False, moves=True, table=False)
 
 
-class _Side:
-    def __init__(self, alias: str) -> None:
-        self._alias = alias
-
-    def __getitem__(self, name: str) -> Column:
-        return F.col(f"{quoted(self._alias)}.{quoted(name)}")
-
-
 def answered(node: o.ForeignRows, left: Flow, right: Flow, rows: TaskRows) -> Flow:
     """The flow of what a place says of the left rows, over one row of each side. Its time is the later one of both.
 
@@ -69,8 +61,7 @@ def answered(node: o.ForeignRows, left: Flow, right: Flow, rows: TaskRows) -> Fl
         ManifestError: when the keys of both sides cannot meet.
     """
     keys_of(node, left, right)
-    one, two = map(_Side, node.aliases)
-    both = rows.of_both(left.schema(), node.aliases[0], right.schema(), node.aliases[1])
+    both, one, two = sides_of(node, left, right, rows)
     key = {name: one[physical] for name, physical in left.key}
     values = values_of(node, (left, one), (right, two))
     if node.select is None:  # a column that both have is what they meet by; only the left row always has it
@@ -82,8 +73,7 @@ def answered(node: o.ForeignRows, left: Flow, right: Flow, rows: TaskRows) -> Fl
 
 def _nothing(node: o.ForeignRows, left: Flow, right: Flow, answers: Flow, rows: TaskRows) -> DataFrame:
     """The same columns, where a row has no result."""
-    one = _Side(node.aliases[0])
-    both = rows.of_both(left.schema(), node.aliases[0], right.schema(), node.aliases[1])
+    both, one, _ = sides_of(node, left, right, rows)
     kept = {DELETED: F.lit(True), EVENT_TIME: one[EVENT_TIME], MOVE: one[MOVE]}
     mine = {name.lower(): physical for name, physical in left.key}
     kept |= {physical: one[mine[name.lower()]] for name, physical in answers.key}

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from py4j.java_gateway import JavaObject
@@ -43,11 +43,28 @@ class TaskRows:
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
+    """One of two rows, by its physical columns."""
+
     alias: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What expressions call a physical column, where that is not its own name."""
 
     def __getitem__(self, name: str) -> Column:
-        return F.col(f"{quoted(self.alias)}.{quoted(name)}")
+        return F.col(f"{quoted(self.alias)}.{quoted(self.names.get(name, name))}")
+
+
+def sides_of(node: o.TableJoin, left: Flow, right: Flow, rows: TaskRows) -> tuple[DataFrame, Side, Side]:
+    """One row of each side of a join, under the names that its expressions have for the columns."""
+    one, two = (
+        Side(alias, {physical: name for name, physical in reversed(flow.visible()) if name != physical})
+        for alias, flow in zip(node.aliases, (left, right), strict=True)
+    )
+    schemas = (
+        StructType([StructField(side.names.get(f.name, f.name), f.dataType) for f in flow.schema()])
+        for side, flow in ((one, left), (two, right))
+    )
+    return rows.of_both(next(schemas), one.alias, next(schemas), two.alias), one, two
 
 
 def joined_with_table(node: o.TableJoin, left: Flow, right: Flow, rows: TaskRows) -> Flow:
@@ -57,9 +74,8 @@ def joined_with_table(node: o.TableJoin, left: Flow, right: Flow, rows: TaskRows
         ManifestError: when the keys of both sides cannot meet.
     """
     ours, theirs = keys_of(node, left, right)
-    one, two = map(_Side, node.aliases)
+    both, one, two = sides_of(node, left, right, rows)
     key = {name: F.coalesce(one[mine], two[other]) for (name, mine), (_, other) in zip(ours, theirs, strict=True)}
-    both = rows.of_both(left.schema(), one.alias, right.schema(), two.alias)
     values = values_of(node, (left, one), (right, two))
     time = F.greatest(one[EVENT_TIME], two[EVENT_TIME]) if left.table else one[EVENT_TIME]
     return replace(result_of(both, key, values, time), table=left.table)
@@ -117,10 +133,10 @@ def deletions(flow: Flow, rows: TaskRows) -> DataFrame:
 def changes(flow: Flow, rows: TaskRows) -> Flow:
     """Of the row that was, the row that is, and the time: both in one row, so that none is seen without the other."""
     schema = flow.schema()
-    was, now = _Side(WAS), _Side(IS)
+    was, now = Side(WAS), Side(IS)
     both = rows.of_both(schema, WAS, schema, IS, StructField(_NOW, LongType()))
 
-    def whole(side: _Side) -> Column:
+    def whole(side: Side) -> Column:
         # A row that is there says whether it is deleted.
         row = F.struct(*(side[name].alias(name) for name in schema.names))
         return F.when(side[DELETED].isNotNull(), row)

@@ -115,7 +115,7 @@ class Task:
             if isinstance(entry.reader, o.Deduplicate):
                 found.append(flow)
             elif not isinstance(entry.reader, o.Aggregate):
-                found.append(_slim(entry, flow))
+                found.append(_slim(entry.reader, flow))
             elif flow.packed is None:
                 found.append(self._prepared(entry.reader, flow))
             else:
@@ -174,17 +174,27 @@ class Task:
         (store,) = node.stores
         table = kept(flow, self._rows)
         frames = (frame._jdf for frame in (table.key, table.value, table.row, table.answers))
-        return self._task.table(place, store, *frames, node.ttl_ms * 1000), replace(flow, frame=table.row)
+        history = node.history_ms * 1000 if isinstance(node, o.Table) else 0
+        return self._task.table(place, store, *frames, node.ttl_ms * 1000, history), replace(flow, frame=table.row)
 
     def _join(self, node: o.TableJoin) -> tuple[int, Flow]:
         (left, one), (right, two) = (self._input(node, name) for name in node.inputs)
+        if node.holds_back and (node.name, node.left) not in self._entered:
+            # What waits has the columns that its fingerprint says.
+            slim = _slim(node, one)
+            rows = one.frame.select(*map(column, slim.row()))
+            left, one = self._task.steps(left, rows._jdf, False), replace(slim, frame=self._rows.of(rows.schema))
         flow = joined_with_table(node, one, two, self._rows)
         result = flow.frame._jdf
         if one.table:
             return self._task.tableJoin(left, right, result, node.type in ("left", "outer"), node.type == "outer"), flow
         ours, _ = keys_of(node, one, two)
         key = self._rows.of(one.schema()).select(*(column(physical) for _, physical in ours))
-        return self._task.lookup(left, right, key._jdf, result, node.type == "left"), flow
+        keeps_all = node.type == "left"
+        if not node.holds_back:
+            return self._task.lookup(left, right, key._jdf, result, keeps_all, node.as_of), flow
+        (store,) = node.stores
+        return self._task.heldLookup(left, right, store, key._jdf, result, keeps_all, node.grace_ms * 1000), flow
 
     def _fold(self, node: o.Aggregate) -> tuple[int, Flow]:
         place, given = self._input(node, node.input)
@@ -223,12 +233,13 @@ class Task:
         return found
 
 
-def _slim(entry: Entry, flow: Flow) -> Flow:
-    """Without the record's own fields that nobody in the task uses."""
-    reader = entry.reader
+def _slim(reader: n.Node, flow: Flow) -> Flow:
+    """Without the record's own fields that this reader does not use."""
     used = reader.used if isinstance(reader, o.TableJoin) else frozenset()
     alias = reader.aliases[0] if isinstance(reader, o.TableJoin) else ""
-    return replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp" or f"{alias}.{f}".lower() in used))
+    shadowed = {name.lower() for name in flow.columns}
+    wanted = {f for f in flow.fields if f not in shadowed and f"{alias}.{f}".lower() in used}
+    return replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp" or f in wanted))
 
 
 def _wants_changes(reader: n.Node) -> bool:

@@ -8,7 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.kafka.common.utils.Bytes
 import org.apache.kafka.streams.{KeyValue, StreamsBuilder}
 import org.apache.kafka.streams.kstream._
-import org.apache.kafka.streams.state.{KeyValueStore, SessionStore, WindowStore}
+import org.apache.kafka.streams.state.{KeyValueStore, SessionStore, Stores, WindowStore}
 
 import dev.streamapp.oracle.Json.{Key, Value, number, pair, put, text, windowed}
 
@@ -30,6 +30,9 @@ object Topologies {
     lazy val t: Stream = builder.stream("t", consumed)
     lazy val u: Table = builder.table("u", consumed, kept)
     lazy val v: Table = builder.table("v", consumed, kept)
+    /** The same with what its rows were. */
+    lazy val w: Table = builder.table("v", consumed, Materialized
+      .as[String, JsonNode](Stores.persistentVersionedKeyValueStore("w", Duration.ofDays(1))).withKeySerde(Key).withValueSerde(Value))
     def kept: Materialized[String, JsonNode, KeyValueStore[Bytes, Array[Byte]]] = Materialized.`with`(Key, Value)
   }
 
@@ -84,6 +87,10 @@ object Topologies {
     // Joins with tables.
     "stream-table-inner" -> (in => told(in.s.join(in.v, Pair, Joined.`with`(Key, Value, Value)))),
     "stream-table-left" -> (in => told(in.s.leftJoin(in.v, Pair, Joined.`with`(Key, Value, Value)))),
+    "as-of-inner" -> (in => told(in.s.join(in.w, Pair, Joined.`with`(Key, Value, Value)))),
+    "as-of-left" -> (in => told(in.s.leftJoin(in.w, Pair, Joined.`with`(Key, Value, Value)))),
+    "as-of-held-left" -> (in => told(in.s.leftJoin(in.w, Pair, Joined.`with`(Key, Value, Value)))),
+    "versions-count" -> (in => told(summed(byG(in.w).aggregate(() => Sum.None, Add, Subtract, in.kept)))),
     "table-table-inner" -> (in => told(in.u.join(in.v, Pair, in.kept))),
     "table-table-left" -> (in => told(in.u.leftJoin(in.v, Pair, in.kept))),
     "table-table-outer" -> (in => told(in.u.outerJoin(in.v, Pair, in.kept))),

@@ -15,7 +15,7 @@ from streamapp.schema import json_schema
 from streamapp_operator.crd import resource_schema
 
 GROUP, *NODE = RULES
-STREAM, WINDOW, JOIN = INNER_RULES["stream"], INNER_RULES["window"], INNER_RULES["join"]
+STREAM, WINDOW, JOIN, TABLE = (INNER_RULES[field] for field in ("stream", "window", "join", "table"))
 COUNT = {"groupBy": ["value"], "aggregate": {"n": "count(*)"}}
 FOLDED = {"groupBy": ["key"], "reduce": {"value": "value"}}
 PARTS = {"cogroup": [{"from": name, "aggregate": {name: "count(*)"}} for name in ("in", "other")]}
@@ -70,8 +70,18 @@ for rule, node, said in (
     ),
     (
         JOIN[1],
+        {"from": "in", "join": {"with": "other", "within": "5s", "asOf": True, "select": {"v": "left.value"}}},
+        "`join.asOf`: `asOf` is for a table: two streams meet within a time; remove it, or join a table",
+    ),
+    (
+        JOIN[2],
         {"from": "in", "join": {**PAIRS, "by": ["key"], "within": "5s"}},
         "`join.match`: there are `by` and `match`; remove `by`",
+    ),
+    (
+        TABLE[0],
+        {"table": {"topic": "u", "ttl": "5s", "history": "5s"}},
+        "`table.history`: a row that expires would have no end in its history; remove `ttl`",
     ),
     (STREAM[0], {"stream": {}}, "`stream`: `topic` is missing; name the topic"),
 ):
@@ -116,6 +126,8 @@ def test_parser_and_schema_refuse_it(node: dict[str, Any], said: str) -> None:
         {**COGROUPED, "store": "s", "window": WINDOWED, "grace": "1s"},
         {"deduplicate": {"by": ["value"], "within": "5s"}, "store": "s"},
         {"stream": {"topics": ["u"]}},
+        {"table": {"topic": "u", "history": "5s"}},
+        {"join": {"with": "other", "asOf": True, "grace": "5s"}, "from": "in", "store": "s"},
         {"merge": ["in", "other"]},
     ],
 )
@@ -136,7 +148,7 @@ def test_the_cluster_has_the_same_words() -> None:
 def passes(node: dict[str, Any]) -> bool:
     """Whether an editor has nothing against its fields."""
     models = json_schema()["$defs"]
-    inner = {"WindowSpec": "window", "StreamSpec": "stream", "JoinSpec": "join"}
+    inner = {"WindowSpec": "window", "StreamSpec": "stream", "JoinSpec": "join", "TableSpec": "table"}
     parts = {"NodeSpec": {"name": "x", **node}} | {model: node.get(field) for model, field in inner.items()}
     return all(goes_together(models[name], given) for name, given in parts.items() if given is not None)
 

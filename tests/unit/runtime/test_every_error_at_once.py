@@ -482,7 +482,9 @@ def test_a_table_can_be_mapped(problems: Problems, operation: str) -> None:
         ("join: {with: again, match: {count: times}}", "found by its key, `user`, and not by `times`"),
         ("join: {with: again, by: [count], type: outer}", "an outer join by `count`: a row of 'again' that no row of"),
         ("from: lines, join: {with: table, by: [user], select: {r: rand()}}", "is not deterministic: a row that is"),
-        ("from: lines, join: {with: table, by: [user], grace: 5s}", "`grace` is for joins of two streams"),
+        ("from: lines, join: {with: table, by: [user], grace: 5s}", "`grace` is for joins whose records wait"),
+        ("from: lines, join: {with: table, by: [user], asOf: true}", "'table' is computed, and keeps no history"),
+        ("join: {with: again, asOf: true}", "its rows stand for no moment"),
         ("toTable: {}", "'table' is a table already; read 'table' in its place"),
         ("from: lines, toStream: {}", "'lines' is a stream already; read 'lines' in its place"),
     ],
@@ -644,7 +646,6 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
         "globalTable: {topic: u}",
         "sql: select 1",
         "process: {class: 'm:C'}",
-        "join: {with: lines, asOf: true}",
         "to: {connector: parquet}",
         "stream: {connector: parquet}",
         "stream: {topic: u, value: avro}",
@@ -709,3 +710,33 @@ def test_plain_data_is_checked_like_text() -> None:
     assert [str(problem) for problem in error.value.problems] == [
         "`topology` is missing; add it, e.g. topology: [{name: lines, stream: {topic: text-lines, value: text}}, …]"
     ]
+
+
+RATES = "- {name: rates, table: {topic: r, history: 1 hour, value: {format: json, schema: 'rate INT, g STRING'}}}\n"
+CLICKS = RATES + "- {name: clicks, stream: {topic: c}}\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        (
+            CLICKS.replace("history: 1 hour, ", "") + "- {name: x, join: {with: rates, asOf: true}}\n",
+            "`join.asOf`: 'rates' keeps no history; add it to 'rates', e.g. history: 1 hour",
+        ),
+        (
+            f"{CLICKS}- {{name: high, from: rates, filter: rate > 1}}\n"
+            "- {name: x, from: clicks, join: {with: high, asOf: true, grace: 2h}}\n",
+            "`join.grace`: records wait for 2h, and 'rates' has a history of 1 hour: what they are to meet would be gone; "
+            "make it shorter, or the history of 'rates' longer",
+        ),
+        (
+            f"{CLICKS}- {{name: seen, join: {{with: rates, asOf: true, select: {{g: right.g}}}}}}\n"
+            "- {name: per-g, groupBy: [g], aggregate: {many: count(*)}}\n- {name: told, toStream: {}}\n"
+            "- {name: x, join: {with: rates, by: [g], asOf: true, select: {rate: right.rate}}}\n",
+            "`join.asOf`: 'rates' comes to this join by an internal topic, which brings no history; read its topic with a "
+            "second `table` node, for this join",
+        ),
+    ],
+)
+def test_a_row_of_the_records_time_must_be_known(problems: Problems, nodes: str, said: str) -> None:
+    assert problems(nodes + "- {name: out, to: {topic: o}}\n") == [f"node 'x': {said}"]

@@ -182,7 +182,7 @@ def test_a_join_by_the_left_key_is_none(plan: Compile) -> None:
         ),
         (
             f"with: customers, by: [customer], grace: 5s, {SELECT}",
-            '`join.grace`: `grace` is for joins of two streams, whose records wait for each other (in "5s"); remove it',
+            "`join.grace`: `grace` is for joins whose records wait: of two streams, or of a stream with a table and",
         ),
         (
             "with: customers, by: [customer], select: {r: rand()}",

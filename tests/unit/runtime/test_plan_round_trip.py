@@ -81,7 +81,7 @@ def test_settings_reach_the_plan(plan: Callable[..., Plan]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data | {"version": 1}, "the plan has version 1, and this runtime reads version 9"),
+        (lambda data: data | {"version": 1}, "the plan has version 1, and this runtime reads version 10"),
         (lambda data: data | {"replicas": "1"}, "expected int and not '1'"),
         (lambda data: data | {"replicas": True}, "expected int and not True"),
         (lambda data: data | {"more": 1}, "Plan has no field 'more'"),

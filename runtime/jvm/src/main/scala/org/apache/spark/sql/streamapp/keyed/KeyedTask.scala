@@ -115,7 +115,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], keys: Int, graph
   private def open(store: TaskStore, partition: Int): StateStore = {
     val id = StateStoreProviderId(state, partition, graph.sparkName(store))
     StateStore.get(id, store.keySchema, store.valueSchema, store.encoding, state.storeVersion,
-      None, None, useColumnFamilies = store.expires, storeConf, hadoopConfBroadcast.value.value)
+      None, None, useColumnFamilies = store.hasFamilies, storeConf, hadoopConfBroadcast.value.value)
   }
 }
 
@@ -164,7 +164,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     node.inputs.zipWithIndex.foreach { case (input, number) => processors(input).readBy(processors(place).port(number)) }
   }
   private val entries = processors.collect { case entry: EntryProcessor => entry }
-  private val forgetting = processors.filter(_.forgets)
+  private val forgetting = processors.filter(_.forgets).sortBy(!_.holdsRecords)
   private val holding = processors.filter(_.gathers)
 
   /** An epoch begins, with the stores at its version. */

@@ -47,11 +47,17 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    * @param row over the columns of both
    * @param answers over the same: what questions are answered with
    * @param ttl how long a row lasts that is not updated, in microseconds; 0 for ever
+   * @param history for how long it is kept what a row was, in microseconds; 0 for not at all
    */
-  def table(input: Int, store: String, key: DataFrame, value: DataFrame, row: DataFrame, answers: DataFrame, ttl: Long): Int = {
-    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), None, RowsOf(answers), answers.columns.toSeq, expires = ttl > 0)
-    add(Table(input, store, RowsOf(key), RowsOf(value), RowsOf(row), schemas(input).fieldIndex(deleted), row.schema.fieldIndex(time),
-      lasting(ttl, key.schema)), row.schema)
+  def table(input: Int, store: String, key: DataFrame, value: DataFrame, row: DataFrame, answers: DataFrame, ttl: Long,
+      history: Long): Int = {
+    val table = Table(input, store, RowsOf(key), RowsOf(value), RowsOf(row), schemas(input).fieldIndex(deleted), row.schema.fieldIndex(time),
+      lasting(ttl, key.schema))
+    val versioned = lasting(history, key.schema.add("__at", "bigint", nullable = false)).map(VersionedTable(table, _, value.schema))
+    val values = versioned.fold(value.schema)(_.rowSchema)
+    stores += TaskStore(store, attributes(key.schema), attributes(values), None, RowsOf(answers), answers.columns.toSeq,
+      hasFamilies = ttl > 0 || history > 0)
+    add(versioned.getOrElse(table), row.schema)
   }
 
   /**
@@ -103,7 +109,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   def suppress(input: Int, store: String, key: DataFrame, limit: Long): Int = {
     val row = schemas(input)
     val value = new StructType().add("since", "bigint", nullable = false).add("known", row)
-    stores += TaskStore(store, attributes(key.schema), attributes(value), None, RowsOf(Nil, None), Nil, expires = true)
+    stores += TaskStore(store, attributes(key.schema), attributes(value), None, RowsOf(Nil, None), Nil, hasFamilies = true)
     add(Suppress(input, store, value, row.length, row.fieldIndex(time), Ttl(limit, key.schema)), row)
   }
 
@@ -111,7 +117,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
       answers: DataFrame, ttl: Long): Int = {
     val bound = aggregates.buffers
     stores += TaskStore(store, attributes(bound.groupSchema), attributes(bound.bufferSchema), Some((bound, attributes(result))),
-      RowsOf(answers), answers.columns.toSeq, expires = ttl > 0)
+      RowsOf(answers), answers.columns.toSeq, hasFamilies = ttl > 0)
     add(Group(input, store, rows, key, aggregates, schemas(input).fieldIndex(deleted), result.fieldIndex(time),
       lasting(ttl, bound.groupSchema)), result)
   }
@@ -121,10 +127,24 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   /**
    * @param key over the stream's row
    * @param result over both rows
+   * @param asOf whether the row is that of the record's time
    */
-  def lookup(stream: Int, table: Int, key: DataFrame, result: DataFrame, keepsAll: Boolean): Int =
-    add(Lookup(stream, table, RowsOf(key), RowsOf(result), schemas(stream).fieldIndex(deleted), schemas(table).length, keepsAll),
-      result.schema)
+  def lookup(stream: Int, table: Int, key: DataFrame, result: DataFrame, keepsAll: Boolean, asOf: Boolean): Int =
+    add(lookupOf(stream, table, key, result, keepsAll, asOf), result.schema)
+
+  /**
+   * The same with records that wait.
+   *
+   * @param grace for how long, in microseconds
+   */
+  def heldLookup(stream: Int, table: Int, store: String, key: DataFrame, result: DataFrame, keepsAll: Boolean, grace: Long): Int = {
+    val row = schemas(stream)
+    stores += TaskStore(store, attributes(HeldRecords.Keys), attributes(row), None, RowsOf(Nil, None), Nil, inOrder = true)
+    add(HeldLookup(lookupOf(stream, table, key, result, keepsAll, asOf = true), store, grace, row), result.schema)
+  }
+
+  private def lookupOf(stream: Int, table: Int, key: DataFrame, result: DataFrame, keepsAll: Boolean, asOf: Boolean): Lookup =
+    Lookup(stream, table, RowsOf(key), RowsOf(result), schemas(stream).fieldIndex(deleted), schemas(table).length, keepsAll, asOf)
 
   def tableJoin(left: Int, right: Int, result: DataFrame, keepsLeft: Boolean, keepsRight: Boolean): Int =
     add(TableJoin(left, right, RowsOf(result), result.schema.fieldIndex(time), side(left), side(right), keepsLeft, keepsRight), result.schema)

@@ -33,6 +33,16 @@ private[keyed] abstract class Processor extends Port {
   /** Of a table: the row that it has for a key after all records until now, at the time of the one that asks; null for none; good until the next call. */
   def get(key: UnsafeRow): InternalRow = throw new UnsupportedOperationException(s"$getClass is no table")
 
+  /**
+   * Of a table with a history: the row that it had for a key at a time, as far as it knows by now; null for none. It stays good.
+   *
+   * @param now what is beyond the history at that time is not known; Unknown: all that there is
+   */
+  def asOf(key: UnsafeRow, time: Long, now: Long): InternalRow = throw new UnsupportedOperationException(s"$getClass has no history")
+
+  /** Whether that time is beyond its history, with time at `now`. */
+  def isBeyond(time: Long, now: Long): Boolean = false
+
   /** The same as far as its readers have been sent it: a group sends at the end of an epoch what has become of it. */
   def told(key: UnsafeRow): InternalRow = get(key)
 
@@ -53,6 +63,9 @@ private[keyed] abstract class Processor extends Port {
 
   /** Whether it keeps things that time makes worthless. */
   def forgets: Boolean = false
+
+  /** Whether among these are records that go on then, and look up what others are about to forget. */
+  def holdsRecords: Boolean = false
 
   /**
    * All records of the epoch were read, and all that was held is sent.
@@ -106,6 +119,8 @@ private[keyed] final class TableSteps(node: Steps, table: Processor) extends Pro
   }
 
   override def get(key: UnsafeRow): InternalRow = of(table.get(key), ofFound)
+  override def asOf(key: UnsafeRow, time: Long, now: Long): InternalRow = of(table.asOf(key, time, now), ofFound)
+  override def isBeyond(time: Long, now: Long): Boolean = table.isBeyond(time, now)
   override def told(key: UnsafeRow): InternalRow = of(table.told(key), ofFound)
   override def before(key: UnsafeRow): InternalRow = of(table.before(key), ofFound)
 

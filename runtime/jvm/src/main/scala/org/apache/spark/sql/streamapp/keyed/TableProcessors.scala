@@ -96,19 +96,22 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
 }
 
 /** Joins as Kafka Streams' KStream-KTable join does: a record without a value takes no part. */
-private[keyed] final class LookupProcessor(node: Lookup, table: Processor) extends Processor {
+private[keyed] class LookupProcessor(node: Lookup, table: Processor, task: TaskAtWork) extends Processor {
   private val keyOf = node.key.projection
   private val resultOf = node.result.projection
   private val both = new JoinedRow
   private val missing = new GenericInternalRow(node.width)
 
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
-    if (!row.getBoolean(node.deletedAt)) {
-      val key = keyOf(row)
-      val found = if (key.anyNull) null else table.get(key)
-      if (found != null) forward(null, resultOf(both(row, found)), null, time)
-      else if (node.keepsAll) forward(null, resultOf(both(row, missing)), null, time)
-    }
+    if (!row.getBoolean(node.deletedAt)) lookUp(row, time, task.now)
+
+  /** @param now up to when a table's history reaches back */
+  protected final def lookUp(row: InternalRow, time: Long, now: Long): Unit = {
+    val key = keyOf(row)
+    val found = if (key.anyNull) null else if (node.asOf) table.asOf(key, time, now) else table.get(key)
+    if (found != null) forward(null, resultOf(both(row, found)), null, time)
+    else if (node.keepsAll) forward(null, resultOf(both(row, missing)), null, time)
+  }
 }
 
 /** A change of either side is a change of the result, computed with the other side's row of the moment. */

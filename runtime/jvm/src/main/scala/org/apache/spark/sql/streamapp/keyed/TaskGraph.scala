@@ -3,8 +3,8 @@ package org.apache.spark.sql.streamapp.keyed
 
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BoundReference, Expression, NamedExpression}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, NoPrefixKeyStateEncoderSpec, PrefixKeyScanStateEncoderSpec, StateStoreId}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, NoPrefixKeyStateEncoderSpec, PrefixKeyScanStateEncoderSpec, RangeKeyScanStateEncoderSpec, StateStoreId}
+import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
  * What a keyed task does with the rows that it gets: processors in an order in which each comes behind those that it reads.
@@ -22,11 +22,15 @@ final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
   /** Whether a change of one row can come to that join by both of its sides. */
   def isDiamond(join: TableJoin): Boolean = storesBehind(join.leftInput).intersect(storesBehind(join.rightInput)).nonEmpty
 
-  /** The longest time for which changes are held back on their way, in microseconds; None where none are. */
+  /** The longest time for which changes and records are held back on their way, in microseconds; None where none are. */
   def lasting: Option[Long] = nodes.indices.map(heldBefore).maxOption.filter(_ > 0)
 
   private def heldBefore(place: Int): Long = {
-    val own = nodes(place) match { case held: Suppress => held.limit.span; case _ => 0L }
+    val own = nodes(place) match {
+      case held: Suppress => held.limit.span
+      case held: HeldLookup => held.grace + 1
+      case _ => 0L
+    }
     own + nodes(place).inputs.map(heldBefore).maxOption.getOrElse(0L)
   }
 
@@ -45,11 +49,12 @@ final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
  * @param answered its columns: the key's as `__key_0`, `__key_1`, …, then the values
  * @param prefix how many of the key's columns rows are looked for by, where that is not the whole key
  * @param kept where it keeps the rows of groups: how their results come of them
- * @param expires whether its rows are looked after by their times too, in a column family of their own
+ * @param hasFamilies whether its processor keeps more beside the rows, in column families of its own
+ * @param inOrder whether the rows lie in the order of their keys, which are numbers
  */
 final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attribute],
     finished: Option[(BoundAggregates, Seq[Attribute])], private val answers: RowsOf, private val answered: Seq[String],
-    prefix: Option[Int] = None, expires: Boolean = false, kept: Option[KeptRows] = None) {
+    prefix: Option[Int] = None, hasFamilies: Boolean = false, kept: Option[KeptRows] = None, inOrder: Boolean = false) {
   /** What questions are answered from. */
   def shown: Seq[Attribute] = finished.fold(keys ++ values)(_._2)
 
@@ -57,7 +62,8 @@ final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attri
   def valueSchema: StructType = DataTypeUtils.fromAttributes(values)
 
   def encoding: KeyStateEncoderSpec =
-    prefix.fold[KeyStateEncoderSpec](NoPrefixKeyStateEncoderSpec(keySchema))(PrefixKeyScanStateEncoderSpec(keySchema, _))
+    if (inOrder) RangeKeyScanStateEncoderSpec(keySchema, keySchema.indices)
+    else prefix.fold[KeyStateEncoderSpec](NoPrefixKeyStateEncoderSpec(keySchema))(PrefixKeyScanStateEncoderSpec(keySchema, _))
 
   /** The same over these columns, which are those of `shown`. */
   def answersOver(columns: Seq[Attribute]): Seq[NamedExpression] = answers.values.zip(answered).map { case (value, name) =>
@@ -126,6 +132,25 @@ private[keyed] final case class Table(input: Int, name: String, key: RowsOf, val
 }
 
 /**
+ * The same with what each row was within its history.
+ *
+ * @param history for how long, over the columns of the key and the time of a version
+ * @param value   the columns of a row without its key; its event time is the first
+ */
+private[keyed] final case class VersionedTable(table: Table, history: Ttl, value: StructType) extends TaskNode {
+  override def inputs: Seq[Int] = table.inputs
+  override def store: Option[String] = table.store
+  override def open(task: TaskAtWork): Processor = new VersionedTableProcessor(this, task)
+
+  /** Of the rows that are: with the time of the version before. */
+  def rowSchema: StructType = value.add("__previous", LongType)
+  /** Of those that were: up to when it can be of use, the time of the version before, and the row; null for a deletion. */
+  def versionSchema: StructType =
+    new StructType().add("until", LongType, nullable = false).add("previous", LongType).add("row", value)
+  def valueWidth: Int = value.length
+}
+
+/**
  * What the records of each group come to, in the store of that name. A row for which column `deletedAt` is true takes no part.
  *
  * @param rows   what is aggregated of a row
@@ -172,11 +197,24 @@ private[keyed] final case class Suppress(input: Int, name: String, value: Struct
  * @param key     of the record: which row of the table
  * @param result  of record and row
  * @param keepsAll whether a record without a row goes on too
+ * @param asOf whether it meets the row that was there at its own time
  */
 private[keyed] final case class Lookup(stream: Int, table: Int, key: RowsOf, result: RowsOf, deletedAt: Int, width: Int,
-    keepsAll: Boolean) extends TaskNode {
+    keepsAll: Boolean, asOf: Boolean) extends TaskNode {
   override def inputs: Seq[Int] = Seq(stream)
-  override def open(task: TaskAtWork): Processor = new LookupProcessor(this, task.processor(table))
+  override def open(task: TaskAtWork): Processor = new LookupProcessor(this, task.processor(table), task)
+}
+
+/**
+ * The same with the row of the record's own time, looked up when no record of an earlier time can be late any more. The store of that
+ * name has the records that wait.
+ *
+ * @param grace how late records may be, in microseconds
+ */
+private[keyed] final case class HeldLookup(lookup: Lookup, name: String, grace: Long, row: StructType) extends TaskNode {
+  override def inputs: Seq[Int] = lookup.inputs
+  override def store: Option[String] = Some(name)
+  override def open(task: TaskAtWork): Processor = new HeldLookupProcessor(this, task.processor(lookup.table), task)
 }
 
 /**

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records meet the row that a table had at their own time, whenever either of them comes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib.inprocess import App
+from lib.verify import folded, rows_of
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = pytest.mark.kafka
+
+NOON = 1_704_110_400_000
+SECOND = 1000
+HISTORY = 60 * SECOND
+KEYS = [f"k{i}" for i in range(12)]
+SEEN = """
+  - name: rates
+    table: {topic: $T-rates, history: 60s, bootstrap: false, value: {format: json, schema: "n INT, g STRING"}}
+  - {name: rates-out, from: rates, to: {topic: $T-rates-out}}
+  - {name: clicks, stream: {topic: $T-clicks, value: {format: json, schema: "n INT"}}}
+  - {name: seen, from: clicks, join: {with: rates, asOf: true, type: left, select: {click: left.n, rate: right.n}}}
+  - {name: seen-out, to: {topic: $T-seen}}
+"""
+TOPOLOGY = f"""{SEEN}
+  - {{name: odd, from: rates, filter: n % 2 = 1}}
+  - name: waited
+    from: clicks
+    join: {{with: odd, asOf: true, grace: 20s, type: left, select: {{click: left.n, at: left.offset, rate: right.n}}}}
+  - {{name: waited-out, to: {{topic: $T-waited}}}}
+  - {{name: per-key, from: waited, groupBy: [key], aggregate: {{many: count(*), total: sum(rate), last: last(click)}}}}
+  - {{name: per-key-out, to: {{topic: $T-per-key}}}}
+  - {{name: per-g, from: rates, groupBy: [g], aggregate: {{many: count(*), total: sum(n)}}}}
+  - {{name: per-g-out, to: {{topic: $T-per-g}}}}
+"""
+
+
+@dataclass(frozen=True)
+class Sent:
+    topic: str
+    partition: int
+    key: str
+    n: int | None
+    at: int
+    """Event time in ms."""
+    offset: int
+
+    @property
+    def value(self) -> dict[str, Any] | None:
+        return None if self.n is None else {"n": self.n, "g": f"g{self.n % 3}"}
+
+
+def disordered(seed: int, since: int, count: int) -> Iterator[Sent]:
+    """Of each topic and partition: times rise by some seconds a record, and fall back now and then. Rates are late by
+    no more than the grace; clicks by more than the history, too."""
+    for topic, backs in (("rates", (5, 19, 20)), ("clicks", (5, 20, 21, 60, 61, 80))):
+        for partition in range(2):
+            rng = random.Random(f"{seed}/{topic}/{partition}")
+            at = since
+            for n in range(count):
+                at += rng.choice((0, 1, 2, 3)) * SECOND
+                back = rng.choice(backs) * SECOND if rng.random() < 0.4 else 0
+                deleted = topic == "rates" and rng.random() < 0.15
+                key = rng.choice(KEYS[partition::2])
+                yield Sent(topic, partition, key, None if deleted else seed * 1000 + n, at - back, seed * count + n)
+
+
+@dataclass
+class Model:
+    """By the words of the manual; each key is in one partition of each topic."""
+
+    now: dict[tuple[str, int], int] = field(default_factory=dict)
+    rates: dict[str, list[Sent]] = field(default_factory=dict)
+    """All that have come, in their order."""
+    seen: list[tuple[int | None, int | None]] = field(default_factory=list)
+    waiting: list[Sent] = field(default_factory=list)
+    waited: list[tuple[int | None, int, int | None]] = field(default_factory=list)
+
+    def read(self, records: Iterable[Sent]) -> None:
+        """All at once: rows of both topics by stream time, the table's first."""
+        timed = []
+        for sent in records:
+            place = sent.topic, sent.partition
+            self.now[place] = max(sent.at, self.now.get(place, sent.at))
+            timed.append((self.now[place], sent))
+        for now, sent in sorted(timed, key=lambda each: (each[0], each[1].topic == "clicks", each[1].partition)):
+            if sent.topic == "rates":
+                self.rates.setdefault(sent.key, []).append(sent)
+                continue
+            self.seen.append((sent.n, self.rate(sent, now)))
+            if sent.at < now - HISTORY:
+                self.wait_no_more(sent, self.rate(sent, now))
+            else:
+                self.waiting.append(sent)
+
+    def rate(self, click: Sent, now: int | None = None) -> int | None:
+        """Of its own time; beyond the history there is only the latest row."""
+        rates = self.rates.get(click.key, [])
+        if now is not None and click.at < now - HISTORY and self.latest(rates, None) != self.latest(rates, click.at):
+            return None
+        return self.latest(rates, click.at)
+
+    @staticmethod
+    def latest(rates: list[Sent], upto: int | None) -> int | None:
+        known = [(rate.at, i) for i, rate in enumerate(rates) if upto is None or rate.at <= upto]
+        return rates[max(known)[1]].n if known else None
+
+    def wait_no_more(self, click: Sent, rate: int | None) -> None:
+        self.waited.append((click.n, click.offset, rate if rate is not None and rate % 2 == 1 else None))
+
+    def end(self) -> None:
+        for click in self.waiting:
+            self.wait_no_more(click, self.rate(click))
+        self.waiting.clear()
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """The table by now."""
+        found = {key: self.latest(rates, None) for key, rates in self.rates.items()}
+        return {key: {"n": n, "g": f"g{n % 3}"} for key, n in found.items() if n is not None}
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("epoch_records", [None, 40])
+def test_records_meet_rows_of_their_own_time(kafka: KafkaConfig, tmp_path: Path, epoch_records: int | None) -> None:
+    """The second run goes on with what the changelogs have. What waits for the grace does not depend on epochs."""
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("rates", "clicks", partitions=2)
+    model = Model()
+    for run in range(3):
+        records = list(disordered(run, NOON + run * 120 * SECOND, 80))
+        for (topic, partition), found in groupby(records, key=lambda sent: (sent.topic, sent.partition)):
+            app.send(topic, *((sent.key, sent.value, sent.at) for sent in found), partition=partition)
+        if run == 1:
+            shutil.rmtree(tmp_path / app.prefix)
+        if run == 2:
+            app.change(TOPOLOGY, spec="  run: untilCaughtUp\n  closeWindows: true")
+        app.run(epoch_records=epoch_records)
+        model.read(records)
+        rows = model.rows
+        assert app.table("rates-out") == rows
+        groups = {g: [row["n"] for row in rows.values() if row["g"] == g] for g in ("g0", "g1", "g2")}
+        totals = {g: {"many": len(numbers), "total": sum(numbers)} for g, numbers in groups.items() if numbers}
+        assert {g: row for g, row in app.table("per-g").items() if row["many"]} == totals
+        if epoch_records is None:
+            assert Counter((r.value["click"], r.value["rate"]) for r in app.received("seen")) == Counter(model.seen)
+    waiting = len(model.waiting)
+    model.end()
+    waited = Counter((r.value["click"], r.value["at"], r.value["rate"]) for r in app.received("waited"))
+    assert waited == Counter(model.waited)
+    assert waiting > 400
+    assert sum(rate is not None for _, _, rate in model.waited) > 100
+    assert sum(row["many"] for row in app.table("per-key").values()) == len(model.waited)
+    assert sum(row["total"] or 0 for row in app.table("per-key").values()) == sum(r or 0 for _, _, r in model.waited)
+    assert rows_of(folded(kafka, f"{app.prefix}-waited-changelog")) == {}
+    # An hour later nothing is left of what was.
+    for partition in range(2):
+        for topic in ("rates", "clicks"):
+            app.send(topic, (f"z{partition}", {"n": 1, "g": "g1"}, NOON + 3600 * SECOND), partition=partition)
+    app.run()
+    assert len(rows_of(folded(kafka, f"{app.prefix}-rates-changelog"))) == len(model.rows) + 2
+    assert {key: row["n"] for key, row in app.table("rates-out").items() if key not in ("z0", "z1")} == {
+        key: row["n"] for key, row in model.rows.items()
+    }
+
+
+def test_what_was_may_change(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Updates and deletions that come late, of equal times, and beyond the history of 60 s; with a restart before each
+    question."""
+    app = App(kafka, tmp_path, SEEN)
+    app.create("rates", "clicks")
+
+    def rates(*sent: tuple[str, int | None, int]) -> None:
+        """Keys, numbers and seconds."""
+        values = ((key, None if n is None else {"n": n, "g": "g"}, NOON + second * SECOND) for key, n, second in sent)
+        app.send("rates", *values)
+        app.run()
+
+    asked = 0
+
+    def seen(*clicks: tuple[str, int]) -> list[int | None]:
+        """What the table had for these keys at these seconds."""
+        nonlocal asked
+        numbered = [(key, {"n": asked + i}, NOON + second * SECOND) for i, (key, second) in enumerate(clicks)]
+        app.send("clicks", *numbered)
+        app.run()
+        found = {r.value["click"]: r.value["rate"] for r in app.received("seen")}
+        asked += len(clicks)
+        return [found[click["n"]] for _, click, _ in numbered]
+
+    rates(("a", 1, 100), ("a", 3, 200), ("c", 1, 200), ("c", None, 210), ("d", 1, 200), ("d", None, 205))
+    # Time has come to second 210 in all that had records.
+    assert seen(("a", 149), ("a", 150), ("a", 199), ("a", 200), ("c", 205), ("c", 210)) == [None, 1, 1, 3, 1, None]
+    # Late by 90 s, and still to be found from second 150 on; late by 150 s, and before all that can be found.
+    rates(("a", 5, 110), ("a", 7, 50), ("b", 9, 10), ("a", None, 180), ("c", 2, 207))
+    assert seen(("a", 170), ("a", 190), ("a", 215), ("b", 215), ("c", 206), ("c", 208), ("c", 215)) == [
+        *(5, None, 3, 9),
+        *(1, 2, None),
+    ]
+    rates(("a", 11, 200), ("a", 13, 180), ("c", 4, 220), ("c", 6, 210))
+    assert seen(("a", 175), ("a", 190), ("a", 216), ("c", 209), ("c", 219), ("c", 220)) == [5, 13, 11, 2, 6, 4]
+    assert app.table("rates-out") == {key: {"n": n, "g": "g"} for key, n in (("a", 11), ("b", 9), ("c", 4))}
+    # Clicks that are older than the history of their own partition meet the latest row, or none.
+    assert seen(("z", 300), ("a", 239), ("a", 190), ("b", 190)) == [None, 11, None, 9]
+    # What was deleted so long ago is known no more: as in a table without a history the last record counts.
+    rates(("z", 1, 4000), ("d", 5, 204))
+    assert app.table("rates-out")["d"] == {"n": 5, "g": "g"}
+    app.change(SEEN.replace("60s", "2h"))  # another history goes on with the same state
+    rates(("a", 15, 4001))
+    assert seen(("a", 4001)) == [15]
