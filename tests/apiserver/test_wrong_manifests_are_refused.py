@@ -343,13 +343,26 @@ WRONG = {
         manifest(**nodes({**COUNTS, "window": {"tumbling": "5s", "every": "5s"}})),
         "`every` is for hopping windows; remove it, or write hopping",
     ),
+    "a row of its time of a stream": (
+        manifest(**nodes({"name": "j", "from": "lines", "join": {"with": "lines", "within": "5s", "asOf": True}})),
+        "`asOf` is for a table: two streams meet within a time; remove it, or join a table",
+    ),
+    "a history of rows that expire": (
+        manifest(**nodes({"name": "v", "table": {"topic": "v", "history": "1h", "ttl": "1h"}})),
+        "a row that expires would have no end in its history; remove `ttl`",
+    ),
     "no function": (
         manifest(**nodes({"name": "p", "from": "lines", "python": {"function": "score", "schema": "a STRING"}})),
         "'score' names no function; write MODULE:FUNCTION, e.g. scoring:score",
     ),
 }
 
+VERSIONS = {"name": "versions", "table": {"topic": "v", "history": "1h"}}
+OF_ITS_TIME = {"with": "versions", "asOf": True, "grace": "5s", "select": {"a": "left.value"}}
+DATED = {"name": "dated", "from": "lines", "join": OF_ITS_TIME, "store": "held"}
+
 RIGHT = {
+    "rows of their time": manifest(**nodes(VERSIONS, DATED)),
     "a fold, and the first of several records": manifest(**nodes(FOLDED, ONCE)),
     "groups and rows that expire": manifest(
         **nodes(

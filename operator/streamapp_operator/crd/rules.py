@@ -213,8 +213,8 @@ def _of_autoscaling(at: tuple[str, ...]) -> Iterator[Rule]:
     yield Rule(at, f"!has(self.schedule) || self.schedule.all(s, {low} <= {high})", message)
 
 
-_OF_GROUPS = ("groupBy", "aggregate", "reduce", "cogroup")
-_GROUPED = "(has(self.aggregate) || has(self.reduce) || has(self.cogroup))"
+_OF_GROUPS = ("groupBy", "aggregate", "reduce", "top", "cogroup")
+_GROUPED = "(has(self.aggregate) || has(self.reduce) || has(self.top) || has(self.cogroup))"
 """Whether the node is a `groupBy`, by what is visible of one."""
 
 

@@ -11,7 +11,7 @@ from streamapp.manifest.node import NodeSpec
 from streamapp.nodes import Broken, Node, Topology, sort_nodes
 from streamapp.operations import BY_NAME, Aggregate, TableJoin
 from streamapp.operations.foreign_key_join import settled
-from streamapp.operations.group_by import over_table
+from streamapp.operations.group_by import with_what_it_reads
 from streamapp.operations.late import late_name
 
 
@@ -49,7 +49,7 @@ def _settled(topology: Topology) -> Topology:
         if isinstance(node, TableJoin):
             made = settled(node, topology)
         elif isinstance(node, Aggregate):
-            made = over_table(node, topology)
+            made = with_what_it_reads(node, topology)
         if made is not node:
             topology = Topology((*topology.nodes[:place], made, *topology.nodes[place + 1 :]), topology.unsure)
     return topology

@@ -77,6 +77,7 @@ class NodeSpec(Model):
     group_by: operations.group_by.Given = None
     aggregate: operations.group_by.Aggregates = None
     reduce: operations.group_by.Reduce = None
+    top: operations.top.Given = None
     cogroup: operations.cogroup.Given = None
     window: operations.window.Given = None
     grace: operations.group_by.Grace = None

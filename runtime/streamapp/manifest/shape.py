@@ -92,7 +92,7 @@ def _companion_problems(node: dict[str, Any], name: str) -> list[Problem]:
 
 
 def _no_operation(node: dict[str, Any], name: str) -> list[Problem]:
-    if "aggregate" in node or "reduce" in node:
+    if any(field in node for field in ("aggregate", "reduce", "top")):
         return [
             Problem(
                 name,

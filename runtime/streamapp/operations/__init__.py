@@ -27,6 +27,7 @@ from streamapp.operations import (
     suppress,
     table,
     to,
+    top,
     window,
     with_columns,
 )
@@ -139,6 +140,7 @@ __all__ = [
     "suppress",
     "table",
     "to",
+    "top",
     "window",
     "with_columns",
 ]

@@ -105,6 +105,7 @@ class _Grouping:
     window: Window | None
     reduce: Pairs = ()
     reduced: tuple[str, ...] = ()
+    top: None = None
 
     @property
     def values(self) -> Pairs:

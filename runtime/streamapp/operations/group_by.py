@@ -34,6 +34,8 @@ from streamapp.operations.groups import Groups
 from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
 from streamapp.operations.steps import Steps
+from streamapp.operations.top import RULES as TOPS
+from streamapp.operations.top import Top
 from streamapp.operations.ttl import expiring, ttl_in_words
 from streamapp.operations.window import A_WINDOW, Window, WindowSpec, group_columns
 from streamapp.operations.window import RULES as WINDOWS
@@ -47,7 +49,7 @@ GROUP = Rule(
     "groupBy",
     "`aggregate` is missing",
     'say what to compute, e.g. aggregate: {count: "count(*)"}',
-    needs=("aggregate", "reduce", "cogroup"),
+    needs=("aggregate", "reduce", "cogroup", "top"),
     told="aggregate",
 )
 """Without it nobody knows what the node computes."""
@@ -55,7 +57,7 @@ RULES: Rules = (
     GROUP,
     *(
         only_for(field, "groupBy")
-        for field in ("aggregate", "reduce", "window", "grace", "retention", "late", "emit", "ttl")
+        for field in ("aggregate", "reduce", "top", "window", "grace", "retention", "late", "emit", "ttl")
     ),
     Rule(
         "reduce",
@@ -69,6 +71,7 @@ RULES: Rules = (
         "remove it: a window ends by itself, and `retention` says how long it is kept",
         excludes=("window",),
     ),
+    *TOPS,
     *COGROUPS,
     only_for("store", "groupBy", "deduplicate", "join", "table", "toTable", "suppress"),
     *(
@@ -163,6 +166,8 @@ class Aggregate(OneInput):
     """How long a group stays that has no record; 0: for ever."""
     keeps_rows: bool = False
     """Whether it is over a table whose rows it keeps, as what a row was cannot be taken out of its aggregates again."""
+    top: Top | None = None
+    """The rows that its only aggregate keeps, where the manifest asks for these."""
     within: Pairs = ()
     """Where a cogroup has been made into it: for each aggregate the struct column that its expression is over."""
 
@@ -177,6 +182,7 @@ class Aggregate(OneInput):
             ("late",),
             ("emit",),
             ("ttl",),
+            ("top", "rows"),
             ("store",),
             *(("window", field) for field in WindowSpec.model_fields),
         ),
@@ -200,10 +206,13 @@ class Aggregate(OneInput):
         }
         if spec.cogroup is not None:
             return (Cogroup.of(spec, making, **common),)
+        top = Top(spec.top.rows, spec.top.by) if spec.top is not None else None
         made = cls(
             spec.name,
             making.input,
-            columns=pairs_of(spec.aggregate or {}),
+            # What is in a row its input says, when all nodes are there.
+            columns=top.aggregates(Columns(), ()) if top is not None else pairs_of(spec.aggregate or {}),
+            top=top,
             reduce=pairs_of(spec.reduce or {}),
             late=spec.late.topic if spec.late is not None else None,
             **common,
@@ -272,6 +281,8 @@ class Aggregate(OneInput):
         return "update"
 
     def expressions(self) -> tuple[NodeExpression, ...]:
+        if self.top is not None:
+            return (*placed(Role.GROUP, "groupBy", self.by), NodeExpression(Role.COLUMN, "top.by", self.top.by))
         structs = dict(self.within)
         places = {name: place_of(structs[name]) if name in structs else "aggregate" for name, _ in self.columns}
         return (
@@ -294,7 +305,8 @@ class Aggregate(OneInput):
 
     def description(self, inputs: Sequence[Columns]) -> str:
         by = ", ".join(name if name == text.strip("`") else f"{name} = {text}" for name, text in self.by)
-        text = f"by {by}: {described(self.values)}"
+        values = described(self.values) if self.top is None else f"the {self.top.rows} rows of most {self.top.by}"
+        text = f"by {by}: {values}"
         if self.window is not None:
             text += f", {self.window.description}, grace {format_duration(self.grace_ms)}"
             text += f", kept for {format_duration(self.retention_ms)}" if self.retention_ms else ""
@@ -306,6 +318,8 @@ class Aggregate(OneInput):
             said = f"a group of the table '{self.input}' has no records whose age counts, but rows"
             yield Problem(self.name, "ttl", None, said, "give the table that reads them a `ttl`, or remove it here")
         yield from check_groups(self, topology)
+        if self.top is not None:
+            yield from self.top.check(self.name, self.input, self.by, topology)
 
     def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
         (source,) = before
@@ -333,8 +347,10 @@ class Aggregate(OneInput):
         }
 
 
-def over_table(node: Aggregate, topology: Topology) -> Aggregate:
-    """The node, knowing whether it keeps the rows of a table."""
+def with_what_it_reads(node: Aggregate, topology: Topology) -> Aggregate:
+    """The node, knowing the columns of the rows that it reads, and whether it keeps those of a table."""
+    if node.top is not None:
+        node = replace(node, columns=node.top.aggregates(topology.columns(node.input), node.by))
     retractable = not node.reduce and all(read_expression(text).aggregates <= RETRACTABLE for _, text in node.columns)
     if retractable or node.window is not None or topology.kind(node.input) != TABLE:
         return node

@@ -54,6 +54,10 @@ class Grouping(Protocol):
         """Those of both that there are."""
 
     @property
+    def top(self) -> object | None:
+        """What is to be checked in place of its one aggregate."""
+
+    @property
     def window(self) -> Window | None:
         """Its windows."""
 
@@ -66,7 +70,8 @@ def check_groups(node: Grouping, topology: Topology) -> Iterator[Problem]:
     yield from check_names(node.name, "groupBy", node.by)
     yield from check_names(node.name, "aggregate" if node.columns else "reduce", node.values)
     yield from _check_groups(node, columns)
-    yield from _check_values(node, columns)
+    if node.top is None:
+        yield from _check_values(node, columns)
     yield from _check_reduced(node, columns)
 
 

@@ -14,7 +14,7 @@ S = TypeVar("S", bound=Steps)
 
 @dataclass(frozen=True)
 class Groups(Generic[S]):
-    """Records in groups, waiting for `aggregate`, `reduce` or `cogroup`."""
+    """Records in groups, waiting for `aggregate`, `reduce`, `top` or `cogroup`."""
 
     flow: S
     name: str
@@ -67,6 +67,21 @@ class Groups(Generic[S]):
         """
         found: S = self.flow._then(
             self.name, **self._fields(), reduce={**(columns or {}), **more}, emit=emit, ttl=ttl, store=store
+        )
+        return found
+
+    def top(
+        self, rows: int, *, by: str, store: str | None = None, emit: str | None = None, ttl: str | None = None
+    ) -> S:
+        """A table with so many rows of each group, those in which `by` is highest, as an array of structs `top`.
+
+        >>> from streamapp.builder import StreamBuilder
+        >>> scores = StreamBuilder("app").stream("scores", topic="scores", value="long").group_by("best", "key")
+        >>> scores.top(3, by="value").builder.build().spec.topology[1].top.rows
+        3
+        """
+        found: S = self.flow._then(
+            self.name, **self._fields(), top={"rows": rows, "by": by}, emit=emit, ttl=ttl, store=store
         )
         return found
 

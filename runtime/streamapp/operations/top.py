@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`top`: of each group the rows that have the most of something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, StrictInt
+
+from streamapp.companions import Rule, Rules
+from streamapp.errors import Problem
+from streamapp.expressions import quote
+from streamapp.fields import Model
+from streamapp.nodes import Columns, Topology
+from streamapp.nodes.pairs import Pairs, names_of
+from streamapp.scope import check_expression, require_deterministic
+
+MOST_ROWS = 1000
+"""Rows of a group, which are one value of the state."""
+COLUMN = "top"
+"""The column that has them."""
+
+RULES: Rules = (
+    Rule(
+        "top",
+        "`top` says itself what a group comes to",
+        "make a node of each",
+        excludes=("aggregate", "reduce", "cogroup"),
+    ),
+)
+
+
+class TopSpec(Model):
+    """Which rows of a group are kept."""
+
+    rows: Annotated[StrictInt, Field(ge=1, le=MOST_ROWS, description="How many rows.")]
+    by: Annotated[str, Field(description="What is compared: the rows in which it is highest are the first.")]
+
+
+Given = Annotated[
+    TopSpec | None, Field(description="With groupBy: the rows of a group in which an expression is highest, as `top`.")
+]
+"""The field of the manifest."""
+
+
+@dataclass(frozen=True)
+class Top:
+    """The first rows of a group."""
+
+    rows: int
+    by: str
+
+    def aggregates(self, columns: Columns, groups: Pairs) -> Pairs:
+        """As an aggregate over records of these columns."""
+        struct = ", ".join(map(quote, self.columns(columns, groups)))
+        return ((COLUMN, f"max_by(struct({struct}), ({self.by}), {self.rows})"),)
+
+    @staticmethod
+    def columns(columns: Columns, groups: Pairs) -> tuple[str, ...]:
+        """Those of a row: without what all rows of the group have in common."""
+        common = {name.lower() for name in names_of(groups)}
+        return tuple(name for name in columns.fields if name.lower() not in common)
+
+    def check(self, node: str, name: str, groups: Pairs, topology: Topology) -> Iterator[Problem]:
+        """What is wrong with it, of the node of that name that reads the other one."""
+        columns = topology.columns(name)
+        yield from check_expression(node, "top.by", self.by, columns)
+        fix = "compute it in a `with` node before"
+        yield from require_deterministic(node, "top.by", self.by, "state could not be rebuilt", fix)
+        if columns.known and not self.columns(columns, groups):
+            said = f"'{name}' has no columns beside those of the group, and its rows would be empty"
+            yield Problem(node, "top", None, said, "compute one in a `with` node before, e.g. with: {user: key}")
+        if COLUMN in (group.lower() for group in names_of(groups)):
+            said = f"column `{COLUMN}` is already one of groupBy"
+            yield Problem(node, "groupBy", COLUMN, said, "give it another name")
