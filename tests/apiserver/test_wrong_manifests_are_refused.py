@@ -98,8 +98,8 @@ WRONG = {
     ),
     "no operation": (
         manifest(**nodes({"name": "none", "from": "lines"})),
-        "node 'none': has no operation; add one of: stream, table, filter, select, with, flatMap, keyBy, merge, "
-        "branch, groupBy, deduplicate, join, toTable, toStream, suppress, python, to",
+        "node 'none': has no operation; add one of: stream, table, globalTable, filter, select, with, flatMap, "
+        "keyBy, merge, branch, groupBy, deduplicate, join, toTable, toStream, suppress, python, to",
     ),
     "name": (
         manifest(**nodes({"name": "a b", "from": "lines", "filter": "true"})),
@@ -137,7 +137,7 @@ WRONG = {
     ),
     "store of nothing": (
         manifest(**nodes({"name": "w", "from": "lines", "filter": "true", "store": "s"})),
-        "node 'w': `store` is only for `groupBy`, `deduplicate`, `join`, `table`, `toTable` or `suppress`",
+        "`store` is only for `groupBy`, `deduplicate`, `join`, `table`, `globalTable`, `toTable` or `suppress`",
     ),
     "ttl of a window": (
         manifest(**nodes({**COUNTS, "window": {"tumbling": "5s"}, "ttl": "1h"})),
@@ -415,8 +415,8 @@ BY_SCHEMA = {
     "an unknown field": (manifest(maxParalelism=4), 'unknown field "spec.maxParalelism"'),
     "an unknown field of a node": (one(fliter="true"), 'unknown field "spec.topology[1].fliter"'),
     "an operation of a later version": (
-        one(globalTable={"topic": "t"}),
-        'unknown field "spec.topology[1].globalTable"',
+        one(sql="select 1"),
+        'unknown field "spec.topology[1].sql"',
     ),
     "an unknown word": (manifest(guarantee="twice"), 'spec.guarantee: Unsupported value: "twice"'),
     "a word of a later version": (

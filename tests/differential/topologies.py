@@ -32,6 +32,8 @@ SOURCES = {
 }
 SOURCES["v"] += f"  - {{name: w, table: {{topic: $T-v, {SCHEMA}, bootstrap: false, history: 1 day}}}}\n"
 """The same topic with what its rows were."""
+SOURCES["v"] += f"  - {{name: everywhere, globalTable: {{topic: $T-v, {SCHEMA}, bootstrap: false}}}}\n"
+OF_BOTH = "select: {left: left.n, right: right.n}"
 
 
 @dataclass(frozen=True)
@@ -212,19 +214,25 @@ def _joined(name: str, before: int, after: int, grace: int) -> Twin:
 
 def _foreign(name: str) -> Twin:
     kind = name.rpartition("-")[2]
-    node = f"from: u, join: {{with: v, by: [g], type: {kind}, select: {{left: left.n, right: right.n}}}}"
+    node = f"from: u, join: {{with: v, by: [g], type: {kind}, {OF_BOTH}}}"
     return Foreign(name, node, TABLES, every_update=False, same_updates=False)
 
 
 def _with_table(name: str, left: str) -> Twin:
     kind = name.rpartition("-")[2]
-    node = f"from: {left}, join: {{with: v, type: {kind}, select: {{left: left.n, right: right.n}}}}"
+    node = f"from: {left}, join: {{with: v, type: {kind}, {OF_BOTH}}}"
     return Tabled(name, node, (left, "v")) if left == "u" else Twin(name, node, (left, "v"), gives_table=False)
+
+
+def _global(name: str) -> Twin:
+    """The records keep their key, and go to the rows that `g` names, in any order."""
+    node = f"from: s, join: {{with: everywhere, by: [g], type: {name.rpartition('-')[2]}, {OF_BOTH}}}"
+    return Twin(name, node, ("s", "v"), gives_table=False)
 
 
 def _as_of(name: str) -> Twin:
     kind = name.rpartition("-")[2]
-    node = f"from: s, join: {{with: w, asOf: true, type: {kind}, select: {{left: left.n, right: right.n}}}}"
+    node = f"from: s, join: {{with: w, asOf: true, type: {kind}, {OF_BOTH}}}"
     if "held" not in name:
         return Twin(name, node, ("s", "v"), gives_table=False)
     grace = node.replace("asOf: true", "asOf: true, grace: 20s")
@@ -287,6 +295,7 @@ OF_TABLES = (
     # Rows of several partitions move to one group in one epoch.
     Twin("table-count", "from: u, groupBy: [g], aggregate: {'n': count(*), total: sum(x)}", ("u",), every_update=False),
     *(_with_table(f"stream-table-{kind}", "s") for kind in ("inner", "left")),
+    *(_global(f"global-{kind}") for kind in ("inner", "left")),
     *(_as_of(f"as-of-{kind}") for kind in ("inner", "left", "held-left")),
     Twin(
         "versions-count",

@@ -133,7 +133,7 @@ class _Cut:
                 cut[name] = self._kept(hop, cut[name], task)
         made = self._add(node.with_inputs(cut))
         self._reads((name for name in made.inputs if name not in there), node.name)
-        goes_on = node.keeps_task and not node.holds_back
+        goes_on = node.keeps_task and not node.leaves_task
         self._origins[node.name] = _Origin(node.name, True, node.name if goes_on else None)
 
     def _require_no_history(self, node: Node, name: str) -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from streamapp.errors import Problem, near_miss
 from streamapp.fields import FormatSpec
 from streamapp.manifest import model
-from streamapp.manifest.node import INSTEAD, NOT_YET, NodeSpec
+from streamapp.manifest.node import NOT_YET, NodeSpec
 from streamapp.manifest.shape import field_of, said_text
 from streamapp.manifest.text import Document, Path, quoted, said
 
@@ -150,7 +150,7 @@ def _unknown_field(node: str | None, field: str | None, path: Path, line: int | 
     owner, fields = _owner(path[:-1])
     if name in NOT_YET.get(owner, ()):
         said = f"`{name}` is not available yet in this version"
-        return Problem(node, field, None, said, INSTEAD.get(name), line)
+        return Problem(node, field, None, said, None, line)
     if owner == "sasl" and name in ("username", "password", "clientId", "clientSecret"):
         return Problem(
             node,

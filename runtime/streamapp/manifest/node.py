@@ -34,7 +34,6 @@ COMPANIONS = tuple(
 
 NOT_YET: dict[str, tuple[str, ...]] = {
     "node": (
-        "globalTable",
         "sql",
         "process",
     ),
@@ -43,11 +42,6 @@ NOT_YET: dict[str, tuple[str, ...]] = {
     "kafka": ("schemaRegistry",),
 }
 """Fields of the manifest's language that this version has not got, by the object they would be in."""
-
-INSTEAD = {
-    "globalTable": "write `table`: a stream looks it up by any of its columns, e.g. join: {with: TABLE, by: [COLUMN]}",
-}
-"""What to write in place of some of them."""
 
 LATER = frozenset(name for names in NOT_YET.values() for name in names)
 
@@ -67,6 +61,7 @@ class NodeSpec(Model):
     ] = None
     stream: operations.stream.Given = None
     table: operations.table.Given = None
+    global_table: operations.table.GlobalGiven = None
     filter: operations.filter.Given = None
     select: operations.select.Given = None
     with_: operations.with_columns.Given = None

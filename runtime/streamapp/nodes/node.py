@@ -102,9 +102,9 @@ class Node:
         return True
 
     @property
-    def holds_back(self) -> bool:
-        """True when its records go on long after they have come: nodes that go by the time of their records cannot
-        read them in the same task."""
+    def leaves_task(self) -> bool:
+        """True when no stateful node can go on with its records in its task: they have another key than the task goes
+        by, or go on long after they have come, and are late for what goes by the time of records."""
         return False
 
     @property

@@ -47,7 +47,7 @@ from streamapp.operations.python import Python
 from streamapp.operations.select import Select
 from streamapp.operations.stream import Stream
 from streamapp.operations.suppress import Suppress
-from streamapp.operations.table import Table
+from streamapp.operations.table import GlobalTable, Table
 from streamapp.operations.table_join import TableJoin
 from streamapp.operations.to import Sink
 from streamapp.operations.window import Window
@@ -72,6 +72,7 @@ class Operation(Protocol):
 OPERATIONS: tuple[type[Operation], ...] = (
     Stream,
     Table,
+    GlobalTable,
     Filter,
     Select,
     With,
@@ -105,6 +106,7 @@ __all__ = [
     "ForeignKeyJoin",
     "ForeignResults",
     "ForeignRows",
+    "GlobalTable",
     "Join",
     "KeyBy",
     "Making",

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from streamapp.errors import Problem
 from streamapp.nodes import STREAM, TABLE, Columns, OneInput, Origins, StoredTable, Topology
 from streamapp.nodes.columns import HIDDEN_KEY
 from streamapp.nodes.pairs import Pairs
-from streamapp.operations.table_join import TableJoin
+from streamapp.operations.table import GlobalTable
+from streamapp.operations.table_join import TableJoin, origin_of
 from streamapp.origins import all_declared
 from streamapp.scope import listed
 
@@ -140,9 +141,12 @@ def stored_results(columns: Columns) -> StoredTable:
 
 
 def settled(join: TableJoin, topology: Topology) -> TableJoin:
-    """The join itself, or the foreign-key join that it is by its sides: of two tables, by other columns than the left
-    one's key."""
-    if (topology.kind(join.left), topology.kind(join.right)) != (TABLE, TABLE) or not join.by:
+    """The join, by what its sides are: of two tables by other columns than the left one's key it is a foreign-key join;
+    a stream's record keeps its key where it looks a global table up."""
+    kinds = topology.kind(join.left), topology.kind(join.right)
+    if kinds == (STREAM, TABLE):
+        return replace(join, keeps_key=bool(join.by) and isinstance(origin_of(topology, join.right), GlobalTable))
+    if kinds != (TABLE, TABLE) or not join.by:
         return join
     left, right = topology.columns(join.left), topology.columns(join.right)
     if not (left.known and right.known) or _lowered(join.by) == _lowered(left.key):

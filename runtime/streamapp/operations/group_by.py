@@ -73,7 +73,7 @@ RULES: Rules = (
     ),
     *TOPS,
     *COGROUPS,
-    only_for("store", "groupBy", "deduplicate", "join", "table", "toTable", "suppress"),
+    only_for("store", "groupBy", "deduplicate", "join", "table", "globalTable", "toTable", "suppress"),
     *(
         Rule(field, f"`{field}` is there without a `window`", f"add e.g. {A_WINDOW}", needs=("window",))
         for field in ("grace", "retention", "late")

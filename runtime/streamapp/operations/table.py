@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -88,7 +88,7 @@ class Table(Stream):
 
     @classmethod
     def of(cls, spec: NodeSpec, making: Making) -> tuple[Self, ...]:
-        table = spec.table
+        table = spec.global_table if cls is GlobalTable else spec.table
         assert table is not None
         key, value = table.key.to_format(), table.value.to_format()
         made = cls(
@@ -139,6 +139,31 @@ class Table(Stream):
         }
 
 
+class GlobalTableSpec(TableSpec):
+    """A topic as a table for lookups by any column of a stream's records."""
+
+
+GlobalGiven = Annotated[
+    GlobalTableSpec | None,
+    Field(description="Reads a topic as a table that streams look up by any column, and keep their key."),
+]
+"""The field of the manifest."""
+
+
+@dataclass(frozen=True)
+class GlobalTable(Table):
+    """A table that a stream's records look up and keep their own key. As any table it lies with the tasks of its key,
+    and no process has a copy of all of it: records go there."""
+
+    operation: ClassVar[str] = "globalTable"
+    outline: ClassVar[Outline] = Outline(
+        rules=(without_from("globalTable", "`from` is not for a global table, which reads a topic"),),
+        expressions=(("globalTable", "timestamp"),),
+        inner_rules={"globalTable": _HISTORY},
+        aside=(("globalTable", "key"), ("globalTable", "ttl"), ("globalTable", "history")),
+    )
+
+
 class TableStart(Starts[F]):
     """The builder's method."""
 
@@ -161,13 +186,33 @@ class TableStart(Starts[F]):
         >>> StreamBuilder("app").table("users", topic="users").builder.build().spec.topology[0].table.topic
         'users'
         """
-        written = given(
-            topic=topic,
-            timestamp=timestamp,
-            ttl=ttl,
-            history=history,
-            bootstrap=bootstrap,
-            key=written_format(key),
-            value=written_format(value),
-        )
-        return self._add(name, None, table=written, store=store)
+        fields = {"topic": topic, "timestamp": timestamp, "ttl": ttl, "history": history, "bootstrap": bootstrap}
+        return self._add(name, None, table=_written(key, value, fields), store=store)
+
+    def global_table(
+        self,
+        name: str,
+        *,
+        topic: str,
+        key: FormatLike | None = None,
+        value: FormatLike | None = None,
+        timestamp: str | None = None,
+        ttl: str | None = None,
+        history: str | None = None,
+        bootstrap: bool | None = None,
+        store: str | None = None,
+    ) -> F:
+        """The same for lookups by any column of a stream's records, which keep their key.
+
+        >>> from streamapp.builder import StreamBuilder
+        >>> b = StreamBuilder("app")
+        >>> b.global_table("countries", topic="countries").builder.build().spec.topology[0].operation
+        'globalTable'
+        """
+        fields = {"topic": topic, "timestamp": timestamp, "ttl": ttl, "history": history, "bootstrap": bootstrap}
+        return self._add(name, None, globalTable=_written(key, value, fields), store=store)
+
+
+def _written(key: FormatLike | None, value: FormatLike | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """As the manifest has it, without what is not given."""
+    return given(**fields, key=written_format(key), value=written_format(value))

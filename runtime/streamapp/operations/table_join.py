@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
-from streamapp.nodes import RECORD_COLUMNS, STREAM, TABLE, Columns, Origins, Topology, is_given
+from streamapp.nodes import RECORD_COLUMNS, STREAM, TABLE, Columns, Node, Origins, Topology, is_given
 from streamapp.nodes.pairs import Pairs, described
 from streamapp.operations.joining import NEEDS_WITHIN, Joining
 from streamapp.operations.table import Table
@@ -43,6 +43,9 @@ class TableJoin(Joining):
     as_of: bool = False
     """Whether a record meets the row that was there at its own event time."""
 
+    keeps_key: bool = False
+    """Whether the result has the left side's own key: a stream's record that has looked a global table up."""
+
     operation: ClassVar[str] = "table join"
     keyed: ClassVar[bool] = True
 
@@ -57,7 +60,15 @@ class TableJoin(Joining):
 
     @property
     def holds_back(self) -> bool:
+        """Whether records wait."""
         return self.as_of and self.grace is not None
+
+    @property
+    def leaves_task(self) -> bool:
+        return self.holds_back or self.keeps_key
+
+    def key_of(self, left: Columns) -> tuple[str, ...]:
+        return left.key if self.keeps_key else super().key_of(left)
 
     @property
     def gives_later(self) -> str | None:
@@ -85,6 +96,7 @@ class TableJoin(Joining):
         left, right = self.aliases
         by = zip(*self.matched(inputs[0].key, inputs[1].key), strict=False)
         text = f"{self.type}, {', '.join(f'{left}.{ours} = {right}.{theirs}' for ours, theirs in by)}"
+        text += ", keeps its key" if self.keeps_key else ""
         text += ", as of the record's time" if self.as_of else ""
         text += f", held back for {format_duration(self.grace_ms)}" if self.holds_back else ""
         return text + (f": {described(self.select)}" if self.select is not None else "")
@@ -124,14 +136,19 @@ class TableJoin(Joining):
         yield from self.check_found_by_key(topology, self.left, self.by if left == TABLE else ())
         yield from self.check_found_by_key(topology, self.right, self.match)
 
+    def _check_select(
+        self, select: Pairs, topology: Topology, by: tuple[str, ...], on: tuple[str, ...]
+    ) -> Iterator[Problem]:
+        if self.keeps_key:
+            by, on = topology.columns(self.left).key, ()
+        yield from super()._check_select(select, topology, by, on)
+
     def _check_history(self, topology: Topology, left: str) -> Iterator[Problem]:
         if left == TABLE:
             said = f"'{self.left}' is a table: its rows stand for no moment, as a stream's records do"
             yield Problem(self.name, "join.asOf", None, said, "remove `asOf`")
             return
-        node = topology.node(self.right)
-        while node.row_wise and len(node.inputs) == 1:
-            node = topology.node(node.inputs[0])
+        node = origin_of(topology, self.right)
         if not is_given(node):
             return
         if not isinstance(node, Table):
@@ -181,3 +198,11 @@ class TableJoin(Joining):
         """The columns of the left side that `select` uses, in lower case."""
         alias = self.aliases[0].lower()
         return frozenset(name.removeprefix(f"{alias}.") for name in self.used if name.startswith(f"{alias}."))
+
+
+def origin_of(topology: Topology, name: str) -> Node:
+    """What has the rows of a table that others pass through on the way to that node, row by row."""
+    node = topology.node(name)
+    while node.row_wise and len(node.inputs) == 1:
+        node = topology.node(node.inputs[0])
+    return node

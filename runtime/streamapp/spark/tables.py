@@ -75,7 +75,10 @@ def joined_with_table(node: o.TableJoin, left: Flow, right: Flow, rows: TaskRows
     """
     ours, theirs = keys_of(node, left, right)
     both, one, two = sides_of(node, left, right, rows)
-    key = {name: F.coalesce(one[mine], two[other]) for (name, mine), (_, other) in zip(ours, theirs, strict=True)}
+    if node.keeps_key:
+        key = {name: one[physical] for name, physical in left.key}
+    else:
+        key = {name: F.coalesce(one[mine], two[other]) for (name, mine), (_, other) in zip(ours, theirs, strict=True)}
     values = values_of(node, (left, one), (right, two))
     time = F.greatest(one[EVENT_TIME], two[EVENT_TIME]) if left.table else one[EVENT_TIME]
     return replace(result_of(both, key, values, time), table=left.table)

@@ -396,6 +396,8 @@ class Visitor:
         table = replace(flow, moves=False, table=True)
         return table.tidy(table.frame)
 
+    visit_globaltable = visit_table
+
     def visit_totable(self, node: o.ToTable, flow: Flow) -> Flow:
         table = replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp"), table=True)
         return _with_key(node, table.tidy(table.frame))

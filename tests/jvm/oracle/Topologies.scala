@@ -33,6 +33,8 @@ object Topologies {
     /** The same with what its rows were. */
     lazy val w: Table = builder.table("v", consumed, Materialized
       .as[String, JsonNode](Stores.persistentVersionedKeyValueStore("w", Duration.ofDays(1))).withKeySerde(Key).withValueSerde(Value))
+    lazy val everywhere: GlobalKTable[String, JsonNode] = builder.globalTable("v", consumed, Materialized
+      .as[String, JsonNode, KeyValueStore[Bytes, Array[Byte]]]("everywhere").withKeySerde(Key).withValueSerde(Value))
     def kept: Materialized[String, JsonNode, KeyValueStore[Bytes, Array[Byte]]] = Materialized.`with`(Key, Value)
   }
 
@@ -87,6 +89,8 @@ object Topologies {
     // Joins with tables.
     "stream-table-inner" -> (in => told(in.s.join(in.v, Pair, Joined.`with`(Key, Value, Value)))),
     "stream-table-left" -> (in => told(in.s.leftJoin(in.v, Pair, Joined.`with`(Key, Value, Value)))),
+    "global-inner" -> (in => told(in.s.join(in.everywhere, Named, Pair))),
+    "global-left" -> (in => told(in.s.leftJoin(in.everywhere, Named, Pair))),
     "as-of-inner" -> (in => told(in.s.join(in.w, Pair, Joined.`with`(Key, Value, Value)))),
     "as-of-left" -> (in => told(in.s.leftJoin(in.w, Pair, Joined.`with`(Key, Value, Value)))),
     "as-of-held-left" -> (in => told(in.s.leftJoin(in.w, Pair, Joined.`with`(Key, Value, Value)))),
@@ -100,6 +104,7 @@ object Topologies {
 
   private type OfWindow = KeyValueMapper[Windowed[String], JsonNode, KeyValue[String, JsonNode]]
   private lazy val Pair: ValueJoiner[JsonNode, JsonNode, JsonNode] = (left, right) => pair(left, right)
+  private lazy val Named: KeyValueMapper[String, JsonNode, String] = (_, value) => if (value == null) null else text(value, "g")
   private lazy val OfRow: JFunction[JsonNode, String] = value => text(value, "g")
   private lazy val Add: Aggregator[String, JsonNode, JsonNode] = (_, value, sum) => Sum.add(sum, value)
   private lazy val Subtract: Aggregator[String, JsonNode, JsonNode] = (_, value, sum) => Sum.subtract(sum, value)

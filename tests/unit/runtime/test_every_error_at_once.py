@@ -28,7 +28,7 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
         ),
         pytest.param(
             "- {name: x}",
-            "node 'x': has no operation; add one of: stream, table, filter, select, with, flatMap, keyBy, merge, "
+            "node 'x': has no operation; add one of: stream, table, globalTable, filter, select, with, flatMap, keyBy, merge, "
             "branch, groupBy, deduplicate, join, toTable, toStream, suppress, python, to",
             id="no operation",
         ),
@@ -643,7 +643,6 @@ def test_settings_are_checked(problems: Problems, spec: str, expected: str) -> N
 @pytest.mark.parametrize(
     "node",
     [
-        "globalTable: {topic: u}",
         "sql: select 1",
         "process: {class: 'm:C'}",
         "to: {connector: parquet}",
