@@ -256,7 +256,7 @@ class Aggregate(OneInput):
         """The columns of its input that its values are computed of, in lower case, sorted."""
         used = {parts[0].lower() for _, text in self.values for parts in read_expression(text).columns}
         used |= {name.lower() for name in self.reduced}
-        return tuple(sorted(used - {FOLDED}))
+        return tuple(sorted(used - {FOLDED} if self.reduce else used))
 
     @property
     def reduced(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from streamapp.nodes import RECORD_COLUMNS, STREAM, TABLE, Columns, Node, Origin
 from streamapp.nodes.pairs import Pairs, described
 from streamapp.operations.joining import NEEDS_WITHIN, Joining
 from streamapp.operations.table import Table
-from streamapp.origins import all_declared
+from streamapp.origins import declared
 from streamapp.scope import listed, require_deterministic
 
 
@@ -181,23 +181,25 @@ class TableJoin(Joining):
         return Problem(self.name, "join.grace", grace, said, "remove it")
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
-        """Of records that wait: they are kept as rows, in the order of their columns."""
+        """Of records that wait: they are kept as rows."""
         if not self.holds_back:
             return None
         (columns, _), (source, _) = inputs, before
-        record = [n for n in RECORD_COLUMNS if n in self.used_of_record and columns.find(n) not in columns.value]
+        beside = (n for n in RECORD_COLUMNS if n in self.used_of_left and columns.find(n) not in columns.value)
         return {
             "operation": "held records",
-            "key": list(all_declared(columns.key, source).items()),
-            "values": list(all_declared(columns.value, source).items()),
-            **({"fields": record} if record else {}),
+            "key": [source[name.lower()] for name in columns.key],
+            # What is computed has the type of its expression.
+            "values": {name.lower(): declared(source[name.lower()]) or source[name.lower()] for name in columns.value},
+            "fields": sorted({*beside} - {"timestamp"}),
         }
 
     @cached_property
-    def used_of_record(self) -> frozenset[str]:
-        """The columns of the left side that `select` uses, in lower case."""
+    def used_of_left(self) -> frozenset[str]:
+        """The columns of the left side that the join uses, in lower case."""
         alias = self.aliases[0].lower()
-        return frozenset(name.removeprefix(f"{alias}.") for name in self.used if name.startswith(f"{alias}."))
+        selected = {name.removeprefix(f"{alias}.") for name in self.used if name.startswith(f"{alias}.")}
+        return frozenset(selected | {name.lower() for name in self.by})
 
 
 def origin_of(topology: Topology, name: str) -> Node:

@@ -11,7 +11,7 @@ from pydantic import Field, StrictInt
 
 from streamapp.companions import Rule, Rules
 from streamapp.errors import Problem
-from streamapp.expressions import quote
+from streamapp.expressions import normalise, quote
 from streamapp.fields import Model
 from streamapp.nodes import Columns, Topology
 from streamapp.nodes.pairs import Pairs, names_of
@@ -59,8 +59,13 @@ class Top:
 
     @staticmethod
     def columns(columns: Columns, groups: Pairs) -> tuple[str, ...]:
-        """Those of a row: without what all rows of the group have in common."""
-        common = {name.lower() for name in names_of(groups)}
+        """Those of a row: without what all rows of the group have in common.
+
+        >>> of = Columns(value=("game", "player"))
+        >>> Top.columns(of, (("game", "game"),)), Top.columns(of, (("game", "upper(game)"),))
+        (('player',), ('game', 'player'))
+        """
+        common = {name.lower() for name, text in groups if normalise(text) in (normalise(name), normalise(quote(name)))}
         return tuple(name for name in columns.fields if name.lower() not in common)
 
     def check(self, node: str, name: str, groups: Pairs, topology: Topology) -> Iterator[Problem]:

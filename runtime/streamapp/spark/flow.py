@@ -141,11 +141,13 @@ class Flow:
         return replace(self, frame=frame.select(*(column(name) for name in self.physical())))
 
     def with_values(self, values: dict[str, Column], *, keep: tuple[str, ...] = ()) -> Flow:
-        """Replaces the value columns, computed in the user's scope.
+        """Replaces the value columns, computed in the user's scope; one that is in `keep` in its place.
 
         A stream's record with new values is no tombstone any more; a table's deletion stays one.
         """
-        after = replace(self, columns=(*(c for c in keep if c not in values), *values))
+        new = {name.lower(): name for name in values}
+        kept = [new.pop(name.lower(), name) for name in keep]
+        after = replace(self, columns=(*kept, *new.values()))
         names = [name for name in after.physical() if name not in values and name != DELETED]
         deleted = column(DELETED) if self.table else F.lit(False)
         computed = [self.only_mine(value).alias(name) for name, value in values.items()]

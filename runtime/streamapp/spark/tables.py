@@ -67,14 +67,17 @@ def sides_of(node: o.TableJoin, left: Flow, right: Flow, rows: TaskRows) -> tupl
     return rows.of_both(next(schemas), one.alias, next(schemas), two.alias), one, two
 
 
-def joined_with_table(node: o.TableJoin, left: Flow, right: Flow, rows: TaskRows) -> Flow:
+def joined_with_table(node: o.TableJoin, left: Flow, right: Flow, rows: TaskRows, waiting: Flow | None = None) -> Flow:
     """The flow of the join's results, over one row of each side.
+
+    Args:
+        waiting: the left side's rows as they come, where these have their columns in another order.
 
     Raises:
         ManifestError: when the keys of both sides cannot meet.
     """
     ours, theirs = keys_of(node, left, right)
-    both, one, two = sides_of(node, left, right, rows)
+    both, one, two = sides_of(node, waiting or left, right, rows)
     if node.keeps_key:
         key = {name: one[physical] for name, physical in left.key}
     else:

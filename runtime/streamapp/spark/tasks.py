@@ -179,17 +179,19 @@ class Task:
 
     def _join(self, node: o.TableJoin) -> tuple[int, Flow]:
         (left, one), (right, two) = (self._input(node, name) for name in node.inputs)
-        if node.holds_back and (node.name, node.left) not in self._entered:
-            # What waits has the columns that its fingerprint says.
+        waiting = one
+        if node.holds_back:
+            # What waits lies in an order that follows from its fingerprint.
             slim = _slim(node, one)
+            slim = replace(slim, fields=tuple(sorted(slim.fields)), columns=tuple(sorted(slim.columns, key=str.lower)))
             rows = one.frame.select(*map(column, slim.row()))
-            left, one = self._task.steps(left, rows._jdf, False), replace(slim, frame=self._rows.of(rows.schema))
-        flow = joined_with_table(node, one, two, self._rows)
+            left, waiting = self._task.steps(left, rows._jdf, False), replace(slim, frame=self._rows.of(rows.schema))
+        flow = joined_with_table(node, one, two, self._rows, waiting)
         result = flow.frame._jdf
         if one.table:
             return self._task.tableJoin(left, right, result, node.type in ("left", "outer"), node.type == "outer"), flow
         ours, _ = keys_of(node, one, two)
-        key = self._rows.of(one.schema()).select(*(column(physical) for _, physical in ours))
+        key = self._rows.of(waiting.schema()).select(*(column(physical) for _, physical in ours))
         keeps_all = node.type == "left"
         if not node.holds_back:
             return self._task.lookup(left, right, key._jdf, result, keeps_all, node.as_of), flow
@@ -235,10 +237,8 @@ class Task:
 
 def _slim(reader: n.Node, flow: Flow) -> Flow:
     """Without the record's own fields that this reader does not use."""
-    used = reader.used if isinstance(reader, o.TableJoin) else frozenset()
-    alias = reader.aliases[0] if isinstance(reader, o.TableJoin) else ""
-    shadowed = {name.lower() for name in flow.columns}
-    wanted = {f for f in flow.fields if f not in shadowed and f"{alias}.{f}".lower() in used}
+    used = reader.used_of_left if isinstance(reader, o.TableJoin) else frozenset()
+    wanted = used - {name.lower() for name in flow.columns}
     return replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp" or f in wanted))
 
 

@@ -3,7 +3,7 @@ package org.apache.spark.sql.streamapp.keyed
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state.StateStore
+import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreIterator, UnsafeRowPair}
 import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
@@ -23,10 +23,15 @@ private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processo
   private var closed = StreamTimes.Unknown
   /** The earliest time among the records that have come since. */
   private var earliest = Long.MaxValue
+  /** Those that go on at the end of the epoch, and the one that is next. */
+  private var going: Option[StateStoreIterator[UnsafeRowPair]] = None
+  private var waiting: UnsafeRowPair = _
 
   override def begin(): Unit = {
     store = task.store(node.name)
     number = 0
+    going = None
+    waiting = null
     earliest = Long.MaxValue
   }
 
@@ -43,24 +48,37 @@ private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processo
       }
     }
 
+  override def end(): Unit = going.foreach(_.close())
+
   override def forgets: Boolean = true
   override def holdsRecords: Boolean = true
+  override def gathers: Boolean = true
 
   override def forget(closing: Closing, fresh: Boolean): Unit = {
     // What has gone on is not passed again.
     val from = Option.when(!fresh && closed != StreamTimes.Unknown && closed == closing.before)(math.min(earliest, closed - node.grace))
     closed = closing.after
-    if (closed != StreamTimes.Unknown) {
-      val upTo = closed - node.grace
-      val over = store.rangeScan(from.map(behind), Some(bound(upTo)))
-      try over.takeWhile(_.key.getLong(0) < upTo).foreach { pair =>
-        val row = pair.value.copy()
-        val time = pair.key.getLong(0)
-        store.remove(pair.key)
-        task.nextChange()
-        lookUp(row, time, StreamTimes.Unknown)
-      } finally over.close()
+    earliest = Long.MaxValue
+    if (closed != StreamTimes.Unknown) going = Some(store.rangeScan(from.map(behind), Some(bound(closed - node.grace))))
+  }
+
+  override def holds: Boolean = going.exists { over =>
+    if (waiting == null && over.hasNext) waiting = over.next()
+    val more = waiting != null && waiting.key.getLong(0) < closed - node.grace
+    if (!more) {
+      over.close()
+      going = None
+      waiting = null
     }
+    more
+  }
+
+  // One at a time: they may be more than there is memory for.
+  override def letGo(): Unit = {
+    val (time, row) = (waiting.key.getLong(0), waiting.value.copy())
+    store.remove(waiting.key)
+    waiting = null
+    lookUp(row, time, StreamTimes.Unknown)
   }
 
   override def due: Long = {

@@ -82,7 +82,9 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], keys: Int, graph
       // Nobody asks for a row when the epoch is done already.
       private lazy val input = firstParent[InternalRow].iterator(split, context)
       private lazy val task = TasksAtWork.take(state, split.index, new TaskAtWork(graph, output)).begin(stores.toMap)
-      private var (forgotten, ended) = (false, false)
+      private var closing = Option.empty[Closing]
+      private var stages = 0
+      private var ended = false
 
       override def hasNext: Boolean = {
         while (task.left.isEmpty && !ended) {
@@ -92,9 +94,10 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], keys: Int, graph
             task.take(row, row.getLong(streamTimeAt))
           }
           else if (task.holds) task.isLettingGo = true
-          else if (task.forgets && !forgotten) {
-            forgotten = true
-            task.forget(times.ask(), times.fresh)
+          else if (task.forgets && stages < TaskAtWork.Stages) {
+            closing = closing.orElse(Some(times.ask()))
+            task.forget(stages, closing.get, times.fresh)
+            stages += 1
           } else {
             times.due.add(task.due)
             stores.foreach(_._2.commit())
@@ -164,7 +167,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     node.inputs.zipWithIndex.foreach { case (input, number) => processors(input).readBy(processors(place).port(number)) }
   }
   private val entries = processors.collect { case entry: EntryProcessor => entry }
-  private val forgetting = processors.filter(_.forgets).sortBy(!_.holdsRecords)
+  private val forgetting = processors.filter(_.forgets)
   private val holding = processors.filter(_.gathers)
 
   /** An epoch begins, with the stores at its version. */
@@ -197,9 +200,10 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   def nextChange(): Unit = change += 1
 
   def forgets: Boolean = forgetting.nonEmpty
-  def forget(closing: Closing, fresh: Boolean): Unit = {
+  /** What time has come for, in stages: when one is over, what it lets go has gone on. */
+  def forget(stage: Int, closing: Closing, fresh: Boolean): Unit = {
     now = closing.after
-    forgetting.foreach(_.forget(closing, fresh))
+    forgetting.filter(_.holdsRecords == (stage == 0)).foreach(_.forget(closing, fresh))
   }
 
   /** The time at which the first of what it keeps is to be forgotten; Long.MaxValue for nothing. */
@@ -219,4 +223,9 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     left.add(resultOf(result).copy())
     result.update(at, null)
   }
+}
+
+private[keyed] object TaskAtWork {
+  /** First records that were held back go on; then is forgotten what they may have looked up. */
+  val Stages = 2
 }

@@ -62,8 +62,8 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
   private def append(key: UnsafeRow, time: Long, value: UnsafeRow, latest: Option[Version]): Unit = {
     val before = latest.filterNot(_.isDeletion).map(_ => told(key)).orNull
     latest.filter(last => last.time < time && !last.isDeletion).foreach(put(key, _, until = time))
-    // One of the same time takes its place.
-    val previous = latest.flatMap(last => if (last.time < time) Some(last.time) else last.previous)
+    // One of the same time takes its place. A deletion that hides nothing from this record may still have what others can reach behind it.
+    val previous = latest.fold(deletionOf(key).filter(_ < time))(last => if (last.time < time) Some(last.time) else last.previous)
     if (value != null || before != null) remember(key, before)
     rows.forget(key)
     if (value == null) {
@@ -82,22 +82,21 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
     }
   }
 
-  /** What it was for some time. */
-  private def insert(key: UnsafeRow, time: Long, value: UnsafeRow, latest: Version): Unit = {
+  /** What it was for some time. So late that it may lie among what was forgotten, it is left out, whether that was forgotten or not. */
+  private def insert(key: UnsafeRow, time: Long, value: UnsafeRow, latest: Version): Unit = if (!isBeyond(time, task.now)) {
     var next = latest
     var found = versionBefore(key, next)
     while (found.exists(_.time > time)) {
       next = found.get
       found = versionBefore(key, next)
     }
-    // Else nobody can come who would see it.
-    if (!reach.isOver(next.time, task.now)) {
-      val isThere = found.exists(_.time == time)
-      put(key, Version(time, if (isThere) found.get.previous else next.previous, value), until = next.time)
-      if (!isThere) {
-        if (next eq latest) relink(key, latest, time) else put(key, next.copy(previous = Some(time)), until = untilOf(key, next.time))
-        found.filterNot(_.isDeletion).foreach(put(key, _, until = time))
-      }
+    val isThere = found.exists(_.time == time)
+    // What the next one names as the one before it may be forgotten, and then of any time.
+    val previous = (if (isThere) found.get else next).previous.filter(_ < time)
+    put(key, Version(time, previous, value), until = next.time)
+    if (!isThere) {
+      if (next eq latest) relink(key, latest, time) else put(key, next.copy(previous = Some(time)), until = untilOf(key, next.time))
+      found.filterNot(_.isDeletion).foreach(put(key, _, until = time))
     }
   }
 
@@ -105,7 +104,10 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
     if (latest.isDeletion) put(key, latest.copy(previous = Some(previous)), until = latest.time)
     else store.put(key, stored(latest.value, Some(previous)))
 
-  /** A version beside the rows that are. A deletion is of no use when time has passed it: what is not there was deleted as well. */
+  /**
+   * A version beside the rows that are. A deletion is of no use when it is beyond the history: what is not there was deleted as well,
+   * and what is older does not come in any more.
+   */
   private def put(key: UnsafeRow, of: Version, until: Long): Unit = {
     val lasts = if (of.isDeletion) of.time else until
     version.update(0, lasts)
