@@ -77,6 +77,11 @@ def all_declared(names: Iterable[str], origins: Mapping[str, Origin]) -> dict[st
     return {name.lower(): declared(origins[name.lower()]) for name in names}
 
 
+def all_typed(names: Iterable[str], origins: Mapping[str, Origin]) -> dict[str, Origin]:
+    """What says the type of each of several columns, by its name: the type, or how it is computed."""
+    return {name.lower(): declared(origin := origins[name.lower()]) or origin for name in names}
+
+
 def digest(value: Any) -> str:
     """16 hexadecimal digits for plain data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

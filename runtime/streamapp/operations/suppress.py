@@ -15,7 +15,7 @@ from streamapp.fields import Model, PositiveDuration
 from streamapp.nodes import STREAM, Columns, OneInput, Origins, Topology
 from streamapp.operations.making import Making
 from streamapp.operations.steps import Steps
-from streamapp.origins import all_declared
+from streamapp.origins import all_typed
 from streamapp.outline import Outline
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Suppress(OneInput):
             "operation": "suppress",
             "key": [source[name.lower()] for name in columns.key],
             # What readers know is kept as a row, in the order of its columns.
-            "values": list(all_declared(columns.value, source).items()),
+            "values": list(all_typed(columns.value, source).items()),
         }
 
 

@@ -14,7 +14,7 @@ from streamapp.nodes import RECORD_COLUMNS, STREAM, TABLE, Columns, Node, Origin
 from streamapp.nodes.pairs import Pairs, described
 from streamapp.operations.joining import NEEDS_WITHIN, Joining
 from streamapp.operations.table import Table
-from streamapp.origins import declared
+from streamapp.origins import all_typed
 from streamapp.scope import listed, require_deterministic
 
 
@@ -189,8 +189,7 @@ class TableJoin(Joining):
         return {
             "operation": "held records",
             "key": [source[name.lower()] for name in columns.key],
-            # What is computed has the type of its expression.
-            "values": {name.lower(): declared(source[name.lower()]) or source[name.lower()] for name in columns.value},
+            "values": all_typed(columns.value, source),
             "fields": sorted({*beside} - {"timestamp"}),
         }
 

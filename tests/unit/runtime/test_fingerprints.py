@@ -135,6 +135,38 @@ def test_joins(plan: Compile, old: str, new: str, same: bool) -> None:
     assert (fingerprint(plan(changed)) == fingerprint(plan(JOIN))) is same
 
 
+WAITING = (
+    "- {name: rates, table: {topic: r, history: 1 hour, value: {format: json, schema: 'rate DOUBLE'}}}\n"
+    "- {name: in, stream: {topic: t, value: {format: json, schema: 'user STRING, a INT, b INT'}}}\n"
+    "- {name: w, from: in, with: {a: a + 1}}\n"
+    "- {name: rated, join: {with: rates, by: [user], asOf: true, grace: 5s, select: {a: left.a, rate: right.rate}}}\n"
+) + OUT
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("grace: 5s", "grace: 1 minute", True),
+        ("history: 1 hour", "history: 2 hours", True),
+        ("{a: left.a, rate: right.rate}", "{b: left.b, at: left.timestamp}", True),
+        ("{a: left.a, rate: right.rate}", "{a: left.a, offset: left.offset}", False),
+        ("a INT, b INT", "b INT, a INT", True),
+        ("with: {a: a + 1}", "select: {a: a + 1, b: b, user: user}", True),
+        ("with: {a: a + 1}", "with: {a: cast(a as STRING)}", False),
+        ("with: {a: a + 1}", "with: {c: a + 1}", False),
+        ("a INT, b INT", "a INT, b BIGINT", False),
+        ("by: [user]", "by: [topic]", False),
+    ],
+)
+def test_records_that_wait(plan: Compile, old: str, new: str, same: bool) -> None:
+    before, now = (
+        {store.name: store.fingerprint for store in plan(nodes).stores}
+        for nodes in (WAITING, WAITING.replace(old, new))
+    )
+    assert before["rates"] == now["rates"]
+    assert (before["rated"] == now["rated"]) is same
+
+
 def test_fingerprints_are_pinned(plan: Compile) -> None:
     """They stand in users' changelogs: a change here makes every app refuse its state. Raise `_SCHEME` on purpose."""
     assert (fingerprint(plan(BASE)), fingerprint(plan(JOIN))) == ("718b54e630442617", "070427bddfb8f6d9")
