@@ -128,6 +128,9 @@ class TableJoin(Joining):
             yield from self._check_history(topology, left)
         elif self.grace is not None:
             yield self.without_grace(self.grace)
+        if self.store and not self.holds_back:
+            said = "the join keeps nothing: it is computed of what its tables keep"
+            yield Problem(self.name, "store", self.store, said, "remove `store`")
         if self.left == self.right:
             yield Problem(self.name, "join.with", self.right, "a table is joined with itself", "use `select`")
         if left == STREAM and self.type == "outer":

@@ -723,6 +723,10 @@ CLICKS = RATES + "- {name: clicks, stream: {topic: c}}\n"
             "`join.asOf`: 'rates' keeps no history; add it to 'rates', e.g. history: 1 hour",
         ),
         (
+            f"{CLICKS}- {{name: x, store: s, join: {{with: rates}}}}\n",
+            "`store`: the join keeps nothing: it is computed of what its tables keep; remove `store`",
+        ),
+        (
             f"{CLICKS}- {{name: high, from: rates, filter: rate > 1}}\n"
             "- {name: x, from: clicks, join: {with: high, asOf: true, grace: 2h}}\n",
             "`join.grace`: records wait for 2h, and 'rates' has a history of 1 hour: what they are to meet would be gone; "
