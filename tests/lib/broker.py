@@ -27,8 +27,11 @@ Pair = tuple[str | None, str | None]
 
 def in_order(kafka: KafkaConfig, **settings: Any) -> Producer:
     """A producer whose records lie in a partition once each, as they were produced. Without idempotence a batch that is
-    sent again, as the first ones to a new topic may be, lies behind later ones."""
-    return Producer({**kafka.for_librdkafka(), **settings, "enable.idempotence": True})
+    sent again, as the first ones to a new topic may be, lies behind later ones.
+
+    It says nothing by itself, into what another test reads: one may outlive its broker. Who sends waits, and is told.
+    """
+    return Producer({**kafka.for_librdkafka(), "log_level": 0, **settings, "enable.idempotence": True})
 
 
 class Cluster:
