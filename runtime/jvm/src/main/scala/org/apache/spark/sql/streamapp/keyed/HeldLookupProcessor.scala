@@ -15,7 +15,6 @@ import org.apache.spark.sql.types.{LongType, StructType}
 private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processor, task: TaskAtWork)
   extends LookupProcessor(node.lookup, table, task) {
   private val toKey = UnsafeProjection.create(HeldRecords.Keys)
-  private val toRow = UnsafeProjection.create(node.row)
   private val bound = TimeOrder.bound(HeldRecords.Keys)
   private val key = new GenericInternalRow(HeldRecords.Keys.length)
   private var store: StateStore = _
@@ -44,7 +43,7 @@ private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processo
         key.update(2, number)
         number += 1
         earliest = math.min(earliest, time)
-        store.put(toKey(key), toRow(row))
+        store.put(toKey(key), row.asInstanceOf[UnsafeRow]) // as the step before it has made it
       }
     }
 

@@ -82,7 +82,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], keys: Int, graph
       // Nobody asks for a row when the epoch is done already.
       private lazy val input = firstParent[InternalRow].iterator(split, context)
       private lazy val task = TasksAtWork.take(state, split.index, new TaskAtWork(graph, output)).begin(stores.toMap)
-      private var closing = Option.empty[Closing]
+      private lazy val closing = times.ask()
       private var stages = 0
       private var ended = false
 
@@ -95,8 +95,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], keys: Int, graph
           }
           else if (task.holds) task.isLettingGo = true
           else if (task.forgets && stages < TaskAtWork.Stages) {
-            closing = closing.orElse(Some(times.ask()))
-            task.forget(stages, closing.get, times.fresh)
+            task.forget(stages, closing, times.fresh)
             stages += 1
           } else {
             times.due.add(task.due)

@@ -133,14 +133,13 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
     add(lookupOf(stream, table, key, result, keepsAll, asOf), result.schema)
 
   /**
-   * The same with records that wait.
+   * The same with records that wait. They come from a step, which says how they lie.
    *
    * @param grace for how long, in microseconds
    */
   def heldLookup(stream: Int, table: Int, store: String, key: DataFrame, result: DataFrame, keepsAll: Boolean, grace: Long): Int = {
-    val row = schemas(stream)
-    stores += TaskStore(store, attributes(HeldRecords.Keys), attributes(row), None, RowsOf(Nil, None), Nil, inOrder = true)
-    add(HeldLookup(lookupOf(stream, table, key, result, keepsAll, asOf = true), store, grace, row), result.schema)
+    stores += TaskStore(store, attributes(HeldRecords.Keys), attributes(schemas(stream)), None, RowsOf(Nil, None), Nil, inOrder = true)
+    add(HeldLookup(lookupOf(stream, table, key, result, keepsAll, asOf = true), store, grace), result.schema)
   }
 
   private def lookupOf(stream: Int, table: Int, key: DataFrame, result: DataFrame, keepsAll: Boolean, asOf: Boolean): Lookup =

@@ -211,7 +211,7 @@ private[keyed] final case class Lookup(stream: Int, table: Int, key: RowsOf, res
  *
  * @param grace how late records may be, in microseconds
  */
-private[keyed] final case class HeldLookup(lookup: Lookup, name: String, grace: Long, row: StructType) extends TaskNode {
+private[keyed] final case class HeldLookup(lookup: Lookup, name: String, grace: Long) extends TaskNode {
   override def inputs: Seq[Int] = lookup.inputs
   override def store: Option[String] = Some(name)
   override def open(task: TaskAtWork): Processor = new HeldLookupProcessor(this, task.processor(lookup.table), task)
