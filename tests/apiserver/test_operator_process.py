@@ -85,12 +85,16 @@ class Gate(Proxy):
 
 
 def await_quiet(apps: Apps) -> None:
-    """All is said that there is to say about the app as it is."""
+    """All is done and said that there is to do and say about the app as it is. The look that changes an app's objects
+    writes its events last; the one that follows finds the driver starting, writes that into the status, and nothing after
+    it."""
 
     def is_quiet() -> bool:
         body = apps.get("StreamApp", "word-count")
         status = body.get("status") or {}
-        return (status.get("observedGeneration"), status.get("phase")) == (body["metadata"]["generation"], "Pending")
+        progress = next((each for each in status.get("conditions", ()) if each["type"] == "Progressing"), {})
+        looked_at = progress.get("observedGeneration"), progress.get("reason")
+        return looked_at == (body["metadata"]["generation"], "Starting")
 
     until(is_quiet, 30, "the status is of the app as it is", every=0.2)
 

@@ -304,8 +304,6 @@ class Kube:
         body: Object | Sequence[Object] | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        changes = method in _WRITES and "dryRun" not in (query or {})
-        seconds = min(self._seconds, self.may_write()) if changes else self._seconds
         request = self._api.param_serialize(
             method,
             path,
@@ -314,6 +312,9 @@ class Kube:
             body=body,
             auth_settings=["BearerToken"],
         )
+        changes = method in _WRITES and "dryRun" not in (query or {})
+        # As late as can be: what is frozen behind this question is sent when it wakes up.
+        seconds = min(self._seconds, self.may_write()) if changes else self._seconds
         asked = self.clock.steady()
         try:
             answer = self._api.call_api(*request, _request_timeout=seconds)

@@ -8,6 +8,9 @@ take over, so that a holder that was frozen and wakes up finds out before it wri
    10 s   it begins nothing any more
    14 s   it waits for no answer any more: what it has sent has arrived by then
    15 s   another one takes over
+
+A freeze between the last question whether it may write and the write itself is not found out: that one write still
+arrives. Whoever acts by then sees the change, and sets it right.
 """
 
 from __future__ import annotations
