@@ -86,8 +86,8 @@ class Gate(Proxy):
 
 def await_quiet(apps: Apps) -> None:
     """All is done and said that there is to do and say about the app as it is. The look that changes an app's objects
-    writes its events last; the one that follows finds the driver starting, writes that into the status, and nothing after
-    it."""
+    writes its events last; the one that follows finds the driver starting, writes that into the status, and nothing
+    after it."""
 
     def is_quiet() -> bool:
         body = apps.get("StreamApp", "word-count")

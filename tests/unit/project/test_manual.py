@@ -79,3 +79,12 @@ def test_status_has_a_table_without_defaults() -> None:
     assert "| `desiredReplicas` | whole number | Executors that are wanted. |" in lines
     assert any(line.startswith("| `conditions[].lastTransitionTime` | time, in UTC |") for line in lines)
     assert {line.count(" | ") for line in lines[2:]} == {2}
+
+
+def test_the_page_about_nexmark_has_all_queries() -> None:
+    page = (FILE.parent / "nexmark.md").read_text(encoding="utf-8")
+    queries = {file.stem for file in (FILE.parents[1] / "examples" / "nexmark").glob("*.yaml")}
+    of_nexmark = [f"q{number}" for number in range(23)]
+    said = {query for query in of_nexmark if f"| [{query}](../examples/nexmark/{query}.yaml) " in page}
+    assert said == queries
+    assert f"**{len(queries)} of its {len(of_nexmark)}**" in page

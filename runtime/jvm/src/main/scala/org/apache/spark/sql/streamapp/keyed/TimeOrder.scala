@@ -8,15 +8,19 @@ import org.apache.spark.sql.types.StructType
 
 /** State whose keys begin with a time, and lie in the order of their times. */
 private[keyed] object TimeOrder {
-  def encoding(keys: StructType): KeyStateEncoderSpec = RangeKeyScanStateEncoderSpec(keys, Seq(0))
+  def encoding(keys: StructType): KeyStateEncoderSpec = RangeKeyScanStateEncoderSpec(bounded(keys), Seq(0))
 
   /** A bound for a scan: a key of this time, behind all of earlier times and before all of later ones. */
   def bound(keys: StructType): Long => UnsafeRow = {
-    val project = UnsafeProjection.create(keys)
+    val project = UnsafeProjection.create(bounded(keys))
     val row = new GenericInternalRow(keys.length)
     time => {
       row.update(0, time)
       project(row: InternalRow).copy()
     }
   }
+
+  // A bound has nothing behind its time. Spark's projections rely on a column that is never null: interpreted ones would have it null
+  // for good once it was, in the keys that follow, and generated ones would fail.
+  private def bounded(keys: StructType): StructType = StructType(keys.head +: keys.tail.map(_.copy(nullable = true)))
 }

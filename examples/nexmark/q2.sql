@@ -1,0 +1,2 @@
+-- SPDX-License-Identifier: Apache-2.0
+SELECT auction, price FROM bids WHERE auction % 123 = 0
