@@ -82,6 +82,15 @@ def at_the_later_row(records: Iterable[Sent], results: Iterable[Result]) -> Iter
         yield replace(result, timestamp=max(sent.timestamp for sent in pair)) if pair else result
 
 
+def equal_rows_by_number(results: Iterable[Result]) -> Iterator[Result]:
+    """In which order rows with the same `x` stand, nobody says."""
+    for result in results:
+        if result.value is not None:
+            ordered = sorted(result.fields["top"] or (), key=lambda row: (-row["x"], row["n"]))
+            result = replace(result, value=text_of({"top": ordered}))
+        yield result
+
+
 def rows_by_number(records: Iterable[Sent]) -> dict[Side, dict[int, Sent]]:
     """The rows of the tables `u` and `v`, by the numbers that results have of them."""
     found: dict[Side, dict[int, Sent]] = {"left": {}, "right": {}}

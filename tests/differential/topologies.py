@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topologies that are compared: nodes of a manifest, each with a twin of the same name in tests/jvm/oracle.
-
-An operation that lands brings its twins from PREPARED into COMPARED.
-"""
+"""The topologies that are compared: nodes of a manifest, each with a twin of the same name in tests/jvm/oracle."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from differential.rules import (
     Side,
     a_value_is_needed,
     at_the_later_row,
+    equal_rows_by_number,
     every_record_moves_time,
     rows_by_number,
     without_deletions_of_nothing,
@@ -115,6 +113,29 @@ class Tabled(Twin):
 
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
         return list(without_empty_deletions(results))
+
+
+@dataclass(frozen=True)
+class Seldom(Twin):
+    """Fewer updates of a table. They are let go by the time of the slowest partition here, and there by their own's:
+    which ones are seen on the way differs, what they come to does not."""
+
+    def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
+        return without_deletions_of_nothing(every_record_moves_time(records))
+
+    def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
+        return [result for result in without_empty_deletions(results) if result.key != TIME]
+
+
+@dataclass(frozen=True)
+class Top(Twin):
+    """The rows with the highest `x`."""
+
+    def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
+        return list(equal_rows_by_number(results))
+
+    def compared(self, ours: Sequence[Result]) -> Sequence[Result]:
+        return list(equal_rows_by_number(ours))
 
 
 @dataclass(frozen=True)
@@ -243,6 +264,10 @@ KINDS = ("inner", "left", "outer")
 TUMBLING = "{tumbling: 10s}, grace: 4s"
 HOPPING = "{hopping: 12s, every: 4s}, grace: 2s"
 SESSION = "{session: 4s}, grace: 3s"
+SLIDING = "{sliding: 6s}, grace: 10m"
+"""Nothing is late: there a record that is late for the window which ends with it may miss in later ones too, as those
+are made of windows that are kept."""
+SELDOM = "suppress: {untilTimeLimit: 7s}"
 
 REDUCE = "reduce: {'n': 'greatest(acc.n, n)', x: 'coalesce(acc.x, 0) * 3 % 1009 + n'}"
 FOLD = "aggregate: {first: first(n), last: last(n), x: last(x)}"
@@ -251,7 +276,9 @@ AGGREGATES = (
     Twin("count", "from: s, groupBy: [key], aggregate: {'n': count(*), total: sum(x)}", ("s",)),
     Filtered("count-filter", "from: count, filter: total > 0", ("s",)),
     Twin("reduce", f"from: s, groupBy: [key], {REDUCE}", ("s",)),
+    Top("top", "from: s, groupBy: [key], top: {rows: 3, by: x}", ("s",)),
     Twin("fold", f"from: s, groupBy: [key], {FOLD}", ("s",)),
+    Seldom("fold-seldom", f"from: fold, {SELDOM}", ("s",), every_update=False, same_updates=False),
     Twin(
         "fold-looked-up",
         "from: t, join: {with: fold, select: {left: left.n, right: right.last}}",
@@ -274,6 +301,8 @@ WINDOWS = (
     _windowed("hopping-fold", HOPPING, "final", FOLD),
     _windowed("session-final", SESSION, "final"),
     _windowed("session-reduce", SESSION, of=REDUCE),
+    _windowed("sliding", SLIDING),
+    _windowed("sliding-final", SLIDING, "final"),
     Windowed(
         "cogroup-hopping",
         "groupBy: [key], cogroup: [{from: s, aggregate: {ours: count(*)}}, {from: t, aggregate: {theirs: sum(n)}}], "
@@ -291,6 +320,7 @@ OF_TABLES = (
     Tabled("table", "from: u, toStream: {}", ("u",)),
     Tabled("table-filter", "from: u, filter: x > 0", ("u",)),
     Tabled("table-select", "from: u, select: {twice: x * 2}", ("u",)),
+    Seldom("table-seldom", f"from: u, {SELDOM}", ("u",), every_update=False, same_updates=False),
     Tabled("to-table", "from: s, toTable: {}", ("s",)),
     # Rows of several partitions move to one group in one epoch.
     Twin("table-count", "from: u, groupBy: [g], aggregate: {'n': count(*), total: sum(x)}", ("u",), every_update=False),
@@ -309,14 +339,6 @@ OF_TABLES = (
 )
 COMPARED = (*AGGREGATES, *WINDOWS, *PAIRS, *OF_TABLES)
 """What there is today."""
-
-SLIDING = "{sliding: 6s}, grace: 3s"
-PREPARED = (
-    _windowed("sliding", SLIDING),
-    _windowed("sliding-final", SLIDING, "final"),
-)
-"""What is to come, by the contract. Sliding windows want a rule more: there a record that is late for the window that
-ends with it may miss in later ones too, which are made of windows that are kept."""
 
 
 def manifest(twins: Sequence[Twin]) -> str:

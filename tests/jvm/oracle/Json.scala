@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.streamapp.oracle
 
+import scala.jdk.CollectionConverters._
+
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import com.fasterxml.jackson.databind.node.ObjectNode
+import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import org.apache.kafka.common.serialization.{Deserializer, Serde, Serdes, Serializer}
 import org.apache.kafka.streams.kstream.Windowed
 
@@ -33,6 +35,15 @@ object Json {
 
   /** What a join makes of two records: the numbers of both. */
   def pair(left: JsonNode, right: JsonNode): JsonNode = put("left" -> number(left, "n"), "right" -> number(right, "n"))
+
+  /** Of those before and a record, so many with the highest `x`, the highest first; of equal ones those that came first. */
+  def top(before: JsonNode, value: JsonNode, count: Int): JsonNode = {
+    val rows = Option(before.get("top")).filter(_.isArray).fold(Seq.empty[JsonNode])(_.elements.asScala.toSeq)
+    val found = (rows ++ number(value, "x").map(_ => value)).sortBy(-number(_, "x").get).take(count)
+    val made = Mapper.createObjectNode()
+    if (found.isEmpty) made.putNull("top") else found.foreach(made.withArray[ArrayNode]("top").add(_))
+    made
+  }
 
   /** The key of a window. */
   def windowed(key: Windowed[String]): String = {

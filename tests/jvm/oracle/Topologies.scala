@@ -10,7 +10,7 @@ import org.apache.kafka.streams.{KeyValue, StreamsBuilder}
 import org.apache.kafka.streams.kstream._
 import org.apache.kafka.streams.state.{KeyValueStore, SessionStore, Stores, WindowStore}
 
-import dev.streamapp.oracle.Json.{Key, Value, number, pair, put, text, windowed}
+import dev.streamapp.oracle.Json.{Key, Value, number, pair, put, text, top, windowed}
 
 /**
  * The topologies, each by the name that its twin has in tests/differential/topologies.py. Inputs are the streams `s` and `t`
@@ -41,10 +41,13 @@ object Topologies {
   // What the twins say in their manifests.
   private val Tumbling = TimeWindows.ofSizeAndGrace(seconds(10), seconds(4))
   private val Hopping = TimeWindows.ofSizeAndGrace(seconds(12), seconds(2)).advanceBy(seconds(4))
-  // Kafka Streams forgets a record, and a session, one millisecond before the last record that may meet it comes, and gives
-  // a sliding window for final that still takes a record of that time. Times are whole seconds, so this is that moment alone.
+  // Kafka Streams forgets a record, and a session, one millisecond before the last record that may meet it comes. Times are whole
+  // seconds, so this is that moment alone.
   private val Session = SessionWindows.ofInactivityGapAndGrace(seconds(4), seconds(3).plusMillis(1))
-  private val Sliding = SlidingWindows.ofTimeDifferenceAndGrace(seconds(6), seconds(3).plusMillis(1))
+  // So long that nothing is late: a record that is late for the window which ends with it may miss in later ones there, as those are
+  // made of windows that are kept.
+  private val Sliding = SlidingWindows.ofTimeDifferenceAndGrace(seconds(6), Duration.ofMinutes(10))
+  private val Seldom: Suppressed[String] = Suppressed.untilTimeLimit(seconds(7), Suppressed.BufferConfig.unbounded())
   private val Around = JoinWindows.ofTimeDifferenceAndGrace(seconds(4), seconds(3).plusMillis(1)).after(seconds(9))
   private val Near = JoinWindows.ofTimeDifferenceAndGrace(seconds(5), Duration.ofMillis(1))
   private val Published = JoinWindows.ofTimeDifferenceAndGrace(seconds(15), seconds(5).plusMillis(1))
@@ -58,6 +61,8 @@ object Topologies {
     "count-by-g" -> (in => told(counted(in.s.groupBy((_, value) => text(value, "g"), grouped)))),
     "reduce" -> (in => told(in.s.groupByKey().reduce(Following, in.kept).mapValues(Reduced))),
     "fold" -> (in => told(folded(in))),
+    "top" -> (in => told(in.s.groupByKey().aggregate(() => put(), Highest, in.kept))),
+    "fold-seldom" -> (in => told(folded(in).suppress(Seldom))),
     "fold-looked-up" -> (in => told(in.t.join(folded(in), WithLast, Joined.`with`(Key, Value, Value)))),
     "cogroup" -> (in => told(in.s.groupByKey().cogroup(Earliest).cogroup(in.t.groupByKey(), Latest)
       .aggregate(() => put("first" -> None, "last" -> None, "many" -> Some(0L)), in.kept))),
@@ -84,6 +89,7 @@ object Topologies {
     "table" -> (in => told(in.u)),
     "table-filter" -> (in => told(in.u.filter((_, value) => number(value, "x").exists(_ > 0)))),
     "table-select" -> (in => told(in.u.mapValues((value: JsonNode) => put("twice" -> number(value, "x").map(_ * 2))))),
+    "table-seldom" -> (in => told(in.u.suppress(Seldom))),
     "to-table" -> (in => told(in.s.toTable(in.kept))),
     "table-count" -> (in => told(summed(byG(in.u).aggregate(() => Sum.None, Add, Subtract, in.kept)))),
     // Joins with tables.
@@ -130,6 +136,7 @@ object Topologies {
   private lazy val Reduced: ValueMapper[JsonNode, JsonNode] = value => put("n" -> number(value, "n"), "x" -> number(value, "x"))
   private lazy val Fold: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>
     put("first" -> number(before, "first").orElse(number(value, "n")), "last" -> number(value, "n"), "x" -> number(value, "x"))
+  private lazy val Highest: Aggregator[String, JsonNode, JsonNode] = (_, value, before) => top(before, value, 3)
   private lazy val Earliest: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>
     put("first" -> number(before, "first").orElse(number(value, "n")), "last" -> number(before, "last"), "many" -> number(before, "many"))
   private lazy val Latest: Aggregator[String, JsonNode, JsonNode] = (_, value, before) =>
