@@ -3,27 +3,27 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lib.inprocess import App
+from lib.timed import NOON, SECOND, Feed, Sent, StreamTimes, disordered, send
 from lib.verify import folded, rows_of
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
 
-NOON = 1_704_110_400_000
-SECOND = 1000
 HISTORY, GRACE = 60 * SECOND, 20 * SECOND
 KEYS = [f"k{i}" for i in range(12)]
+IN_ORDER = (0,) * 5
+CLICKS = Feed("clicks", (*IN_ORDER, 5, 20, 21, 60, 61, 80))
+"""Late by more than the history, too."""
 SEEN = """
   - name: rates
     table: {topic: $T-rates, history: 60s, bootstrap: false, value: {format: json, schema: "n INT, g STRING"}}
@@ -45,41 +45,11 @@ TOPOLOGY = f"""{SEEN}
 """
 
 
-@dataclass(frozen=True)
-class Sent:
-    topic: str
-    partition: int
-    key: str
-    n: int | None
-    at: int
-    """Event time in ms."""
-    offset: int
-
-    @property
-    def value(self) -> dict[str, Any] | None:
-        return None if self.n is None else {"n": self.n, "g": f"g{self.n % 3}"}
-
-
-def disordered(seed: int, since: int, count: int, late: tuple[int, ...] = ()) -> Iterator[Sent]:
-    """Of each topic and partition: times rise by some seconds a record, and fall back now and then. Clicks are late by
-    more than the history, too; rates by no more than the grace, but for `late`."""
-    for topic, backs in (("rates", (5, 19, 20, *late)), ("clicks", (5, 20, 21, 60, 61, 80))):
-        for partition in range(2):
-            rng = random.Random(f"{seed}/{topic}/{partition}")
-            at = since
-            for n in range(count):
-                at += rng.choice((0, 1, 2, 3)) * SECOND
-                back = rng.choice(backs) * SECOND if rng.random() < 0.4 else 0
-                deleted = topic == "rates" and rng.random() < 0.15
-                key = rng.choice(KEYS[partition::2])
-                yield Sent(topic, partition, key, None if deleted else seed * 1000 + n, at - back, seed * count + n)
-
-
 @dataclass
 class Model:
     """By the words of the manual; each key is in one partition of each topic."""
 
-    now: dict[tuple[str, int], int] = field(default_factory=dict)
+    times: StreamTimes = field(default_factory=lambda: StreamTimes("rates"))
     rates: dict[str, list[Sent]] = field(default_factory=dict)
     """What each was, by time."""
     seen: list[tuple[int | None, int | None]] = field(default_factory=list)
@@ -88,12 +58,7 @@ class Model:
 
     def read(self, records: Iterable[Sent]) -> None:
         """All at once: rows of both topics by stream time, the table's first."""
-        timed = []
-        for sent in records:
-            place = sent.topic, sent.partition
-            self.now[place] = max(sent.at, self.now.get(place, sent.at))
-            timed.append((self.now[place], sent))
-        for now, sent in sorted(timed, key=lambda each: (each[0], each[1].topic == "clicks", each[1].partition)):
+        for now, sent in self.times.in_order(records):
             if sent.topic == "rates":
                 self.update(self.rates.setdefault(sent.key, []), sent, now)
                 continue
@@ -102,7 +67,7 @@ class Model:
                 self.wait_no_more(sent, self.rate(sent, now))
             else:
                 self.waiting.append(sent)
-        closed = min(self.now.values())
+        closed = self.times.closed
         over = [click for click in self.waiting if click.at + GRACE < closed]
         self.waiting = [click for click in self.waiting if click.at + GRACE >= closed]
         for click in over:
@@ -148,9 +113,9 @@ def test_records_meet_rows_of_their_own_time(kafka: KafkaConfig, tmp_path: Path,
     model = Model()
     for run in range(3):
         late = (30, 59, 61, 80, 120) if epoch_records is None else ()
-        records = list(disordered(run, NOON + run * 120 * SECOND, 80, late))
-        for (topic, partition), found in groupby(records, key=lambda sent: (sent.topic, sent.partition)):
-            app.send(topic, *((sent.key, sent.value, sent.at) for sent in found), partition=partition)
+        feeds = Feed("rates", (*IN_ORDER, 5, 19, 20, *late), deleted=0.15), CLICKS
+        records = list(disordered(run, NOON + run * 120 * SECOND, 80, feeds, KEYS))
+        send(app, records)
         if run == 1:
             shutil.rmtree(tmp_path / app.prefix)
         if run == 2:

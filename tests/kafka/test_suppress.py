@@ -3,27 +3,25 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lib.inprocess import App
+from lib.timed import NOON, SECOND, Feed, Sent, StreamTimes, disordered, send
 from lib.verify import folded, rows_of
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
 
-NOON = 1_704_110_400_000
-SECOND = 1000
 LIMIT = 20 * SECOND
-KEYS = [f"k{i}" for i in range(12)]
+KEYS = [f"k{i}" for i in range(24)]
+BACKS = (0, 0, 0, 5, 30)
+FEEDS = Feed("prices", BACKS, deleted=0.3), Feed("clicks", BACKS)
 TOPOLOGY = """
   - {name: prices, table: {topic: $T-prices, bootstrap: false, value: {format: json, schema: "n INT"}}}
   - {name: clicks, stream: {topic: $T-clicks, value: {format: json, schema: "n INT"}}}
@@ -44,28 +42,6 @@ TOPOLOGY = """
   - {name: per-n, from: seldom, groupBy: [{odd: n % 2}], aggregate: {rows: count(*), total: sum(n)}}
   - {name: per-n-out, to: {topic: $T-per-n}}
 """
-
-
-@dataclass(frozen=True)
-class Sent:
-    topic: str
-    partition: int
-    key: str
-    n: int | None
-    at: int
-    """Event time in ms."""
-
-
-def disordered(seed: int, since: int, count: int) -> Iterator[Sent]:
-    for topic in ("prices", "clicks"):
-        for partition in range(2):
-            rng = random.Random(f"{seed}/{topic}/{partition}")
-            at = since
-            for n in range(count):
-                at += rng.choice((0, 1, 2)) * SECOND
-                deleted = topic == "prices" and rng.random() < 0.3
-                back = rng.choice((0, 0, 0, 5, 30)) * SECOND
-                yield Sent(topic, partition, rng.choice(KEYS[partition::2]), None if deleted else n, at - back)
 
 
 Row = tuple[Any, int]
@@ -102,19 +78,14 @@ class Held:
 
 @dataclass
 class Model:
-    now: dict[tuple[str, int], int] = field(default_factory=dict)
+    times: StreamTimes = field(default_factory=lambda: StreamTimes("prices"))
     prices: Held = field(default_factory=Held)
     sums: Held = field(default_factory=Held)
     priced: list[tuple[int | None, int | None]] = field(default_factory=list)
 
     def read(self, records: list[Sent]) -> None:
-        timed = []
-        for sent in records:
-            place = sent.topic, sent.partition
-            self.now[place] = max(sent.at, self.now.get(place, sent.at))
-            timed.append((self.now[place], sent))
         clicked: dict[str, Row] = {}
-        for _, sent in sorted(timed, key=lambda each: (each[0], each[1].topic == "clicks", each[1].partition)):
+        for _, sent in self.times.in_order(records):
             if sent.topic == "prices":
                 self.prices.change(sent.key, None if sent.n is None else ({"n": sent.n}, sent.at), sent.at)
             else:
@@ -126,7 +97,7 @@ class Model:
         for key, row in clicked.items():
             self.sums.change(key, row, row[1])
         for held in (self.prices, self.sums):
-            held.let_go(min(self.now.values()))
+            held.let_go(self.times.closed)
 
 
 @pytest.mark.timeout(300)
@@ -136,10 +107,8 @@ def test_the_last_update_goes_on_when_the_limit_is_over(kafka: KafkaConfig, tmp_
     app.create("prices", "clicks", partitions=2)
     model = Model()
     for run in range(2):
-        records = list(disordered(run, NOON + run * 40 * SECOND, 50))
-        for (topic, partition), found in groupby(records, key=lambda sent: (sent.topic, sent.partition)):
-            values = ((sent.key, None if sent.n is None else {"n": sent.n}, sent.at) for sent in found)
-            app.send(topic, *values, partition=partition)
+        records = list(disordered(run, NOON + run * 60 * SECOND, 40, FEEDS, KEYS))
+        send(app, records)
         if run == 1:
             shutil.rmtree(tmp_path / app.prefix)
         app.run()
@@ -154,7 +123,7 @@ def test_the_last_update_goes_on_when_the_limit_is_over(kafka: KafkaConfig, tmp_
     app.change(TOPOLOGY, spec="  run: untilCaughtUp\n  closeWindows: true")
     app.run()
     for held in (model.prices, model.sums):
-        held.let_go(max(model.now.values()) + LIMIT)
+        held.let_go(max(model.times.reached.values()) + LIMIT)
     require(app, model)
     assert rows_of(folded(kafka, f"{app.prefix}-held-changelog")) == {}
 

@@ -4,29 +4,28 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lib.inprocess import App
+from lib.timed import NOON, SECOND, Feed, Sent, StreamTimes, disordered, send
 from lib.verify import folded, rows_of
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
 
-NOON = 1_704_110_400_000
-SECOND = 1000
 TTL = 20 * SECOND
 KEYS = [f"k{i}" for i in range(20)]
+BACKS = (0, 0, 0, 0, 5, 19, 20, 21, 40)
+FEEDS = Feed("prices", BACKS, deleted=0.1), Feed("clicks", BACKS)
 SOURCES = """
   - name: prices
     table: {topic: $T-prices, ttl: 20s, bootstrap: false, value: {format: json, schema: "n INT, g STRING"}}
@@ -47,40 +46,11 @@ TOPOLOGY = f"""{SOURCES}
 """
 
 
-@dataclass(frozen=True)
-class Sent:
-    topic: str
-    partition: int
-    key: str
-    n: int | None
-    at: int
-    """Event time in ms."""
-
-    @property
-    def value(self) -> dict[str, Any] | None:
-        return None if self.n is None else {"n": self.n, "g": f"g{self.n % 3}"}
-
-
-def disordered(seed: int, since: int, count: int) -> Iterator[Sent]:
-    """Of each topic and partition: times rise by some seconds a record, and fall back now and then, by more than the
-    ttl too."""
-    for topic in ("prices", "clicks"):
-        for partition in range(2):
-            rng = random.Random(f"{seed}/{topic}/{partition}")
-            at = since
-            for n in range(count):
-                at += rng.choice((0, 1, 2, 3)) * SECOND
-                back = rng.choice((0, 0, 0, 0, 5, 19, 20, 21, 40)) * SECOND
-                deleted = topic == "prices" and rng.random() < 0.1
-                key = rng.choice(KEYS[partition::2])
-                yield Sent(topic, partition, key, None if deleted else n, at - back)
-
-
 @dataclass
 class Model:
     """By the words of the manual; each key is in one partition of each topic."""
 
-    now: dict[tuple[str, int], int] = field(default_factory=dict)
+    times: StreamTimes = field(default_factory=lambda: StreamTimes("prices"))
     prices: dict[str, Sent] = field(default_factory=dict)
     trails: dict[str, tuple[list[int | None], int]] = field(default_factory=dict)
     """And the time of the latest record."""
@@ -91,17 +61,12 @@ class Model:
 
     def read(self, records: list[Sent]) -> None:
         """All at once: rows of both topics by stream time, the table's first."""
-        timed = []
-        for sent in records:
-            place = sent.topic, sent.partition
-            self.now[place] = max(sent.at, self.now.get(place, sent.at))
-            timed.append((self.now[place], sent))
-        for now, sent in sorted(timed, key=lambda each: (each[0], each[1].topic == "clicks", each[1].partition)):
+        for now, sent in self.times.in_order(records):
             if sent.topic == "prices":
                 self._price(sent, now)
             else:
                 self._click(sent, now)
-        closed = min(self.now.values())
+        closed = self.times.closed
         for key in [key for key, row in self.prices.items() if row.at <= closed - TTL]:
             self.gone["prices-out", key, self.prices.pop(key).at + TTL] += 1
         for key in [key for key, (_, at) in self.trails.items() if at <= closed - TTL]:
@@ -133,9 +98,8 @@ def test_what_is_not_updated_is_gone(kafka: KafkaConfig, tmp_path: Path) -> None
     app.create("prices", "clicks", partitions=2)
     model = Model()
     for run in range(2):
-        records = list(disordered(run, NOON + run * 100 * SECOND, 60))
-        for (topic, partition), found in groupby(records, key=lambda sent: (sent.topic, sent.partition)):
-            app.send(topic, *((sent.key, sent.value, sent.at) for sent in found), partition=partition)
+        records = list(disordered(run, NOON + run * 100 * SECOND, 60, FEEDS, KEYS))
+        send(app, records)
         if run == 1:
             shutil.rmtree(tmp_path / app.prefix)
         app.run()
