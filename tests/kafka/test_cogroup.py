@@ -106,3 +106,38 @@ def test_what_spark_cannot_make_sense_of_is_told_of_its_stream(
     app.create("clicks", "orders")
     with pytest.raises(ManifestError, match=re.escape(said)):
         app.run()
+
+
+LATE = """
+  - {name: clicks, stream: {topic: $T-clicks, value: {format: json, schema: "user STRING, page STRING, ms INT"}}}
+  - {name: orders, stream: {topic: $T-orders, value: {format: json, schema: "user STRING, cents BIGINT, ms STRING"}}}
+"""
+LATE_OF = """
+  - name: $N
+    groupBy: [{user: lower(user)}]
+    cogroup: [{from: clicks, aggregate: {clicks: count(*)}}, {from: orders, aggregate: {cents: sum(cents)}}]
+    window: $W
+    late: {topic: $T-late}
+  - {name: $N-out, to: {topic: $T-$N}}
+"""
+
+
+def test_late_records_have_the_columns_of_their_own_stream(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Also those that nothing is aggregated of, and the one that a group's column is called like."""
+    windows = (("hours", "{tumbling: 1 minute}"), ("visits", "{session: 5s}"), ("near", "{sliding: 5s}"))
+    nodes = (LATE_OF.replace("$N", name).replace("$W", window) for name, window in windows)
+    app = App(kafka, tmp_path, "".join((LATE, *nodes)))
+    app.create("clicks", "orders")
+    click = {"user": "Ann", "page": "/a", "ms": 1}
+    order = {"user": "Ann", "cents": 7, "ms": "m"}
+    for topic, row in (("clicks", click), ("orders", order)):
+        app.send(topic, ("k", row, NOON + 600_000), ("late", {**row, "user": "Bob"}, NOON))
+    app.run()
+    found = [(dict(r.headers)["streamapp.node"], r.key, r.timestamp, r.value) for r in app.received("late")]
+    assert sorted(found, key=str) == sorted(
+        ((name, "late", NOON, {**row, "user": "Bob"}) for name, _ in windows for row in (click, order)), key=str
+    )
+    for name, _ in windows:
+        rows = [row for row in app.table(name).values() if row["clicks"]]
+        assert rows == [{"clicks": 1, "cents": 7}]
+        assert app.statuses[-1]["subTopologies"][name]["lateRecords"] == 2

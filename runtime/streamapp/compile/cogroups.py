@@ -51,13 +51,17 @@ def _groups(topology: Topology, node: Cogroup) -> Iterator[Node]:
         store=node.store,
         retention_ms=node.retention_ms,
         ttl_ms=node.ttl_ms,
+        late=node.late,
         within=tuple(sorted(within)),
     )
 
 
 def _used(topology: Topology, node: Cogroup, part: Part) -> tuple[str, ...]:
-    """The columns that are aggregated of a stream; those of the group are there already."""
+    """The columns that are aggregated of a stream; those of the group are there already. All of them where its late
+    records go to a topic."""
     columns = topology.columns(part.input)
+    if node.late is not None:
+        return tuple(sorted(columns.value))
     groups = {name.lower() for name in names_of(node.by)}
     used = {parts[0].lower() for _, text in part.columns for parts in read_expression(text).columns} - groups
     return tuple(sorted(found for name in used if (found := columns.find(name)) is not None))

@@ -42,13 +42,6 @@ RULES: Rules = (
         excludes=("aggregate", "reduce"),
     ),
     without_from("cogroup", "`from` is not for cogroup, whose items name what they read"),
-    Rule(
-        "cogroup",
-        "`late` of a `cogroup` is not available yet in this version",
-        "remove `late`: late records are dropped, and counted",
-        excludes=("late",),
-        told="late",
-    ),
 )
 MOST_STREAMS = 50
 """Streams of one cogroup: each is a branch of the plan, and a column of the shuffle."""
@@ -126,6 +119,8 @@ class Cogroup(Node):
     store: str
     retention_ms: int = 0
     ttl_ms: int = 0
+    late: str | None = None
+    """The topic that late records go to, each with the columns of its own stream; None: none."""
 
     operation: ClassVar[str] = "cogroup"
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -203,21 +203,23 @@ class Aggregate(OneInput):
             "store": spec.store or spec.name,
             "retention_ms": parse_duration(spec.retention or "0s"),
             "ttl_ms": parse_duration(spec.ttl or "0s"),
+            "late": spec.late.topic if spec.late is not None else None,
         }
-        if spec.cogroup is not None:
-            return (Cogroup.of(spec, making, **common),)
+        made = Cogroup.of(spec, making, **common) if spec.cogroup is not None else cls._of_one(spec, making, common)
+        return (made,) if made.late is None else (made, LateRecords(late_name(made.name), made.name, made.late))
+
+    @classmethod
+    def _of_one(cls, spec: NodeSpec, making: Making, common: Mapping[str, Any]) -> Self:
         top = Top(spec.top.rows, spec.top.by) if spec.top is not None else None
-        made = cls(
+        return cls(
             spec.name,
             making.input,
             # What is in a row its input says, when all nodes are there.
             columns=top.aggregates(Columns(), ()) if top is not None else pairs_of(spec.aggregate or {}),
             top=top,
             reduce=pairs_of(spec.reduce or {}),
-            late=spec.late.topic if spec.late is not None else None,
             **common,
         )
-        return (made,) if made.late is None else (made, LateRecords(late_name(made.name), made.name, made.late))
 
     @property
     def needs_order(self) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from streamapp import operations as o
 from streamapp.nodes.pairs import names_of
@@ -29,3 +31,10 @@ def cogrouped(node: o.CogroupedRecords, flow: Flow) -> Flow:
     groups = {name: column(f"__group_{i}") for i, name in enumerate(names)}
     kept = [column(name) for name in after.physical() if name not in groups]
     return after.tidy(scope.select(*kept, *(value.alias(name) for name, value in groups.items())))
+
+
+def fields_of(struct: str, frame: DataFrame) -> list[tuple[str, Column]]:
+    """The columns of a record that are in that struct."""
+    fields = frame.schema[struct].dataType
+    assert isinstance(fields, StructType)
+    return [(name, column(struct)[name]) for name in fields.names if name != _THERE]

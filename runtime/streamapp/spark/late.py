@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from streamapp import operations as o
 from streamapp.formats import Format
 from streamapp.spark import formats
+from streamapp.spark.cogroups import fields_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden
 
 RECORD = "__late_record"
@@ -25,8 +26,6 @@ def late_record(node: o.Aggregate, flow: Flow, start: Column, end: Column) -> Co
     types: dict[str, object] = {name: flow.frame.schema[physical].dataType for name, physical in flow.key}
     key_columns = [(name, column(physical)) for name, physical in flow.key]
     key = formats.key_text(key_columns, types) if key_columns else F.lit(None).cast("binary")
-    in_key = {name for name, physical in flow.key if physical != hidden("key")}
-    values = [(name, column(name)) for name in flow.columns if name not in in_key]
     reached = _text(F.timestamp_micros(column(STREAM_TIME)))
     headers = {
         "streamapp.error": F.concat(F.lit("late: the time of its partition had come to "), reached),
@@ -45,10 +44,25 @@ def late_record(node: o.Aggregate, flow: Flow, start: Column, end: Column) -> Co
         F.lit(False).alias(DELETED),
         F.lit(node.late).alias("topic"),
         key.alias("key"),
-        formats.encode(values, Format("json", None)).alias("value"),
+        _value(node, flow).alias("value"),
         F.unix_millis(column(EVENT_TIME)).alias("timestamp"),
         added.cast(_HEADERS).alias("headers"),
     )
+
+
+def _value(node: o.Aggregate, flow: Flow) -> Column:
+    """What came, as JSON; in a cogroup what came of its own stream, which is in the only struct that is there."""
+    if node.within:
+        structs = sorted({struct for _, struct in node.within})
+        return F.coalesce(
+            *(F.when(column(struct).isNotNull(), _json(fields_of(struct, flow.frame))) for struct in structs)
+        )
+    in_key = {name for name, physical in flow.key if physical != hidden("key")}
+    return _json([(name, column(name)) for name in flow.columns if name not in in_key])
+
+
+def _json(values: list[tuple[str, Column]]) -> Column:
+    return formats.encode(values, Format("json", None))
 
 
 def beside_late(frame: DataFrame, late: Column, columns: Sequence[Column]) -> tuple[DataFrame, str]:

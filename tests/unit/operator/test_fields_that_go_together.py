@@ -63,11 +63,6 @@ for rule, node, said in (
         "`cogroup` says itself what each stream comes to; write it into the items",
     ),
     (NODE[23], {**COGROUPED, "from": "in"}, "`from` is not for cogroup, whose items name what they read; remove"),
-    (
-        NODE[24],
-        {**COGROUPED, "window": WINDOWED, "late": {"topic": "u"}},
-        "`late` of a `cogroup` is not available yet in this version; remove `late`",
-    ),
     (WINDOW[0], {**COUNT, "window": {}}, "`window`: says no kind of window; write e.g."),
     (WINDOW[1], {**COUNT, "window": {"hopping": "5s"}}, "`window.every`: `every` is missing; say how often"),
     (WINDOW[2], {**COUNT, "window": {**WINDOWED, "every": "1s"}}, "`window.every`: `every` is for hopping windows;"),

@@ -104,6 +104,20 @@ def test_window_sizes_matter_and_grace_does_not(plan: Compile) -> None:
     assert windowed("window: {tumbling: 5s}, retention: 1 day") == base
 
 
+def test_a_topic_for_late_records_does_not_matter(plan: Compile) -> None:
+    cogroup = (
+        SOURCE
+        % SCHEMA
+        + "- {name: other, stream: {topic: u, value: {format: json, schema: 'user STRING, paid INT'}}}\n"
+        "- name: counts\n  groupBy: [user]\n  window: {tumbling: 5s}\n"
+        "  cogroup: [{from: in, aggregate: {'n': count(*)}}, {from: other, aggregate: {paid: sum(paid)}}]\n"
+    )
+    group = BASE.replace("sum(amount)}", "sum(amount)}, window: {tumbling: 5s}")
+    for nodes, end in ((cogroup + OUT, "\n  "), (group, ", ")):
+        late = nodes.replace("{tumbling: 5s}", f"{{tumbling: 5s}}{end}late: {{topic: late}}")
+        assert fingerprint(plan(late)) == fingerprint(plan(nodes))
+
+
 JOIN = (
     SOURCE % SCHEMA + "- {name: other, stream: {topic: u, value: {format: json, schema: 'id STRING, paid DOUBLE'}}}\n"
     "- {name: l, from: in, keyBy: [user]}\n- {name: r, from: other, keyBy: [id]}\n"
