@@ -347,6 +347,10 @@ WRONG = {
         manifest(**nodes({"name": "j", "from": "lines", "join": {"with": "lines", "within": "5s", "asOf": True}})),
         "`asOf` is for a table: two streams meet within a time; remove it, or join a table",
     ),
+    "late records of a join with a table": (
+        manifest(**nodes({"name": "j", "from": "lines", "join": {"with": "lines", "late": {"topic": "u"}}})),
+        "`late` is for two streams, which meet within a time; remove it, or add e.g. within: 5 minutes",
+    ),
     "a history of rows that expire": (
         manifest(**nodes({"name": "v", "table": {"topic": "v", "history": "1h", "ttl": "1h"}})),
         "a row that expires would have no end in its history; remove `ttl`",

@@ -43,6 +43,19 @@ JOIN = """
   - {name: to-%(kind)s, to: {topic: $T-%(kind)s-pairs}}
 """
 KINDS = ("inner", "left", "outer")
+LATE = """
+  - {name: l, stream: {topic: $T-left, value: {format: json, schema: "v STRING, more INT"}}}
+  - {name: r, stream: {topic: $T-right, value: {format: json, schema: "w STRING"}}}
+  - {name: by-v, from: l, keyBy: [v]}
+  - name: pairs
+    from: by-v
+    join: {with: r, match: {v: w}, type: left, before: 4s, after: 9s, late: {topic: $T-late}, select: {a: left.more}}
+  - {name: to-pairs, to: {topic: $T-pairs}}
+  - name: same
+    from: l
+    join: {with: l, within: 5s, late: {topic: $T-late-too}, select: {a: left.more, b: right.more}}
+  - {name: to-same, to: {topic: $T-same}}
+"""
 
 
 def results_in(kafka: KafkaConfig, topic: str) -> Counter[Result]:
@@ -183,3 +196,63 @@ def test_a_source_that_meets_itself_is_read_once(kafka: KafkaConfig, tmp_path: P
     assert [r.value for r in app.received("counts")] == [{"n": 1}, {"n": 1}]
     read = {name: part["recordsIn"] for name, part in app.statuses[-1]["subTopologies"].items()}
     assert read == {"steps": 4, "counts": 4}
+
+
+def test_late_records_go_to_a_topic(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Of both sides, with what they could have met; what is not late meets as ever."""
+    app = App(kafka, tmp_path, LATE)
+    app.create("left", "right")
+    app.send(
+        "left",
+        ("k", {"v": "a", "more": 1}, NOON + 60 * SECOND),
+        ("k", {"v": "a", "more": 2}, NOON + 20 * SECOND),
+        ("k", {"v": "a", "more": 3}, NOON + 55 * SECOND),
+    )
+    app.send(
+        "right", ("k", {"w": "b"}, NOON + 60 * SECOND), (None, {"w": "a"}, NOON), ("k", {"w": "a"}, NOON + 57 * SECOND)
+    )
+    app.run()
+    told = [(r.key, r.value, r.timestamp, dict(r.headers)) for r in app.received("late")]
+    why = "late: the time of its partition had come to 2024-01-01T12:01:00.000Z"
+    assert sorted(told, key=lambda record: record[2]) == [
+        (
+            None,
+            {"w": "a"},
+            NOON,
+            {
+                "streamapp.error": why,
+                "streamapp.node": "pairs",
+                "streamapp.window": "2024-01-01T11:59:51.000Z/2024-01-01T12:00:04.000Z",
+                "streamapp.side": "right",
+                "streamapp.topic": app.topic("right"),
+                "streamapp.partition": "0",
+                "streamapp.offset": "1",
+            },
+        ),
+        (
+            "a",
+            {"more": 2},
+            NOON + 20 * SECOND,
+            {
+                "streamapp.error": why,
+                "streamapp.node": "pairs",
+                "streamapp.window": "2024-01-01T12:00:16.000Z/2024-01-01T12:00:29.000Z",
+                "streamapp.side": "left",
+                "streamapp.topic": app.topic("left"),
+                "streamapp.partition": "0",
+                "streamapp.offset": "1",
+            },
+        ),
+    ]
+    assert Counter(r.value["a"] for r in app.received("pairs")) == {1: 1, 3: 1}
+    of_sides = [dict(r.headers)["streamapp.side"] for r in app.received("late-too")]
+    assert sorted(of_sides) == ["left", "right"]
+    met = Counter((r.value["a"], r.value["b"]) for r in app.received("same"))
+    assert met == {(1, 1): 1, (1, 3): 1, (3, 1): 1, (3, 3): 1}
+    for name in ("pairs", "same"):
+        assert app.statuses[-1]["subTopologies"][name]["lateRecords"] == 2
+    # A partner comes in time, over a restart.
+    app.send("right", ("k", {"w": "a"}, NOON + 62 * SECOND), ("k", {"w": "a"}, NOON + 30 * SECOND))
+    app.run()
+    assert len(app.received("late")) == 3
+    assert Counter(r.value["a"] for r in app.received("pairs")) == {1: 2, 3: 2}

@@ -112,7 +112,7 @@ def _check_topics(topology: Topology, application_id: str) -> Iterator[Problem]:
             if reader is not None:
                 yield Problem(
                     sink.owner,
-                    f"{sink.operation}.topic",
+                    sink.topic_field,
                     topic,
                     f"topic '{topic}' is also read, by node '{reader.name}': the app would feed itself for ever",
                     "write to another topic",
@@ -120,7 +120,7 @@ def _check_topics(topology: Topology, application_id: str) -> Iterator[Problem]:
 
 
 def _check_topic(node: Node, topic: str, internal: set[str], fix: str) -> Iterator[Problem]:
-    field, fault = f"{node.operation}.topic", topic_fault(topic)
+    field, fault = node.topic_field, topic_fault(topic)
     if fault:
         yield Problem(node.owner, field, topic, f"topic '{topic}' {fault}", None)
     elif topic in internal:

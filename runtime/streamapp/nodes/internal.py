@@ -97,9 +97,16 @@ class DeadLetter(_WritesInput):
 
 @dataclass(frozen=True)
 class LateRecords(_WritesInput):
-    """Writes the records that are late for its input, a node with windows, to a topic."""
+    """Writes the records that are late for its input, a node with windows or a join of streams, to a topic."""
+
+    field: str = "late"
+    """Of the input, the one that names the topic."""
 
     operation: ClassVar[str] = "late"
+
+    @property
+    def topic_field(self) -> str:
+        return f"{self.field}.topic"
 
 
 @dataclass(frozen=True)

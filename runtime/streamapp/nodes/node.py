@@ -149,6 +149,11 @@ class Node:
         return ()
 
     @property
+    def topic_field(self) -> str:
+        """Where the manifest names the topic that it reads or writes."""
+        return f"{self.operation}.topic"
+
+    @property
     def partitions_wanted(self) -> int | None:
         """How many partitions the topic that it writes gets when it is made. None: as many as the broker says."""
         return None

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
-from streamapp.nodes import RECORD_COLUMNS, STREAM, TABLE, Columns, Node, Origins, Topology
+from streamapp.nodes import RECORD_COLUMNS, STREAM, TABLE, Columns, LateRecords, Node, Origins, Topology
 from streamapp.nodes.pairs import Pairs, described
 from streamapp.operations.joining import PAIRING, Given, Joining, sides_of
+from streamapp.operations.late import late_name
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
 from streamapp.operations.table_join import TableJoin
@@ -59,12 +60,14 @@ class Join(Joining):
     right_as: str = ""
     match: tuple[str, ...] = ()
     """Columns of the right side; none: its key."""
+    late: str | None = None
+    """The topic that late records of both sides go to; None: none."""
 
     operation: ClassVar[str] = "join"
     outline: ClassVar[Outline] = Outline(
         inner_rules={"join": PAIRING},
         columns=(("join", "select"), ("join", "match")),
-        aside=tuple(("join", field) for field in ("type", "within", "before", "after", "grace", "asOf")),
+        aside=tuple(("join", field) for field in ("type", "within", "before", "after", "grace", "asOf", "late")),
     )
     keyed: ClassVar[bool] = True
 
@@ -89,8 +92,13 @@ class Join(Joining):
             after_ms=parse_duration(join.within or join.after or "0s"),
             grace_ms=parse_duration(join.grace or "0s"),
             store=spec.store or spec.name,
+            late=join.late.topic if join.late is not None else None,
         )
-        return (made,)
+        return (
+            (made,)
+            if made.late is None
+            else (made, LateRecords(late_name(made.name), made.name, made.late, "join.late"))
+        )
 
     @property
     def timed(self) -> bool:
@@ -168,6 +176,7 @@ class JoinStep(Steps):
         type: str | None = None,
         grace: str | None = None,
         as_of: bool | None = None,
+        late: str | None = None,
         select: ColumnMap | None = None,
         store: str | None = None,
     ) -> Self:
@@ -182,6 +191,7 @@ class JoinStep(Steps):
         'paid'
         """
         near = {"within": within, "before": before, "after": after, "grace": grace, "asOf": as_of}
-        fields = given(by=by, match=match, type=type, **near, select=dict(select) if select else None)
+        topic = {"topic": late} if late is not None else None
+        fields = given(by=by, match=match, type=type, **near, late=topic, select=dict(select) if select else None)
         found: Self = self._then(name, join={"with": other.name, **fields}, store=store)
         return found

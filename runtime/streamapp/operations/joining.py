@@ -17,6 +17,7 @@ from streamapp.fields import MOST_COLUMNS, Duration, Expressions, Model, one_of
 from streamapp.nodes import Columns, Node, NodeExpression, Origins, Role, Topology, is_given
 from streamapp.nodes.columns import with_event_time
 from streamapp.nodes.pairs import Pairs, names_of, pairs_of, placed
+from streamapp.operations.late import LateSpec
 from streamapp.operations.making import Making
 from streamapp.origins import UNKNOWN, digest, kept
 from streamapp.scope import check_column, check_joined_expression, check_names, key_changed, listed
@@ -40,6 +41,12 @@ PAIRING: Rules = (
         "`asOf` is for a table: two streams meet within a time",
         "remove it, or join a table",
         excludes=("within", "before", "after"),
+    ),
+    Rule(
+        "late",
+        "`late` is for two streams, which meet within a time",
+        "remove it, or add e.g. within: 5 minutes",
+        needs=("within", "before", "after"),
     ),
     Rule("match", "there are `by` and `match`", "remove `by`", excludes=("by",)),
 )
@@ -101,6 +108,10 @@ class JoinSpec(Model):
             description="With `within`: how long to wait for late records. Default: 0s. With `asOf`: a record waits "
             "until event time has passed it by so much, for rows that come late. Default: it does not wait."
         ),
+    ] = None
+    late: Annotated[
+        LateSpec | None,
+        Field(description="With `within`: a topic for records that are late. Default: they are dropped, and counted."),
     ] = None
     select: Annotated[
         Expressions | None,

@@ -17,6 +17,7 @@ from streamapp import operations as o
 from streamapp.errors import ManifestError, Problem
 from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden, quoted
 from streamapp.spark.guard import expression
+from streamapp.spark.late import RECORD, beside_late, late_record
 
 _SIDES = ("__left", "__right")
 
@@ -28,11 +29,13 @@ class _Side:
     alias: str
     keys: tuple[str, ...]
     """The columns that rows meet by."""
-    kept: Column
-    """A struct of what the state keeps; null for the other side's rows."""
+    row: Column
+    """A struct of what the state keeps of a row; null for the other side's rows."""
     late: Column
     counts: Column
     """Whether the row is a record of this side that is not late."""
+    record: Column
+    """Of a late one, what goes to the topic for late records; null for others."""
 
     def __getitem__(self, name: str) -> Column:
         return F.col(f"{quoted(self.alias)}.{quoted(name)}")
@@ -54,7 +57,14 @@ def joined(node: o.Join, left: Flow, right: Flow) -> Flow:
     }
     values = values_of(node, (left, one), (right, two))
     time = F.greatest(one[EVENT_TIME], two[EVENT_TIME])
-    return result_of(_pairs(node, left.frame, one, two), key, values, time)
+    pairs = _pairs(node, left.frame, one, two)
+    result = result_of(pairs, key, values, time, {} if node.late is None else {RECORD: column(RECORD)})
+    if node.late is None:
+        return result
+    rows = result.frame
+    columns = [column(name) for name in rows.columns if name != RECORD]
+    frame, packed = beside_late(rows, column(RECORD).isNotNull(), columns)
+    return replace(result, frame=frame, packed=packed)
 
 
 class Columns(Protocol):
@@ -141,7 +151,7 @@ def _side(node: o.Join, at: int, flow: Flow, keys: Keys) -> _Side:
     name.
     """
     alias = node.aliases[at]
-    later_ms = (node.after_ms, node.before_ms)[at]
+    earlier_ms, later_ms = (node.before_ms, node.after_ms) if at == 0 else (node.after_ms, node.before_ms)
     assert flow.packed is not None
     mine = column(flow.packed).isNotNull() & ~flow.physically(DELETED)
     last_moment = F.unix_micros(flow.physically(EVENT_TIME)) + F.lit((later_ms + node.grace_ms) * 1000)
@@ -158,20 +168,26 @@ def _side(node: o.Join, at: int, flow: Flow, keys: Keys) -> _Side:
     times = [EVENT_TIME] if node.type == "inner" else [EVENT_TIME, STREAM_TIME]
     fields = [*((time, time) for time in times), *kept.items()]
     struct = F.struct(*(flow.physically(physical).alias(name) for name, physical in fields))
-    return _Side(alias, key_names, F.when(mine, struct), mine & late, mine & ~late)
+    record = F.lit(None)
+    if node.late is not None:
+        own = F.unix_micros(flow.physically(EVENT_TIME))
+        first, last = (F.timestamp_micros(own + F.lit(ms * 1000)) for ms in (-earlier_ms, later_ms))
+        record = F.when(mine & late, late_record(node, flow, first, last, {"streamapp.side": F.lit(("left", "right")[at])}))
+    return _Side(alias, key_names, F.when(mine, struct), mine & late, mine & ~late, record)
 
 
 def _pairs(node: o.Join, frame: DataFrame, left: _Side, right: _Side) -> DataFrame:
     seen = frame.observe(f"late:{node.name}", F.count_if(left.late | right.late).alias("late"))
-    sides = seen.filter(left.counts | right.counts).select(
-        left.kept.alias(_SIDES[0]),
-        right.kept.alias(_SIDES[1]),
-    )
+    taken, late = left.counts | right.counts, []
+    if node.late is not None:
+        taken, late = taken | left.late | right.late, [F.coalesce(left.record, right.record).alias(RECORD)]
+    whole = seen.filter(taken).select(left.row.alias(_SIDES[0]), right.row.alias(_SIDES[1]), *late)
     keys = (
         F.coalesce(column(_SIDES[0])[one], column(_SIDES[1])[two]).alias(f"__key_{i}")
         for i, (one, two) in enumerate(zip(left.keys, right.keys, strict=True))
     )
-    rows = sides.select(*keys, *map(column, _SIDES))
+    sides = [F.when(column(RECORD).isNull(), column(side)).alias(side) if late else column(side) for side in _SIDES]
+    rows = whole.select(*keys, *sides, *(column(RECORD) for _ in late))
     pairing = {
         "before": node.before_ms * 1000,
         "after": node.after_ms * 1000,
@@ -180,5 +196,5 @@ def _pairs(node: o.Join, frame: DataFrame, left: _Side, right: _Side) -> DataFra
         "keepsRight": node.type == "outer",
     }
     ours: Any = frame.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.KeyedJoin  # type: ignore[union-attr]
-    pairs = ours.of(rows._jdf, json.dumps(pairing), EVENT_TIME, STREAM_TIME, left.alias, right.alias)
+    pairs = ours.of(rows._jdf, json.dumps(pairing), EVENT_TIME, STREAM_TIME, left.alias, right.alias, bool(late))
     return ClassicDataFrame(pairs, frame.sparkSession)

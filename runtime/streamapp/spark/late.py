@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -21,19 +22,30 @@ _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 _HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def late_record(node: o.Aggregate, flow: Flow, start: Column, end: Column) -> Column:
-    """The record that tells of a row which is late for that window; a struct with DELETED, and the record's columns."""
-    types: dict[str, object] = {name: flow.frame.schema[physical].dataType for name, physical in flow.key}
-    key_columns = [(name, column(physical)) for name, physical in flow.key]
+def late_record(
+    node: o.Aggregate | o.Join,
+    flow: Flow,
+    start: Column,
+    end: Column,
+    more: Mapping[str, Column] = MappingProxyType({}),
+) -> Column:
+    """The record that tells of a row which is late for that window; a struct with DELETED, and the record's columns.
+
+    Args:
+        more: further headers.
+    """
+    types: dict[str, object] = {name: flow.type_of(physical) for name, physical in flow.key}
+    key_columns = [(name, flow.physically(physical)) for name, physical in flow.key]
     key = formats.key_text(key_columns, types) if key_columns else F.lit(None).cast("binary")
-    reached = _text(F.timestamp_micros(column(STREAM_TIME)))
+    reached = _text(F.timestamp_micros(flow.physically(STREAM_TIME)))
     headers = {
         "streamapp.error": F.concat(F.lit("late: the time of its partition had come to "), reached),
         "streamapp.node": F.lit(node.name),
         "streamapp.window": F.concat(_text(start), F.lit("/"), _text(end)),
+        **more,
     }
     headers |= {
-        f"streamapp.{field}": column(hidden(field)).cast("string")
+        f"streamapp.{field}": flow.physically(hidden(field)).cast("string")
         for field in ("topic", "partition", "offset")
         if field in flow.fields
     }
@@ -45,20 +57,20 @@ def late_record(node: o.Aggregate, flow: Flow, start: Column, end: Column) -> Co
         F.lit(node.late).alias("topic"),
         key.alias("key"),
         _value(node, flow).alias("value"),
-        F.unix_millis(column(EVENT_TIME)).alias("timestamp"),
+        F.unix_millis(flow.physically(EVENT_TIME)).alias("timestamp"),
         added.cast(_HEADERS).alias("headers"),
     )
 
 
-def _value(node: o.Aggregate, flow: Flow) -> Column:
+def _value(node: o.Aggregate | o.Join, flow: Flow) -> Column:
     """What came, as JSON; in a cogroup what came of its own stream, which is in the only struct that is there."""
-    if node.within:
+    if isinstance(node, o.Aggregate) and node.within:
         structs = sorted({struct for _, struct in node.within})
         return F.coalesce(
             *(F.when(column(struct).isNotNull(), _json(fields_of(struct, flow.frame))) for struct in structs)
         )
     in_key = {name for name, physical in flow.key if physical != hidden("key")}
-    return _json([(name, column(name)) for name in flow.columns if name not in in_key])
+    return _json([(name, flow.physically(name)) for name in flow.columns if name not in in_key])
 
 
 def _json(values: list[tuple[str, Column]]) -> Column:

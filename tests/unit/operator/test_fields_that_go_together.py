@@ -78,6 +78,11 @@ for rule, node, said in (
     ),
     (
         JOIN[2],
+        {"from": "in", "join": {**PAIRS, "with": "rows", "late": {"topic": "u"}}},
+        "`join.late`: `late` is for two streams, which meet within a time; remove it, or add e.g. within: 5 minutes",
+    ),
+    (
+        JOIN[3],
         {"from": "in", "join": {**PAIRS, "by": ["key"], "within": "5s"}},
         "`join.match`: there are `by` and `match`; remove `by`",
     ),
@@ -93,7 +98,11 @@ SEVERAL = (
     ({**COUNT, "window": {**WINDOWED, "hopping": "9s"}}, "`window`: has `tumbling` and `hopping`; keep one of them"),
     ({"stream": {"topic": "t", "pattern": "u"}}, "`stream`: there are `topic` and `pattern`; keep one of them"),
 )
-BESIDE = [{"name": "in", "stream": {"topic": "t"}}, {"name": "other", "stream": {"topic": "o"}}]
+BESIDE = [
+    {"name": "in", "stream": {"topic": "t"}},
+    {"name": "other", "stream": {"topic": "o"}},
+    {"name": "rows", "table": {"topic": "r"}},
+]
 
 
 def test_every_rule_has_a_case() -> None:
@@ -124,7 +133,7 @@ def test_parser_and_schema_refuse_it(node: dict[str, Any], said: str) -> None:
         {**COUNT, "window": {"session": "5s"}, "grace": "1s", "emit": "final"},
         {**COUNT, "window": {"sliding": "5s"}, "retention": "1 day"},
         {"join": {"with": "other", "within": "5s"}, "from": "in", "store": "s"},
-        {"join": {**PAIRS, "before": "5s", "after": "1s"}, "from": "in"},
+        {"join": {**PAIRS, "before": "5s", "after": "1s", "late": {"topic": "u"}}, "from": "in"},
         {**FOLDED, "store": "s"},
         {**COGROUPED, "store": "s", "window": WINDOWED, "grace": "1s"},
         {"deduplicate": {"by": ["value"], "within": "5s"}, "store": "s"},

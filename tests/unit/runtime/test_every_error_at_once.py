@@ -175,6 +175,12 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
             id="late records that come again",
         ),
         pytest.param(
+            "- {name: x, join: {with: lines, within: 5s, late: {topic: t}, select: {a: left.user}}}",
+            "node 'x': `join.late.topic`: topic 't' is also read, by node 'lines': the app would feed itself for ever; "
+            "write to another topic",
+            id="late records of a join that come again",
+        ),
+        pytest.param(
             "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, window: {tumbling: 5s}, late: {topic: u}}\n"
             "- {name: x-late, from: x, filter: n > 1}",
             "node 'x-late': `name`: two nodes are named 'x-late', the first in line 7; rename one of them",

@@ -129,6 +129,7 @@ JOIN = (
     ("old", "new", "same"),
     [
         ("within: 5s", "within: 5s, grace: 1s", True),
+        ("within: 5s", "within: 5s, late: {topic: late}", True),
         ("within: 5s", "within: 5s, select: {p: r.paid}", True),
         ("within: 5s", "within: 5s, select: {p: r.paid, at: r.timestamp}", False),  # which the state has then, too
         ("name: r,", "name: right, ", True),

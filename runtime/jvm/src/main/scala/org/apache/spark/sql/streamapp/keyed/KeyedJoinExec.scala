@@ -7,7 +7,7 @@ import org.json4s.jackson.Serialization
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, AttributeSet, Expression, UnsafeProjection}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, AttributeSet, BoundReference, Expression, UnsafeProjection}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
@@ -54,13 +54,14 @@ private[keyed] final case class JoinSide(name: String, at: Int, schema: StructTy
 
 /**
  * Rows of two streams that meet: of each row of `child`, the columns that it meets by, then the left side's struct, then the
- * right one's, one of which is null.
+ * right one's, one of which is null; last, where late records go somewhere, one of these, and then both are.
  *
  * @param time the field of both structs with the event time
  * @param streamTime that with the stream time
- * @param output the fields of both structs
+ * @param hasLate whether there is a column for late records
+ * @param output the fields of both structs, and the late record
  */
-final case class KeyedJoin(pairing: Pairing, time: String, streamTime: String, output: Seq[Attribute], child: LogicalPlan)
+final case class KeyedJoin(pairing: Pairing, time: String, streamTime: String, hasLate: Boolean, output: Seq[Attribute], child: LogicalPlan)
   extends UnaryNode {
   // The state has all of both sides, whichever of it a later node uses.
   @transient override lazy val references: AttributeSet = child.outputSet
@@ -72,7 +73,7 @@ final case class KeyedJoin(pairing: Pairing, time: String, streamTime: String, o
       val schema = child.output(at).dataType.asInstanceOf[StructType]
       JoinSide(name, at, schema, schema.fieldIndex(time), schema.getFieldIndex(streamTime).getOrElse(-1), earlier, later, keeps)
     }
-    val n = child.output.length
+    val n = child.output.length - (if (hasLate) 1 else 0)
     (side("left", n - 2, pairing.before, pairing.after, pairing.keepsLeft),
       side("right", n - 1, pairing.after, pairing.before, pairing.keepsRight))
   }
@@ -80,34 +81,39 @@ final case class KeyedJoin(pairing: Pairing, time: String, streamTime: String, o
 
 object KeyedJoin {
   /**
-   * The frame of all pairs: the left side's columns, then the right one's; null where a side is missing.
+   * The frame of all pairs: the left side's columns, then the right one's; null where a side is missing. Last the column for
+   * late records, which meet none.
    *
-   * @param rows what rows meet by, then each side's columns as a struct
+   * @param rows what rows meet by, then each side's columns as a struct, then late records
    * @param pairing [[Pairing]] as JSON
    * @param time the name of each side's column for the event time
    * @param streamTime that of each side's column for stream time, if anything waits for a partner
    * @param leftAlias how expressions call the left side
+   * @param hasLate whether there are late records
    */
-  def of(rows: DataFrame, pairing: String, time: String, streamTime: String, leftAlias: String, rightAlias: String): DataFrame = {
+  def of(rows: DataFrame, pairing: String, time: String, streamTime: String, leftAlias: String, rightAlias: String,
+      hasLate: Boolean): DataFrame = {
     val frame = rows.asInstanceOf[Dataset[Row]]
     val plan = frame.queryExecution.analyzed
-    val fields = plan.output.takeRight(2).zip(Seq(leftAlias, rightAlias)).flatMap { case (side, alias) =>
+    val (rest, late) = if (hasLate) (plan.output.init, Seq(plan.output.last)) else (plan.output, Nil)
+    val fields = rest.takeRight(2).zip(Seq(leftAlias, rightAlias)).flatMap { case (side, alias) =>
       side.dataType.asInstanceOf[StructType].map { field =>
         AttributeReference(field.name, field.dataType, nullable = true, field.metadata)(qualifier = Seq(alias))
       }
     }
     val rule = Serialization.read[Pairing](pairing)(DefaultFormats, manifest[Pairing])
-    Dataset.ofRows(frame.sparkSession, KeyedJoin(rule, time, streamTime, fields, plan))
+    val records = late.map(record => AttributeReference(record.name, record.dataType, nullable = true)())
+    Dataset.ofRows(frame.sparkSession, KeyedJoin(rule, time, streamTime, hasLate, fields ++ records, plan))
   }
 }
 
 /** Plans [[KeyedJoin]] with a shuffle by what rows meet by. */
 object KeyedJoinStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case join @ KeyedJoin(pairing, _, _, output, child) =>
-      val keys = KeyedJoinExec.keysOf(child.output)
-      val shuffled = ShuffleExchangeExec(HashPartitioning(keys, SQLConf.get.numShufflePartitions), planLater(child), REPARTITION_BY_NUM)
+    case join @ KeyedJoin(pairing, _, _, _, output, child) =>
       val (left, right) = join.sides
+      val keys = KeyedJoinExec.keysOf(child.output, left)
+      val shuffled = ShuffleExchangeExec(HashPartitioning(keys, SQLConf.get.numShufflePartitions), planLater(child), REPARTITION_BY_NUM)
       Seq(KeyedJoinExec(pairing, left, right, output, shuffled))
     case _ => Nil
   }
@@ -115,7 +121,7 @@ object KeyedJoinStrategy extends SparkStrategy {
 
 /**
  * Keeps the rows of both sides in one store. A row goes when no other can meet it any more, by the time of all source
- * partitions ([[EpochTimes]]); what has met none by then gives its result. A row that is late does not come here.
+ * partitions ([[EpochTimes]]); what has met none by then gives its result. A row that is late does not come here, or passes.
  */
 case class KeyedJoinExec(pairing: Pairing, left: JoinSide, right: JoinSide, output: Seq[Attribute], child: SparkPlan)
   extends UnaryExecNode with KeyedOperator {
@@ -127,9 +133,10 @@ case class KeyedJoinExec(pairing: Pairing, left: JoinSide, right: JoinSide, outp
     child.execute().mapPartitionsWithStateStore(getStateInfo, KeyedOperator.Unused, KeyedOperator.Unused,
       NoPrefixKeyStateEncoderSpec(KeyedOperator.Unused), session.sessionState, Some(session.streams.stateStoreCoordinator),
       useColumnFamilies = true) { (store, rows) =>
-        val keyOf = UnsafeProjection.create(KeyedJoinExec.keysOf(columns), columns)
-        val states = Seq(leftSide, rightSide).map(new JoinState(store, _, columns.dropRight(2).map(_.dataType), rule))
-        new PairsOfTask(store, rows, keyOf, states.head, states.last, results, times)
+        val keyOf = UnsafeProjection.create(KeyedJoinExec.keysOf(columns, leftSide), columns)
+        val states = Seq(leftSide, rightSide).map(new JoinState(store, _, columns.take(leftSide.at).map(_.dataType), rule))
+        val late = columns.drop(rightSide.at + 1).map(column => BoundReference(rightSide.at + 1, column.dataType, nullable = true))
+        new PairsOfTask(store, rows, keyOf, states.head, states.last, late.headOption, results, times)
       }
   }
 
@@ -138,5 +145,6 @@ case class KeyedJoinExec(pairing: Pairing, left: JoinSide, right: JoinSide, outp
 
 object KeyedJoinExec {
   // Spark's `=` takes 0.0 and -0.0 for one, and so must what hashes them.
-  private[keyed] def keysOf(columns: Seq[Attribute]): Seq[Expression] = columns.dropRight(2).map(NormalizeFloatingNumbers.normalize)
+  private[keyed] def keysOf(columns: Seq[Attribute], left: JoinSide): Seq[Expression] =
+    columns.take(left.at).map(NormalizeFloatingNumbers.normalize)
 }

@@ -13,21 +13,28 @@ import org.apache.spark.sql.types._
  * A row that waits gives its result when time has passed the last moment at which another could meet it. So a row that is
  * read later than that in its partition meets it no more, although it is still there for others: what is a pair does not
  * depend on when results were given.
+ *
+ * @param late where a row may have a late record, which passes with nothing beside it
  */
 private[keyed] final class PairsOfTask(store: StateStore, rows: Iterator[InternalRow], keyOf: UnsafeProjection, left: JoinState,
-    right: JoinState, output: Seq[Attribute], times: TaskClosing) extends Iterator[InternalRow] {
+    right: JoinState, late: Option[Expression], output: Seq[Attribute], times: TaskClosing) extends Iterator[InternalRow] {
 
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
-  private val both = new JoinedRow
+  private val (both, whole) = (new JoinedRow, new JoinedRow)
   private val (noLeft, noRight) = (left.missing, right.missing)
+  private val noRecord = new GenericInternalRow(late.size)
+  private val lateOf = UnsafeProjection.create(late.toSeq)
   private var results: Iterator[InternalRow] = Iterator.empty
-  private var whole = false
+  private var isRead = false
   private var committed = false
 
   override def hasNext: Boolean = {
-    while (!results.hasNext && rows.hasNext) results = meet(rows.next())
-    if (!results.hasNext && !whole) {
-      whole = true
+    while (!results.hasNext && rows.hasNext) {
+      val row = rows.next()
+      results = if (isLate(row)) Iterator.single(resultOf(whole(both(noLeft, noRight), lateOf(row)))) else meet(row)
+    }
+    if (!results.hasNext && !isRead) {
+      isRead = true
       results = close()
     }
     val more = results.hasNext
@@ -43,6 +50,8 @@ private[keyed] final class PairsOfTask(store: StateStore, rows: Iterator[Interna
     results.next()
   }
 
+  private def isLate(row: InternalRow): Boolean = late.nonEmpty && !row.isNullAt(right.side.at + 1)
+
   private def meet(row: InternalRow): Iterator[InternalRow] = {
     val (mine, others) = if (left.has(row)) (left, right) else (right, left)
     val record = mine.of(row)
@@ -54,7 +63,7 @@ private[keyed] final class PairsOfTask(store: StateStore, rows: Iterator[Interna
       others.ofKey(key).filter(pair => mine.meets(record, others, pair.value)).map { pair =>
         met = true
         others.noMoreAlone(pair.key)
-        resultOf(if (mine eq left) both(record, pair.value) else both(pair.value, record))
+        result(if (mine eq left) both(record, pair.value) else both(pair.value, record))
       } ++ {
         if (!met) mine.waits(place)
         Iterator.empty
@@ -63,7 +72,9 @@ private[keyed] final class PairsOfTask(store: StateStore, rows: Iterator[Interna
   }
 
   private def alone(side: JoinState, row: InternalRow): InternalRow =
-    resultOf(if (side eq left) both(row, noRight) else both(noLeft, row))
+    result(if (side eq left) both(row, noRight) else both(noLeft, row))
+
+  private def result(pair: InternalRow): InternalRow = resultOf(whole(pair, noRecord))
 
   private def close(): Iterator[InternalRow] = {
     val Closing(before, after) = times.ask()
