@@ -172,7 +172,8 @@ def _side(node: o.Join, at: int, flow: Flow, keys: Keys) -> _Side:
     if node.late is not None:
         own = F.unix_micros(flow.physically(EVENT_TIME))
         first, last = (F.timestamp_micros(own + F.lit(ms * 1000)) for ms in (-earlier_ms, later_ms))
-        record = F.when(mine & late, late_record(node, flow, first, last, {"streamapp.side": F.lit(("left", "right")[at])}))
+        side = {"streamapp.side": F.lit(("left", "right")[at])}
+        record = F.when(mine & late, late_record(node, flow, first, last, side))
     return _Side(alias, key_names, F.when(mine, struct), mine & late, mine & ~late, record)
 
 

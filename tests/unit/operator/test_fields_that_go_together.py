@@ -99,9 +99,9 @@ SEVERAL = (
     ({"stream": {"topic": "t", "pattern": "u"}}, "`stream`: there are `topic` and `pattern`; keep one of them"),
 )
 BESIDE = [
+    {"name": "rows", "table": {"topic": "r"}},
     {"name": "in", "stream": {"topic": "t"}},
     {"name": "other", "stream": {"topic": "o"}},
-    {"name": "rows", "table": {"topic": "r"}},
 ]
 
 
