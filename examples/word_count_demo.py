@@ -94,8 +94,8 @@ def demo() -> None:
             status = second.wait(lambda status: lines_in(status) > 0 and status.get("totalLag") == 0, "catch up")
             restore = status["restore"]["word-counts"]
             say(
-                f"caught up; before, {restore['done']:,} changelog offsets were restored, in {restore['partitions']} "
-                f"partitions, in {restore['millis'] / 1000:.1f} s ({restore['recordsPerSecond']:,}/s)"
+                f"caught up; before, {restore['restored']:,} changelog offsets were read, and {restore['partitions']} "
+                "partitions restored from them"
             )
             counts = read_counts(kafka)
             check(counts, expected)

@@ -31,7 +31,7 @@ def test_the_demo_ends_by_itself_with_every_count(tmp_path: Path) -> None:
     assert demo.returncode == 0, said
     (left,) = re.findall(r"runtime killed \(SIGKILL .*\) while it was counting the other ([\d,]+) lines", said)
     assert int(left.replace(",", "")) > 0
-    (restored,) = re.findall(r"before, ([\d,]+) changelog offsets were restored", said)
+    (restored,) = re.findall(r"before, ([\d,]+) changelog offsets were read", said)
     assert int(restored.replace(",", "")) > 0
     assert re.search(r"all [\d,]+ counts are exactly those of the text", said), said
     assert not (tmp_path / ".streamapp" / "demo" / "app" / "app.json").exists(), "something still runs"
