@@ -92,9 +92,8 @@ def await_quiet(apps: Apps) -> None:
     def is_quiet() -> bool:
         body = apps.get("StreamApp", "word-count")
         status = body.get("status") or {}
-        progress = next((each for each in status.get("conditions", ()) if each["type"] == "Progressing"), {})
-        looked_at = progress.get("observedGeneration"), progress.get("reason")
-        return looked_at == (body["metadata"]["generation"], "Starting")
+        said = {each["type"]: (each["observedGeneration"], each["reason"]) for each in status.get("conditions", ())}
+        return said.get("Progressing") == (body["metadata"]["generation"], "Starting")
 
     until(is_quiet, 30, "the status is of the app as it is", every=0.2)
 
