@@ -81,7 +81,7 @@ class _Builder:
                     self._branches[name] = arms
                 elif spec.to:
                     self._sinks.add(name)
-                elif spec.late:
+                elif spec.late or (spec.join and spec.join.late):
                     arms = (late_name(name),)
                     self._sinks.update(arms)
             for new in (name, *arms):

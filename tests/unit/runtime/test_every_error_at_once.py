@@ -187,6 +187,12 @@ PAIR = LINES + "- {name: other, stream: {topic: u, value: {format: json, schema:
             id="a node named like that of late records",
         ),
         pytest.param(
+            "- {name: x, join: {with: lines, within: 5s, late: {topic: u}, select: {a: left.user}}}\n"
+            "- {name: x-late, from: x, filter: a = 'b'}",
+            "node 'x-late': `name`: two nodes are named 'x-late', the first in line 7; rename one of them",
+            id="a node named like that of late records of a join",
+        ),
+        pytest.param(
             "- {name: x, groupBy: [user], aggregate: {'n': count(*)}, late: {topic: u}}",
             "node 'x': `late` is there without a `window`; add e.g. window: {tumbling: 5 minutes}",
             id="late without a window",
