@@ -17,7 +17,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from lib.inprocess import App, Record
+from lib.inprocess import App
 from streamapp.kafka.config import KafkaConfig
 from streamapp.nodes import TABLE
 
@@ -81,25 +81,23 @@ def in_batch(market: Mapping[str, Sequence[Event]], folder: Path) -> dict[str, l
 
 
 def rows_of(app: App, query: str) -> list[Row]:
-    """All records of a query's topic; of a table the last ones of its keys, with the columns of the key."""
-    records = app.received(query)
-    for part in app.plan.subtopologies:
-        for node in part.nodes:
-            if app.topic(query) in node.topics_written:
-                (given,) = node.inputs
-                if part.topology.kind(given) != TABLE:
-                    return [record.value for record in records]
-                columns = part.topology.key_columns(given)
-                last = {record.key: record for record in records}.values()
-                return [with_key(columns, record) for record in last if record.value is not None]
-    raise AssertionError(f"nobody writes the topic of {query}")
+    """All records of a query's topic; of a table its rows, with the columns of the key."""
+    topology, (given,) = next(
+        (part.topology, node.inputs)
+        for part in app.plan.subtopologies
+        for node in part.nodes
+        if app.topic(query) in node.topics_written
+    )
+    if topology.kind(given) != TABLE:
+        return [record.value for record in app.received(query)]
+    columns = topology.key_columns(given)
+    return [{**columns_of(columns, key), **row} for key, row in app.table(query).items()]
 
 
-def with_key(columns: Sequence[str], record: Record) -> Row:
-    assert record.key is not None
+def columns_of(columns: Sequence[str], key: str) -> Row:
     if len(columns) > 1:
-        return {**json.loads(record.key), **record.value}
-    return {columns[0]: int(record.key) if record.key.isdecimal() else record.key, **record.value}
+        return dict(json.loads(key))
+    return {columns[0]: int(key) if key.isdecimal() else key}
 
 
 def of_all_windows(rows: Iterable[Row]) -> list[Row]:

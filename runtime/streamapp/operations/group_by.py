@@ -17,7 +17,6 @@ from streamapp.fields import Duration, Expressions, PositiveDuration, one_of, re
 from streamapp.nodes import (
     TABLE,
     Columns,
-    LateRecords,
     Node,
     NodeExpression,
     OneInput,
@@ -31,7 +30,7 @@ from streamapp.operations.cogroup import RULES as COGROUPS
 from streamapp.operations.cogroup import Cogroup, place_of
 from streamapp.operations.group_checks import FOLDED, RETRACTABLE, check_groups
 from streamapp.operations.groups import Groups
-from streamapp.operations.late import late_name
+from streamapp.operations.late import with_late_records
 from streamapp.operations.making import Making
 from streamapp.operations.steps import Steps
 from streamapp.operations.top import RULES as TOPS
@@ -206,7 +205,7 @@ class Aggregate(OneInput):
             "late": spec.late.topic if spec.late is not None else None,
         }
         made = Cogroup.of(spec, making, **common) if spec.cogroup is not None else cls._of_one(spec, making, common)
-        return (made,) if made.late is None else (made, LateRecords(late_name(made.name), made.name, made.late))
+        return with_late_records(made, made.late)
 
     @classmethod
     def _of_one(cls, spec: NodeSpec, making: Making, common: Mapping[str, Any]) -> Self:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from streamapp.durations import format_duration, parse_duration
 from streamapp.errors import Problem
-from streamapp.nodes import RECORD_COLUMNS, STREAM, TABLE, Columns, LateRecords, Node, Origins, Topology
+from streamapp.nodes import RECORD_COLUMNS, STREAM, TABLE, Columns, Node, Origins, Topology
 from streamapp.nodes.pairs import Pairs, described
 from streamapp.operations.joining import PAIRING, Given, Joining, sides_of
-from streamapp.operations.late import late_name
+from streamapp.operations.late import with_late_records
 from streamapp.operations.making import Making
 from streamapp.operations.steps import ColumnMap, Steps, given
 from streamapp.operations.table_join import TableJoin
@@ -94,11 +94,7 @@ class Join(Joining):
             store=spec.store or spec.name,
             late=join.late.topic if join.late is not None else None,
         )
-        return (
-            (made,)
-            if made.late is None
-            else (made, LateRecords(late_name(made.name), made.name, made.late, "join.late"))
-        )
+        return with_late_records(made, made.late, "join.late")
 
     @property
     def timed(self) -> bool:

@@ -15,6 +15,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamapp import operations as o
 from streamapp.errors import ManifestError, Problem
+from streamapp.operations.joining import SIDES
 from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden, quoted
 from streamapp.spark.guard import expression
 from streamapp.spark.late import RECORD, beside_late, late_record
@@ -58,12 +59,11 @@ def joined(node: o.Join, left: Flow, right: Flow) -> Flow:
     values = values_of(node, (left, one), (right, two))
     time = F.greatest(one[EVENT_TIME], two[EVENT_TIME])
     pairs = _pairs(node, left.frame, one, two)
-    result = result_of(pairs, key, values, time, {} if node.late is None else {RECORD: column(RECORD)})
     if node.late is None:
-        return result
-    rows = result.frame
-    columns = [column(name) for name in rows.columns if name != RECORD]
-    frame, packed = beside_late(rows, column(RECORD).isNotNull(), columns)
+        return result_of(pairs, key, values, time)
+    result = result_of(pairs, key, values, time, {RECORD: column(RECORD)})
+    columns = [column(name) for name in result.frame.columns if name != RECORD]
+    frame, packed = beside_late(result.frame, column(RECORD).isNotNull(), columns)
     return replace(result, frame=frame, packed=packed)
 
 
@@ -172,7 +172,7 @@ def _side(node: o.Join, at: int, flow: Flow, keys: Keys) -> _Side:
     if node.late is not None:
         own = F.unix_micros(flow.physically(EVENT_TIME))
         first, last = (F.timestamp_micros(own + F.lit(ms * 1000)) for ms in (-earlier_ms, later_ms))
-        side = {"streamapp.side": F.lit(("left", "right")[at])}
+        side = {"streamapp.side": F.lit(SIDES[at])}
         record = F.when(mine & late, late_record(node, flow, first, last, side))
     return _Side(alias, key_names, F.when(mine, struct), mine & late, mine & ~late, record)
 
