@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +52,17 @@ class Load:
 
 @dataclass(frozen=True)
 class Epochs:
-    """Each a median and a 99th percentile in milliseconds, over the epochs of all sub-topologies."""
+    """Each a median and a 99th percentile in milliseconds, over what was seen of all sub-topologies once a second."""
 
     between: tuple[float, float]
+    """The mean of the epochs within a second."""
     range_written: tuple[float, float]
     end_written: tuple[float, float]
     rest: tuple[float, float]
     processors: float
     """In use by the app's processes, on average."""
     epochs: int
+    """Of all sub-topologies together, within that time."""
 
 
 def measure(kafka: Kafka, number: int, load: Load, scratch: Path) -> Epochs:
@@ -124,14 +127,21 @@ def _epochs(said: list[str]) -> list[dict[str, Any]]:
 
 
 def _summary(epochs: list[dict[str, Any]], processors: float) -> Epochs:
-    starts: dict[str, list[float]] = {}
+    seen: dict[str, list[tuple[int, float]]] = {}
     for epoch in epochs:
-        starts.setdefault(epoch["part"], []).append(datetime.fromisoformat(epoch["started"]).timestamp() * 1000)
-    between = [gap for times in starts.values() for gap in np.diff(sorted(times))]
+        started = datetime.fromisoformat(epoch["started"]).timestamp() * 1000
+        seen.setdefault(epoch["part"], []).append((epoch["epoch"], started))
+    between = [
+        (start - earlier) / (number - before)
+        for looks in seen.values()
+        for (before, earlier), (number, start) in pairwise(looks)
+        if number > before
+    ]
     written = [epoch.get("walCommit", 0) for epoch in epochs]
     ended = [epoch.get("commitOffsets", 0) for epoch in epochs]
     rest = [epoch["triggerExecution"] - a - b for epoch, a, b in zip(epochs, written, ended, strict=True)]
-    return Epochs(_both(between), _both(written), _both(ended), _both(rest), processors, len(epochs))
+    ended_meanwhile = sum(looks[-1][0] - looks[0][0] for looks in seen.values())
+    return Epochs(_both(between), _both(written), _both(ended), _both(rest), processors, ended_meanwhile)
 
 
 def _both(millis: list[float]) -> tuple[float, float]:
