@@ -27,9 +27,12 @@ _MOST_STORES_MIB = 1024
 _TASKS_PER_PROCESSOR = 4
 _EXECUTOR_SLOTS = 4
 # What an epoch makes dies within seconds: survivor spaces that keep their size hold it until then, where adaptive ones
-# shrink and let it into the old generation, whose full collections stop everything. Classes alone fill the metaspace's
-# first size several times while Spark starts, each time with a full collection.
-_JVM_OPTIONS = "-XX:+UseParallelGC -XX:-UseAdaptiveSizePolicy -XX:MetaspaceSize=256m"
+# shrink and let it into the old generation, whose full collections stop everything. That one must grow: else it is
+# collected for each few megabytes, once most of its first size is in use. Classes alone fill the metaspace's first size
+# several times while Spark starts, each time with a full collection.
+_JVM_OPTIONS = "-XX:+UseParallelGC -XX:-UsePSAdaptiveSurvivorSizePolicy -XX:MetaspaceSize=256m"
+# It would grow as far as it may, for a few percent of processor time, and a small app would need twice the memory.
+_YOUNG_GENERATION = "128m"
 
 _STATE = "spark.sql.streaming.stateStore."
 FIXED_SETTINGS: dict[str, str] = {
@@ -88,8 +91,8 @@ class Place:
     stores_mib: int = 512
     """Native memory that the stores of one process share: memtables, cached blocks, indexes and filters."""
     first_memory: str | None = "384m"
-    """Of each JVM's heap at its start; None: all that it may have. Its generations keep their size, and what Java would
-    choose, a share of what the machine has, may be a few megabytes: it would do nothing but collect."""
+    """Of each JVM's heap at its start, from where it grows; None: all that it may have. What Java would choose, a share
+    of what the machine has, may be a few megabytes: it would do nothing but collect."""
     executors: int | None = None
     """Executors to begin with; None: none, the tasks run in threads of this process."""
     host: str = "127.0.0.1"
@@ -198,7 +201,7 @@ def start_engine(place: Place, class_path: str | None = None) -> None:
 
 def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
     logging_as = place.log_config or log_config(place.work_dir)
-    java = f"-Dlog4j2.configurationFile=file:{logging_as} {_JVM_OPTIONS} {class_archive.java_options()}"
+    java = f"-Dlog4j2.configurationFile=file:{logging_as} {class_archive.java_options()}"
     jars = class_path or runtime_class_path()
     return {
         **FIXED_SETTINGS,
@@ -208,14 +211,27 @@ def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
         "spark.executor.extraClassPath": jars,
         "spark.driver.memory": place.memory,
         "spark.executor.memory": place.executor_memory,
-        "spark.driver.extraJavaOptions": f"{java} -Xms{place.first_memory or place.memory}",
-        "spark.executor.extraJavaOptions": f"{java} -Xms{place.first_memory or place.executor_memory}",
+        "spark.driver.extraJavaOptions": f"{java} {heap_options(place.first_memory, place.memory)}",
+        "spark.executor.extraJavaOptions": f"{java} {heap_options(place.first_memory, place.executor_memory)}",
         "spark.local.dir": str(place.work_dir / "spark"),
         "spark.driver.host": place.host,
         "spark.driver.bindAddress": place.host,
         "spark.sql.warehouse.dir": str(place.work_dir / "warehouse"),
         **place.settings,
     }
+
+
+def heap_options(first: str | None, most: str) -> str:
+    """How Java collects garbage, and how large its heap is at the start.
+
+    Args:
+        first: the heap's first size; None: all of it.
+        most: its largest size.
+
+    >>> heap_options(None, "600m").split()[-1], heap_options("384m", "2g").split()[-2:]
+    ('-Xms600m', ['-Xms384m', '-Xmn128m'])
+    """
+    return f"{_JVM_OPTIONS} " + (f"-Xms{most}" if first is None else f"-Xms{first} -Xmn{_YOUNG_GENERATION}")
 
 
 def log_config(work_dir: Path) -> Path:
