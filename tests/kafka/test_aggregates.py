@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lib.inprocess import App
+from streamapp.errors import DataError
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -58,6 +59,12 @@ AGGREGATES = {
         "hll_sketch_estimate(hll_sketch_agg(s))",
         "approx_percentile(i, 0.5)",
         "hex(bitmap_construct_agg(i & 63))",
+        "count(distinct i)",
+        "count(distinct s)",
+        "count(distinct a)",
+        "count(distinct i, b)",
+        "count(distinct d) filter (where b)",
+        "count(distinct case when i > 0 then d when i < 0 then -0.0 else 0.0 end) + count(distinct n)",
     ],
 }
 
@@ -121,3 +128,65 @@ def test_aggregates_over_epochs_equal_one_batch(kafka: KafkaConfig, tmp_path: Pa
 def _plain(text: str) -> list[Any]:
     """Without the column's name, which is the expression; moments to twelve digits, as their order differs."""
     return [float(f"{value:.12g}") if isinstance(value, float) else value for value in json.loads(text).values()]
+
+
+OVERLAPPING = """
+  - {name: clicks, stream: {topic: $T-clicks, value: text}}
+  - {name: orders, stream: {topic: $T-orders, value: text}}
+  - name: sessions
+    from: clicks
+    groupBy: [key]
+    window: {session: 15s}
+    grace: 1 minute
+    aggregate: {pages: count(distinct value), clicks: count(*)}
+  - {name: sessions-out, to: {topic: $T-sessions}}
+  - name: sliding
+    from: clicks
+    groupBy: [key]
+    window: {sliding: 30s}
+    grace: 1 minute
+    aggregate: {pages: count(distinct value), clicks: count(*)}
+  - {name: sliding-out, to: {topic: $T-sliding}}
+  - name: activity
+    groupBy: [key]
+    cogroup:
+    - {from: clicks, aggregate: {pages: count(distinct value)}}
+    - {from: orders, aggregate: {wares: count(distinct value) filter (where value <> 'none')}}
+  - {name: activity-out, to: {topic: $T-activity}}
+"""
+
+
+def test_a_value_counts_once_where_windows_overlap_or_become_one(kafka: KafkaConfig, tmp_path: Path) -> None:
+    app = App(kafka, tmp_path, OVERLAPPING)
+    app.create("clicks", "orders")
+    noon = 1_704_110_400_000
+    # The third click makes one of two sessions.
+    for value, second in (("home", 0), ("home", 20), ("cart", 10), ("help", 24)):
+        app.send("clicks", ("ada", value, noon + second * 1000))
+        app.send("orders", ("ada", value if second else "none", noon + second * 1000))
+        app.run()
+    assert list(app.table("sessions").values()) == [{"pages": 3, "clicks": 4}]
+    slides = {json.loads(key)["window_end"][14:19]: row for key, row in app.table("sliding").items()}
+    assert slides["00:20"] == {"pages": 2, "clicks": 3}
+    assert slides["00:24"] == {"pages": 3, "clicks": 4}
+    assert app.latest("activity") == {"ada": {"pages": 3, "wares": 3}}
+
+
+TOO_MANY = """
+  - {name: blocks, stream: {topic: $T-blocks, value: long}}
+  - {name: numbers, flatMap: {number: "sequence(0, 59999)"}}
+  - {name: different, groupBy: [{all: "'all'"}], aggregate: {numbers: count(distinct number + 60000 * value)}}
+  - {name: different-out, to: {topic: $T-different}}
+"""
+
+
+def test_a_group_with_more_different_values_than_are_kept_ends_the_app(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Those that were there before count too."""
+    app = App(kafka, tmp_path, TOO_MANY)
+    app.create("blocks")
+    app.send("blocks", (None, b"0"), (None, b"0"))
+    app.run()
+    assert app.latest("different") == {"all": {"numbers": 60_000}}
+    app.send("blocks", (None, b"1"))
+    with pytest.raises(DataError, match=r"count\(DISTINCT .*more than 100000 different values.*approx_count_distinct"):
+        app.run()

@@ -34,6 +34,8 @@ TOPOLOGY = """
       first: first(age)
       many: count(*)
   - {name: ages-out, to: {topic: $T-ages}}
+  - {name: kinds, from: people, groupBy: [city], aggregate: {different: count(distinct age)}}
+  - {name: kinds-out, to: {topic: $T-kinds}}
   - {name: folds, from: people, groupBy: [city], reduce: {age: "(acc.age * 31 + age) % 1000003"}}
   - {name: folds-out, to: {topic: $T-folds}}
   - {name: per-oldest, from: ages, groupBy: [oldest], aggregate: {cities: sort_array(collect_list(city))}}
@@ -102,6 +104,7 @@ def test_results_are_those_of_the_rows_that_are_there(kafka: KafkaConfig, tmp_pa
         ages, folds = expected(rows, seen)
         assert app.latest("ages") == ages
         assert app.latest("folds") == folds
+        assert app.latest("kinds") == {city: {"different": len(set(row["ages"]))} for city, row in ages.items()}
         oldest = {str(row["oldest"]) for row in ages.values()}
         assert {key: row["cities"] for key, row in app.latest("per-oldest").items() if row["cities"]} == {
             one: sorted(city for city, row in ages.items() if str(row["oldest"]) == one) for one in oldest - {"None"}
@@ -119,5 +122,5 @@ def test_a_group_of_too_many_rows_is_told(kafka: KafkaConfig, tmp_path: Path) ->
     rows = [(f"p{i}", {"city": "Oslo", "age": 1, "score": 1.0}, NOON) for i in range(100_001)]
     for first in range(0, len(rows), 5_000):
         app.send("people", *rows[first : first + 5_000])
-    with pytest.raises(DataError, match=r"store '(ages|folds)': group \(Oslo\) has more than 100000 rows, which are"):
+    with pytest.raises(DataError, match=r"store '(ages|folds|kinds)': group \(Oslo\) has more than 100000 rows, which are"):
         app.run()

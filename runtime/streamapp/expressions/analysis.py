@@ -71,6 +71,8 @@ class Expression:
     """Names of the functions called, in lower case."""
     ordered: tuple[str, ...] = ()
     """Those of the functions whose result depends on the order of the records."""
+    counts_distinct: bool = False
+    """Whether it counts different values: `count(distinct …)`."""
     is_column: bool = False
     """True when it is one column and nothing else."""
     faults: tuple[Fault, ...] = ()
@@ -146,6 +148,7 @@ def read_expression(text: str) -> Expression:
         ordered=tuple(
             dict.fromkeys(call.name for call in calls if call.name in fn.ORDER_SENSITIVE and not call.is_sorted)
         ),
+        counts_distinct=any(isinstance(count.this, exp.Distinct) for count in tree.find_all(exp.Count)),
         is_column=isinstance(tree, exp.Column) and len(tree.parts) == 1,
         faults=tuple(dict.fromkeys(faults)),
     )
@@ -214,10 +217,8 @@ def _tree_faults(tree: exp.Expr, called: set[str]) -> Iterator[Fault]:
                 "use groupBy with a window",
             )
         elif isinstance(node, exp.Distinct) and isinstance(node.parent, exp.AggFunc | exp.Anonymous):
-            yield Fault(
-                "aggregates DISTINCT values, which would need every value in the state",
-                "use approx_count_distinct, or groupBy the column first",
-            )
+            if not isinstance(node.parent, exp.Count):
+                yield Fault("aggregates DISTINCT values, which only `count` does", "groupBy the values first")
         elif isinstance(node, exp.Star) and not (isinstance(node.parent, exp.Count) or node.parent is None):
             yield Fault("uses `*` for all columns", "name the columns")
         elif isinstance(node, exp.Star) and node.parent is None:

@@ -28,7 +28,7 @@ from streamapp.nodes import (
 from streamapp.nodes.pairs import Pairs, described, names_of, pairs_of, placed
 from streamapp.operations.cogroup import RULES as COGROUPS
 from streamapp.operations.cogroup import Cogroup, place_of
-from streamapp.operations.group_checks import FOLDED, RETRACTABLE, check_groups
+from streamapp.operations.group_checks import FOLDED, check_groups, is_retractable
 from streamapp.operations.groups import Groups
 from streamapp.operations.late import with_late_records
 from streamapp.operations.making import Making
@@ -352,7 +352,7 @@ def with_what_it_reads(node: Aggregate, topology: Topology) -> Aggregate:
     """The node, knowing the columns of the rows that it reads, and whether it keeps those of a table."""
     if node.top is not None:
         node = replace(node, columns=node.top.aggregates(topology.columns(node.input), node.by))
-    retractable = not node.reduce and all(read_expression(text).aggregates <= RETRACTABLE for _, text in node.columns)
+    retractable = not node.reduce and all(is_retractable(text) for _, text in node.columns)
     if retractable or node.window is not None or topology.kind(node.input) != TABLE:
         return node
     return replace(node, keeps_rows=True)

@@ -62,6 +62,12 @@ class Grouping(Protocol):
         """Its windows."""
 
 
+def is_retractable(text: str) -> bool:
+    """Whether a row can be taken out of this again, without the other rows."""
+    aggregate = read_expression(text)
+    return aggregate.aggregates <= RETRACTABLE and not aggregate.counts_distinct
+
+
 def check_groups(node: Grouping, topology: Topology) -> Iterator[Problem]:
     """What is wrong with a `groupBy` in its place."""
     if topology.kind(node.input) == TABLE:

@@ -99,7 +99,7 @@ def click_sessions() -> StreamBuilder:
         b.stream("clicks", topic="clicks", value=Format("json", schema), timestamp="clicked_at")
         .group_by("sessions", "user")
         .window(session="30 minutes", grace="1 minute")
-        .aggregate(clicks="count(*)", pages="approx_count_distinct(page)", emit="final")
+        .aggregate(clicks="count(*)", pages="count(distinct page)", emit="final")
         .to("out", topic="clicks-per-session")
     )
     return b

@@ -92,6 +92,7 @@ object KeyedAggregates extends Rule[SparkPlan] {
 /** Spark's plug-in point for rules of ours (`spark.sql.extensions`). */
 class KeyedExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
+    extensions.injectResolutionRule(_ => CountsDistinct)
     extensions.injectPlannerStrategy(_ => StreamTimeStrategy)
     extensions.injectPlannerStrategy(_ => KeyedJoinStrategy)
     extensions.injectPlannerStrategy(_ => KeyedTaskStrategy)
