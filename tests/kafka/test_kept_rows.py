@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import random
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from lib.inprocess import App
 from lib.verify import folded, rows_of
 from streamapp.errors import DataError
 from streamapp.kafka.config import KafkaConfig
+from streamapp.spark.session import start_engine, this_process
 
 pytestmark = pytest.mark.kafka
 
@@ -23,6 +27,7 @@ NOON = 1_704_110_400_000
 SECOND = 1000
 PEOPLE = [f"p{i:02}" for i in range(25)]
 CITIES = ["Oslo", "Rome", "Kyiv", None]
+SCORES = (1e16, -1e16, 1.0, 0.5, 0.1, -1 / 3, 1e300, -1e300, 1e-300, 5e-324)
 TOPOLOGY = """
   - {name: people, table: {topic: $T-people, value: {format: json, schema: "city STRING, age INT, score DOUBLE"}}}
   - name: ages
@@ -36,6 +41,11 @@ TOPOLOGY = """
   - {name: ages-out, to: {topic: $T-ages}}
   - {name: kinds, from: people, groupBy: [city], aggregate: {different: count(distinct age)}}
   - {name: kinds-out, to: {topic: $T-kinds}}
+  - name: scores
+    from: people
+    groupBy: [city]
+    aggregate: {total: sum(score), mean: avg(score), minutes: "sum(make_dt_interval(0, 0, age))"}
+  - {name: scores-out, to: {topic: $T-scores}}
   - {name: folds, from: people, groupBy: [city], reduce: {age: "(acc.age * 31 + age) % 1000003"}}
   - {name: folds-out, to: {topic: $T-folds}}
   - {name: per-oldest, from: ages, groupBy: [oldest], aggregate: {cities: sort_array(collect_list(city))}}
@@ -53,7 +63,7 @@ def changes(seed: int, since: int, count: int) -> list[tuple[str, dict[str, Any]
     rng = random.Random(seed)
     found: list[tuple[str, dict[str, Any] | None, int]] = []
     for i in range(count):
-        row = {"city": rng.choice(CITIES), "age": rng.randrange(1, 90), "score": rng.choice((1e16, 1.0, 0.5, -1e16))}
+        row = {"city": rng.choice(CITIES), "age": rng.randrange(1, 90), "score": rng.choice(SCORES)}
         at = since + i * SECOND - rng.choice((0, 0, 0, 7, 40)) * SECOND
         found.append((rng.choice(PEOPLE), None if rng.random() < 0.25 else row, at))
     return found
@@ -81,6 +91,17 @@ def expected(rows: dict[str, Row], seen: set[str]) -> tuple[dict[str, Any], dict
     return ages, folds
 
 
+def sums(people: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of scores, rounded once; of ages as minutes."""
+    if not people:
+        return {"total": None, "mean": None, "minutes": None}
+    total = math.fsum(row["score"] for row in people)
+    hours, minutes = divmod(sum(row["age"] for row in people), 60)
+    days, hours = divmod(hours, 24)
+    spent = f"INTERVAL '{days} {hours:02}:{minutes:02}:00' DAY TO SECOND"
+    return {"total": total, "mean": total / len(people), "minutes": spent}
+
+
 @pytest.mark.timeout(400)
 def test_results_are_those_of_the_rows_that_are_there(kafka: KafkaConfig, tmp_path: Path) -> None:
     """At once; then in small epochs, with what the changelogs have."""
@@ -104,6 +125,9 @@ def test_results_are_those_of_the_rows_that_are_there(kafka: KafkaConfig, tmp_pa
         ages, folds = expected(rows, seen)
         assert app.latest("ages") == ages
         assert app.latest("folds") == folds
+        assert app.latest("scores") == {
+            city: sums([row for row, _ in rows.values() if row["city"] == city]) for city in ages
+        }
         assert app.latest("kinds") == {city: {"different": len(set(row["ages"]))} for city, row in ages.items()}
         oldest = {str(row["oldest"]) for row in ages.values()}
         assert {key: row["cities"] for key, row in app.latest("per-oldest").items() if row["cities"]} == {
@@ -124,3 +148,40 @@ def test_a_group_of_too_many_rows_is_told(kafka: KafkaConfig, tmp_path: Path) ->
         app.send("people", *rows[first : first + 5_000])
     with pytest.raises(DataError, match=r"store '(ages|folds|kinds)': group \(Oslo\) has more than 100000 rows, which"):
         app.run()
+
+
+def test_a_sum_of_doubles_is_the_nearest_to_the_exact_one(tmp_path: Path) -> None:
+    """Whatever was added and taken out again, in whatever order, and through the state."""
+    start_engine(this_process(1, tmp_path))
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    keyed = jvm.org.apache.spark.sql.streamapp.keyed
+    rng = random.Random(7)
+
+    def number() -> float:
+        bits = rng.getrandbits(64) if rng.random() < 0.5 else rng.getrandbits(52) | rng.getrandbits(1) << 63
+        found: float = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
+        if not math.isfinite(found) or abs(found) > 1e300:
+            return rng.choice((1e16, -1e16, 2.0**-1074, 0.1, -0.0, 1 - 2.0**-53, 2.0**53 + 2, 1.0))
+        return found * rng.choice((1, 1, 2.0**-900, 2.0**-1000))
+
+    for _ in range(60):
+        stay, go = ([number() for _ in range(rng.randrange(1, 9))] for _ in range(2))
+        go += [math.inf, -math.inf, math.nan]
+        moves = [(one, 1) for one in stay + go] + [(one, -1) for one in go]
+        rng.shuffle(moves)
+        total, other = keyed.ExactTotal(), keyed.ExactTotal()
+        for at, (one, sign) in enumerate(moves):
+            (total if at % 3 else other).add(one, sign)
+        whole = keyed.ExactTotal.of(total.toBytes())
+        whole.add(other)
+        assert whole.toDouble() == math.fsum(stay), stay
+    for added, comes_to in (((math.inf, 1.0), math.inf), ((-math.inf, 1.0), -math.inf), ((1.7e308, 1.7e308), math.inf)):
+        total = keyed.ExactTotal()
+        for one in added:
+            total.add(one, 1)
+        assert total.toDouble() == comes_to
+    total = keyed.ExactTotal()
+    total.add(math.inf, 1)
+    total.add(-math.inf, 1)
+    assert math.isnan(total.toDouble())

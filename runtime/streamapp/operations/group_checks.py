@@ -15,7 +15,7 @@ from streamapp.operations.window import Window
 from streamapp.scope import check_expression, check_names, require_deterministic
 
 RETRACTABLE = frozenset({"avg", "count", "mean", "sum"})
-"""Aggregates that a table's row can be taken out of again, as long as its numbers are exact. For others it is kept."""
+"""Aggregates that a table's row can be taken out of again. For others it is kept."""
 FOLDED = "acc"
 """What `reduce` calls what the records of a group have come to so far."""
 _RECOMPUTED = "an epoch that is run again would put the record elsewhere"

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
 from streamapp import operations as o
-from streamapp.errors import ManifestError, Problem
 from streamapp.spark.flow import DELETED, EVENT_TIME, IS, SIGN, WAS, Flow, column, quoted
 from streamapp.spark.joins import keys_of, result_of, values_of
 
@@ -178,18 +176,7 @@ def signed_rows(flow: Flow, place: Sequence[str]) -> Flow:
     return replace(flow, frame=frame, changes=False, signed=True)
 
 
-def of_changes(node: o.Aggregate, aggregated: DataFrame) -> DataFrame:
-    """The same aggregates over a table's changes: what a row was is taken out again.
-
-    Raises:
-        ManifestError: when that cannot be done exactly.
-    """
+def of_changes(aggregated: DataFrame) -> DataFrame:
+    """The same aggregates over a table's changes: what a row was is taken out again."""
     ours: Any = aggregated.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.Retractions  # type: ignore[union-attr]
-    try:
-        return ClassicDataFrame(ours.of(aggregated._jdf, SIGN), aggregated.sparkSession)
-    except Py4JJavaError as error:
-        if error.java_exception.getClass().getSimpleName() != "NotRetractableException":
-            raise
-        said = str(error.java_exception.getMessage())
-        fix = "cast it to a DECIMAL, or to a whole number"
-        raise ManifestError((Problem(node.name, "aggregate", None, said, fix),)) from None
+    return ClassicDataFrame(ours.of(aggregated._jdf, SIGN), aggregated.sparkSession)

@@ -348,7 +348,7 @@ class Visitor:
         else:
             counted = rows.groupBy(*groups).agg(*results)
         if flow.signed:
-            counted = of_changes(node, counted)
+            counted = of_changes(counted)
         counted = _needing(counted, [column(f"__result_{i}") for i in range(len(node.values))] + [column("__latest")])
         values = {name: column(f"__result_{i}") for i, (name, _) in enumerate(node.values)}
         key = tuple((name, f"__key_{i}") for i, name in enumerate(keys))

@@ -8,19 +8,12 @@ import org.apache.spark.sql.catalyst.plans.logical.Aggregate
 import org.apache.spark.sql.classic.Dataset
 import org.apache.spark.sql.types._
 
-/** What a row was cannot be taken out of the aggregate exactly. */
-final class NotRetractableException(message: String) extends RuntimeException(message)
-
 /**
- * Aggregates over the changes of a table: a row with the sign 1 is one that is, with -1 one that was. Counts and sums of
- * exact numbers are sums of both, so that groups need not keep their rows. Rounding would let traces of what was stay.
+ * Aggregates over the changes of a table: a row with the sign 1 is one that is, with -1 one that was. Counts and sums are
+ * sums of both, so that groups need not keep their rows. Rounding would let traces of what was stay: see [[ExactSum]].
  */
 object Retractions {
-  /**
-   * The same frame, an aggregation, over changes.
-   *
-   * @throws NotRetractableException when one of its aggregates is another one, or over numbers that are rounded
-   */
+  /** The same frame, an aggregation by `count`, `sum` and `avg` alone, over changes. */
   def of(frame: DataFrame, sign: String): DataFrame = {
     val rows = frame.asInstanceOf[Dataset[Row]]
     rows.queryExecution.analyzed match {
@@ -41,30 +34,28 @@ object Retractions {
   }
 
   private def retract(call: AggregateExpression, sign: Attribute): Expression = {
-    if (call.isDistinct) refuse(call, "counts or adds distinct values")
-    def sum(value: Expression): Expression = Sum(value).toAggregateExpression(isDistinct = false, call.filter)
+    def aggregate(function: AggregateFunction): Expression = function.toAggregateExpression(isDistinct = false, call.filter)
+    def sum(value: Expression): Expression = aggregate(Sum(value))
     val one = Cast(sign, LongType)
     def count(there: Expression): Expression = Coalesce(Seq(sum(If(there, one, Literal(0L))), Literal(0L)))
-    def signed(value: Expression): Expression = value.dataType match {
-      case _: DecimalType => If(LessThan(sign, Literal(0)), UnaryMinus(value), value)
-      case _: IntegralType => Multiply(Cast(value, LongType), one)
-      case other => refuse(call, s"adds ${other.sql}, which is rounded")
+    def total(value: Expression): Expression = value.dataType match {
+      case _: IntegralType => sum(Multiply(Cast(value, LongType), one))
+      case DoubleType | FloatType => aggregate(ExactSum(Cast(value, DoubleType), sign))
+      case _ => sum(If(LessThan(sign, Literal(0)), UnaryMinus(value), value)) // decimals and intervals are exact
     }
+    def ofAny(values: Expression, result: Expression): Expression = If(EqualTo(values, Literal(0L)), Literal(null, result.dataType), result)
     call.aggregateFunction match {
       case Count(values) => count(values.map(IsNotNull(_): Expression).reduce(And))
-      case add: Sum => If(EqualTo(count(IsNotNull(add.child)), Literal(0L)), Literal(null, add.dataType), Cast(sum(signed(add.child)), add.dataType))
+      case add: Sum => ofAny(count(IsNotNull(add.child)), Cast(total(add.child), add.dataType))
       case mean: Average =>
         val values = count(IsNotNull(mean.child))
-        val total = sum(signed(mean.child))
-        mean.dataType match {
-          case exact: DecimalType => If(EqualTo(values, Literal(0L)), Literal(null, exact),
-            Cast(Divide(total, Cast(values, DecimalType(20, 0))), exact))
-          case other => If(EqualTo(values, Literal(0L)), Literal(null, other), Divide(Cast(total, DoubleType), Cast(values, DoubleType)))
-        }
-      case other => refuse(call, "is none of count, sum and avg")
+        ofAny(values, mean.dataType match {
+          case exact: DecimalType => Cast(Divide(total(mean.child), Cast(values, DecimalType(20, 0))), exact)
+          case _: DayTimeIntervalType => DivideDTInterval(total(mean.child), values)
+          case _: YearMonthIntervalType => DivideYMInterval(total(mean.child), values)
+          case _ => Divide(Cast(total(mean.child), DoubleType), Cast(values, DoubleType))
+        })
+      case other => throw new IllegalArgumentException(s"${other.sql} is none of count, sum and avg")
     }
   }
-
-  private def refuse(call: AggregateExpression, why: String): Nothing =
-    throw new NotRetractableException(s"`${call.aggregateFunction.sql}` $why: what a row of the table was cannot be taken out of it again")
 }
