@@ -21,8 +21,9 @@ from streamapp.plan import SubTopology
 from streamapp.spark.flow import Flow, column
 from streamapp.spark.late import RECORD
 from streamapp.spark.merged import merged
+from streamapp.spark.records import RECORD_COLUMNS, RECORD_TYPES
 from streamapp.spark.tasks import Task, entries_of
-from streamapp.spark.visitor import RECORD_COLUMNS, RECORD_TYPES, Visitor
+from streamapp.spark.visitor import Visitor
 
 _AT = "__at"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.errors import PySparkException
@@ -32,16 +32,12 @@ from streamapp.spark.joins import joined
 from streamapp.spark.late import RECORD, beside_late, late_record
 from streamapp.spark.merged import merged
 from streamapp.spark.record_windows import record_windows
+from streamapp.spark.records import HEADERS, PLACE_FIELDS, RECORD_COLUMNS
+from streamapp.spark.sources import SourceReader, Sources, dead_letters
 from streamapp.spark.streamtime import tags_of, with_stream_time
 from streamapp.spark.tables import TaskRows, joined_with_table, of_changes, signed_rows, typed_as_changes
 from streamapp.spark.usercode import MINE, UserFunction
 
-_WHERE = ("topic", "partition", "offset")
-SOURCE_FIELDS = ("key", "timestamp", "topic", "partition", "offset", "headers")
-_HEADERS = "array<struct<key:string,value:binary>>"
-RECORD_TYPES = {"topic": "string", "key": "binary", "value": "binary", "timestamp": "bigint", "headers": _HEADERS}
-"""What a sub-topology gives to the sink."""
-RECORD_COLUMNS = tuple(RECORD_TYPES)
 # An internal topic keeps microseconds, which the users' JSON does not.
 _EXACT_JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
@@ -56,8 +52,6 @@ _WINDOWS = "streamapp.windows"
 _LATE = "streamapp.late"
 """In a column's metadata: it has late records (GroupKeys.scala)."""
 
-SourceReader = Callable[[n.Node], DataFrame]
-
 
 class Visitor:
     """Builds the flows of one sub-topology after the other, in the plan's order.
@@ -69,7 +63,7 @@ class Visitor:
 
     def __init__(self, read: SourceReader, on_bad_record: str) -> None:
         self._read = read
-        self._on_bad_record = on_bad_record
+        self._sources = Sources(read, on_bad_record)
         self._repartitioned: dict[str, tuple[StructType, Flow]] = {}
         self._tags: Mapping[str, str] = {}
         self._ordered = False
@@ -104,14 +98,7 @@ class Visitor:
     # Sources
 
     def visit_stream(self, node: o.Stream) -> Flow:
-        raw = self._read(node)
-        decoded = self._decode(node)
-        if node.value.can_be_malformed or node.key.can_be_malformed:
-            raw = self._without_bad_records(node, raw, decoded)
-        flow = self._columns_of(raw, decoded)
-        if node.timestamp is not None:
-            flow = self._extracted_time(node, flow, node.timestamp)
-        return self._timed(node, flow, *map(hidden, _WHERE))
+        return self._timed(node, self._sources.rows(node), *map(hidden, PLACE_FIELDS))
 
     def visit_table(self, node: o.Table) -> Flow:
         flow = replace(self.visit_stream(node), fields=("timestamp",), table=True)
@@ -130,121 +117,40 @@ class Visitor:
             frame = frame.withColumn(
                 PLACE,
                 F.struct(
-                    *(column(at).alias(name) for at, name in zip((topic, partition, offset), _WHERE, strict=True))
+                    *(column(at).alias(name) for at, name in zip((topic, partition, offset), PLACE_FIELDS, strict=True))
                 ),
             )
         return replace(flow, timed=True, placed=self._ordered).tidy(frame)
 
-    def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
-        """The source's bad records as they came, with headers that say what, where and why."""
-        where = {
-            "streamapp.error": column("__why")["error"],
-            "streamapp.field": column("__why")["field"],
-            "streamapp.expected": column("__why")["expected"],
-            "streamapp.found": column("__why")["found"],
-            "streamapp.node": F.lit(node.input),
-            "streamapp.topic": column("topic"),
-            "streamapp.partition": column("partition").cast("string"),
-            "streamapp.offset": column("offset").cast("string"),
-        }
-        added = F.array(*(F.struct(F.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in where.items()))
-        frame = source.frame.select(
-            F.lit(node.topic).alias("topic"),
-            column("key"),
-            column("value"),
-            _millis(column("timestamp")).alias("timestamp"),
-            F.concat(F.coalesce(column("headers"), F.array().cast(_HEADERS)), added.cast(_HEADERS)).alias("headers"),
-        )
-        return replace(source, frame=frame)
-
     def bad_records(self, node: o.Stream) -> Flow:
-        """The raw rows that a source drops, and why, in the struct `__why`. A good row costs no reason."""
-        decoded = self._decode(node)
-        raw = self._read(node)
-        reason = _why(node, decoded)
-        bad = decoded.bad
-        if node.timestamp is not None and node.timestamp != "processing":
-            rows = formats.struct_of(raw.columns).alias("__raw")
-            flow = self._columns_of(
-                raw.withColumns({"__raw": rows, "__bad": bad, "__why": reason}), decoded, ("__raw", "__bad", "__why")
-            )
-            untimed = _untimed(expression(node.timestamp).cast("timestamp"), node)
-            judged = flow.scope().withColumn("__untimed", untimed)
-            frame = judged.filter(column("__bad") | column("__untimed").isNotNull())
-            why = F.coalesce(column("__why"), column("__untimed"))
-            raw = frame.select(*(F.col("__raw")[name].alias(name) for name in raw.columns), why.alias("__why"))
-            return Flow(raw, (), (), ())
-        return Flow(raw.filter(bad).withColumn("__why", reason), (), (), ())
+        """The raw rows that a source drops, and why, in the struct `__why`."""
+        return self._sources.bad_records(node)
 
-    def _columns_of(self, raw: DataFrame, decoded: _Source, carried: tuple[str, ...] = ()) -> Flow:
-        """Raw Kafka rows as a flow: the value's columns and the record's fields."""
-        present = tuple(name for name in SOURCE_FIELDS if name in raw.columns)  # headers only where they are used
-        fields = {
-            DELETED: column("value").isNull(),
-            hidden("key"): decoded.key,
-            **{hidden(name): column(name) for name in present if name != "key"},
-        }
-        columns = [*fields.items(), *decoded.values.items()]
-        frame = raw.select(*(column(c) for c in carried), *(c.alias(name) for name, c in columns))
-        return Flow(frame, tuple(decoded.values), present, (("key", hidden("key")),), carried=carried)
-
-    def _decode(self, node: o.Stream) -> _Source:
-        value = formats.decode(column("value"), node.value, "value")
-        key = formats.decode(column("key"), node.key, "key")
-        never = F.lit(False)
-        fields = [field.alias(name) for name, field in key.columns.items()]
-        return _Source(
-            values=value.columns,
-            key=fields[0] if node.key.single_value else F.struct(*fields),
-            bad_value=never if value.bad is None else value.bad,
-            bad_key=never if key.bad is None else key.bad,
-        )
-
-    def _without_bad_records(self, node: o.Stream, raw: DataFrame, decoded: _Source) -> DataFrame:
-        if self._on_bad_record != "Fail":
-            return raw.observe(f"bad:{node.name}", F.count_if(decoded.bad).alias("bad")).filter(~decoded.bad)
-        wrong = _why(node, decoded)["error"]
-        if node.value.name == "json":
-            begins = F.concat(F.lit(", in "), F.substring(column("value").cast("string"), 1, 120))
-            wrong = F.concat(wrong, F.when(decoded.bad_value, begins).otherwise(""))
-        place = (column("topic"), column("partition"), column("offset"))
-        return raw.filter(_fail_where(decoded.bad, node.name, place, wrong))
-
-    def _extracted_time(self, node: o.Stream, flow: Flow, timestamp: str) -> Flow:
-        time = F.current_timestamp() if timestamp == "processing" else expression(timestamp).cast("timestamp")
-        frame = flow.scope().withColumn("__extracted", time)
-        if timestamp != "processing":
-            wrong = _untimed(column("__extracted"), node)
-            lost = wrong.isNotNull()
-            if self._on_bad_record == "Fail":
-                place = (column("__topic"), column("__partition"), column("__offset"))
-                frame = frame.filter(_fail_where(lost, node.name, place, wrong["error"]))
-            else:
-                frame = frame.observe(f"untimed:{node.name}", F.count_if(lost).alias("bad")).filter(~lost)
-        return flow.tidy(frame.withColumn(EVENT_TIME, column("__extracted")))
+    def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
+        return dead_letters(node, source)
 
     def visit_repartitionsource(self, node: n.RepartitionSource) -> Flow:
         read = self._read_hop(node)
         if read.changes:
-            read = signed_rows(read, [f"__hop_{name}" for name in _WHERE])
+            read = signed_rows(read, [f"__hop_{name}" for name in PLACE_FIELDS])
         return self._timed_hop(node, read)
 
     def visit_movessource(self, node: n.MovesSource) -> Flow:
-        where = [f"__hop_{name}" for name in _WHERE]
+        where = [f"__hop_{name}" for name in PLACE_FIELDS]
         return self._timed_hop(node, moved_rows(self._read_hop(node), node.by, column("__hop_offset"), where))
 
     def _timed_hop(self, node: n.RepartitionSource, read: Flow) -> Flow:
-        flow = self._timed(node, read, *(f"__hop_{name}" for name in _WHERE))
+        flow = self._timed(node, read, *(f"__hop_{name}" for name in PLACE_FIELDS))
         return flow.tidy(flow.frame)
 
     def _read_hop(self, node: n.RepartitionSource) -> Flow:
         """What was written to an internal topic, and in `__hop_…` columns where."""
         schema, upstream = self._repartitioned[node.topic]
         row = F.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
-        raw = self._read(node).select(row.alias("__row"), column("timestamp"), *map(column, _WHERE))
+        raw = self._read(node).select(row.alias("__row"), column("timestamp"), *map(column, PLACE_FIELDS))
         columns = [F.col("__row")[field.name].alias(field.name) for field in schema.fields]
         # The hop's own place, beside that of the record which a row was made of.
-        place = [column(name).alias(f"__hop_{name}") for name in _WHERE]
+        place = [column(name).alias(f"__hop_{name}") for name in PLACE_FIELDS]
         frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
         return replace(upstream, frame=frame)
 
@@ -453,8 +359,8 @@ class Visitor:
             F.lit(topic).cast("string").alias("topic"),
             key.alias("key"),
             value.alias("value"),
-            (_millis(column(EVENT_TIME)) if has_time else F.lit(None).cast("bigint")).alias("timestamp"),
-            F.lit(None).cast(_HEADERS).alias("headers"),
+            (F.unix_millis(column(EVENT_TIME)) if has_time else F.lit(None).cast("bigint")).alias("timestamp"),
+            F.lit(None).cast(HEADERS).alias("headers"),
         )
         return replace(flow, frame=frame)
 
@@ -468,64 +374,3 @@ def _with_key(node: n.Node, flow: Flow) -> Flow:
 def _needing(frame: DataFrame, columns: list[Column]) -> DataFrame:
     """Behind a stateful operator: its state holds all these columns, whichever of them a later node uses."""
     return frame.filter(F.call_function("streamapp_needs", *columns))
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A source's columns, and when a record is not what the manifest says."""
-
-    values: dict[str, Column]
-    key: Column
-    bad_value: Column
-    bad_key: Column
-
-    @property
-    def bad(self) -> Column:
-        return self.bad_value | self.bad_key
-
-
-def _fail_where(bad: Column, node: str, place: tuple[Column, Column, Column], wrong: Column) -> Column:
-    """A condition that is true, and ends the query with an error that names the record where `bad` is."""
-    topic, partition, offset = place
-    message = F.concat(
-        F.lit(f"BAD_RECORD node '{node}': topic "),
-        topic,
-        F.lit(", partition "),
-        partition.cast("string"),
-        F.lit(", offset "),
-        offset.cast("string"),
-        F.lit(": "),
-        wrong,
-    )
-    return F.when(bad, F.raise_error(message).cast("boolean")).otherwise(True)
-
-
-def _why(node: o.Stream, decoded: _Source) -> Column:
-    """What is wrong with a row's value or key, as a mistake; null where both can be read."""
-    value = formats.unreadable(column("value"), node.value, "value")
-    key = formats.unreadable(column("key"), node.key, "key")
-    return F.when(decoded.bad_value, value).when(decoded.bad_key, key)
-
-
-def _untimed(extracted: Column, node: o.Stream) -> Column:
-    """What is wrong with the event time that a record's `timestamp` expression has given, as a mistake; null where
-    nothing is.
-
-    It is compared with the record's own timestamp, not with a clock: a replay must come to the same.
-    """
-    own = column(EVENT_TIME)
-    later = F.concat(
-        F.lit(f"more than maxAhead ({node.max_ahead_ms} ms) later than the record's own timestamp "), own.cast("string")
-    )
-    gives = F.lit(f"the timestamp expression `{node.timestamp}` gives ")
-    null, found = F.lit("null"), extracted.cast("string")
-    none = formats.mistake(F.concat(gives, null), "timestamp", F.lit("TIMESTAMP"), null)
-    error = F.concat(gives, found, F.lit(", which is "), later)
-    ahead = formats.mistake(error, "timestamp", F.concat(F.lit("not "), later), found)
-    # Kafka has -1 for a record without a timestamp: there is nothing to compare with.
-    too_far = (F.unix_millis(own) >= 0) & (F.unix_millis(extracted) - F.lit(node.max_ahead_ms) > F.unix_millis(own))
-    return F.when(extracted.isNull(), none).when(too_far, ahead)
-
-
-def _millis(timestamp: Column) -> Column:
-    return F.unix_millis(timestamp)
