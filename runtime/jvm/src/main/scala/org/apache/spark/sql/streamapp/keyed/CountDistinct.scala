@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression,
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreePattern.AGGREGATE_EXPRESSION
 import org.apache.spark.sql.types.{DataType, LongType, MapType, VariantType}
 
 /**
@@ -98,7 +99,7 @@ object CountDistinct {
 
 /** Puts [[CountDistinct]] in the place of Spark's count of distinct values, as soon as Spark has found out what is counted. */
 object CountsDistinct extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveExpressions {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveExpressionsWithPruning(_.containsPattern(AGGREGATE_EXPRESSION)) {
     case call @ AggregateExpression(Count(values), _, true, _, _) if values.forall(_.resolved) =>
       call.copy(aggregateFunction = CountDistinct(values), isDistinct = false)
   }
