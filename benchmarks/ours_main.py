@@ -35,11 +35,13 @@ def watch_epochs(session: SparkSession) -> None:
 
     A listener would see them all, and would be a third of the load: Spark calls it by reflection for each event.
     """
+    last: dict[str | None, int] = {}
     while True:
         time.sleep(1)
         for query in session.streams.active:
             told = query.lastProgress
-            if told is not None and "addBatch" in told.durationMs:
+            if told is not None and "addBatch" in told.durationMs and told.batchId != last.get(told.name):
+                last[told.name] = told.batchId
                 about = {"part": told.name, "epoch": told.batchId, "started": told.timestamp, **told.durationMs}
                 print(f"epoch {json.dumps(about)}", flush=True)
 

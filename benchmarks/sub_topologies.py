@@ -135,7 +135,6 @@ def _summary(epochs: list[dict[str, Any]], processors: float) -> Epochs:
         (start - earlier) / (number - before)
         for looks in seen.values()
         for (before, earlier), (number, start) in pairwise(looks)
-        if number > before
     ]
     written = [epoch.get("walCommit", 0) for epoch in epochs]
     ended = [epoch.get("commitOffsets", 0) for epoch in epochs]

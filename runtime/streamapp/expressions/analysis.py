@@ -216,9 +216,12 @@ def _tree_faults(tree: exp.Expr, called: set[str]) -> Iterator[Fault]:
                 "uses OVER, which looks at neighbouring rows, and a stream has none",
                 "use groupBy with a window",
             )
-        elif isinstance(node, exp.Distinct) and isinstance(node.parent, exp.AggFunc | exp.Anonymous):
-            if not isinstance(node.parent, exp.Count):
-                yield Fault("aggregates DISTINCT values, which only `count` does", "groupBy the values first")
+        elif (
+            isinstance(node, exp.Distinct)
+            and isinstance(node.parent, exp.AggFunc | exp.Anonymous)
+            and not isinstance(node.parent, exp.Count)
+        ):
+            yield Fault("aggregates DISTINCT values, which only `count` does", "groupBy the values first")
         elif isinstance(node, exp.Star) and not (isinstance(node.parent, exp.Count) or node.parent is None):
             yield Fault("uses `*` for all columns", "name the columns")
         elif isinstance(node, exp.Star) and node.parent is None:

@@ -14,7 +14,7 @@ from streamapp.nodes.pairs import Pairs, names_of
 from streamapp.operations.window import Window
 from streamapp.scope import check_expression, check_names, require_deterministic
 
-RETRACTABLE = frozenset({"avg", "count", "mean", "sum"})
+_RETRACTABLE = frozenset({"avg", "count", "mean", "sum"})
 """Aggregates that a table's row can be taken out of again. For others it is kept."""
 FOLDED = "acc"
 """What `reduce` calls what the records of a group have come to so far."""
@@ -65,7 +65,7 @@ class Grouping(Protocol):
 def is_retractable(text: str) -> bool:
     """Whether a row can be taken out of this again, without the other rows."""
     aggregate = read_expression(text)
-    return aggregate.aggregates <= RETRACTABLE and not aggregate.counts_distinct
+    return aggregate.aggregates <= _RETRACTABLE and not aggregate.counts_distinct
 
 
 def check_groups(node: Grouping, topology: Topology) -> Iterator[Problem]:

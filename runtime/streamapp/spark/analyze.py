@@ -16,6 +16,7 @@ from streamapp.plan import Plan
 from streamapp.spark.assemble import visit_node
 from streamapp.spark.flow import Flow
 from streamapp.spark.session import Place, open_session
+from streamapp.spark.sources import Sources
 from streamapp.spark.visitor import Visitor
 
 _KAFKA_RECORD = (
@@ -47,7 +48,7 @@ def require_types(spark: SparkSession, plan: Plan) -> None:
     def no_records(node: Node) -> DataFrame:
         return spark.createDataFrame([], schema)
 
-    visitor = Visitor(no_records, plan.on_bad_record.kind)
+    visitor = Visitor(Sources(no_records, plan.on_bad_record.kind))
     problems: list[Problem] = []
     unchecked: list[str] = []
     for part in plan.subtopologies:

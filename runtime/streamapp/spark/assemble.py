@@ -147,7 +147,7 @@ def visit_node(node: n.Node, nodes: tuple[n.Node, ...], visitor: Visitor, inputs
     if isinstance(node, n.DeadLetter):
         source = next(s for s in nodes if s.name == node.input)
         assert isinstance(source, o.Stream)
-        inputs = [visitor.bad_records(source)]
+        inputs = [visitor.sources.bad_records(source)]
     return visitor.visit(node, inputs)
 
 

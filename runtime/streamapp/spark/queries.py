@@ -16,6 +16,7 @@ from streamapp.plan import Plan, SubTopology
 from streamapp.spark.analyze import require_types
 from streamapp.spark.assemble import assemble
 from streamapp.spark.session import PREFIX
+from streamapp.spark.sources import Sources
 from streamapp.spark.streamtime import tags_of
 from streamapp.spark.visitor import Visitor
 
@@ -39,7 +40,7 @@ class Queries:
         self._spark = spark
         self._plan = plan
         self._kafka = kafka
-        self._visitor = Visitor(self._read, plan.on_bad_record.kind)
+        self._visitor = Visitor(Sources(self._read, plan.on_bad_record.kind))
         self._current: SubTopology | None = None
         self._headers_wanted = False
         self._frames: dict[str, DataFrame] = {}

@@ -28,12 +28,12 @@ class Sources:
     """
 
     def __init__(self, read: SourceReader, on_bad_record: str) -> None:
-        self._read = read
+        self.read = read
         self._on_bad_record = on_bad_record
 
     def rows(self, node: o.Stream) -> Flow:
         """A source's records that can be read, with their event times."""
-        raw = self._read(node)
+        raw = self.read(node)
         decoded = _decode(node)
         if node.value.can_be_malformed or node.key.can_be_malformed:
             raw = self._without_bad_records(node, raw, decoded)
@@ -45,7 +45,7 @@ class Sources:
     def bad_records(self, node: o.Stream) -> Flow:
         """The raw rows that a source drops, and why, in the struct `__why`. A good row costs no reason."""
         decoded = _decode(node)
-        raw = self._read(node)
+        raw = self.read(node)
         reason = _why(node, decoded)
         bad = decoded.bad
         if node.timestamp is not None and node.timestamp != "processing":

@@ -30,7 +30,7 @@ from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.joins import joined
 from streamapp.spark.merged import merged
 from streamapp.spark.records import HEADERS, PLACE_FIELDS, RECORD_COLUMNS
-from streamapp.spark.sources import SourceReader, Sources, dead_letters
+from streamapp.spark.sources import Sources, dead_letters
 from streamapp.spark.streamtime import tags_of, with_stream_time
 from streamapp.spark.tables import TaskRows, joined_with_table, signed_rows, typed_as_changes
 from streamapp.spark.usercode import MINE, UserFunction
@@ -45,16 +45,10 @@ _EXACT_JSON = {
 
 
 class Visitor:
-    """Builds the flows of one sub-topology after the other, in the plan's order.
+    """Builds the flows of one sub-topology after the other, in the plan's order."""
 
-    Args:
-        read: gives the raw Kafka rows of a source node.
-        on_bad_record: `Fail`, `Drop` or `DeadLetter`: what a source does with records it cannot decode.
-    """
-
-    def __init__(self, read: SourceReader, on_bad_record: str) -> None:
-        self._read = read
-        self._sources = Sources(read, on_bad_record)
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
         self._repartitioned: dict[str, tuple[StructType, Flow]] = {}
         self._tags: Mapping[str, str] = {}
         self._ordered = False
@@ -89,7 +83,7 @@ class Visitor:
     # Sources
 
     def visit_stream(self, node: o.Stream) -> Flow:
-        return self._timed(node, self._sources.rows(node), *map(hidden, PLACE_FIELDS))
+        return self._timed(node, self.sources.rows(node), *map(hidden, PLACE_FIELDS))
 
     def visit_table(self, node: o.Table) -> Flow:
         flow = replace(self.visit_stream(node), fields=("timestamp",), table=True)
@@ -113,10 +107,6 @@ class Visitor:
             )
         return replace(flow, timed=True, placed=self._ordered).tidy(frame)
 
-    def bad_records(self, node: o.Stream) -> Flow:
-        """The raw rows that a source drops, and why, in the struct `__why`."""
-        return self._sources.bad_records(node)
-
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
         return dead_letters(node, source)
 
@@ -138,7 +128,7 @@ class Visitor:
         """What was written to an internal topic, and in `__hop_…` columns where."""
         schema, upstream = self._repartitioned[node.topic]
         row = F.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
-        raw = self._read(node).select(row.alias("__row"), column("timestamp"), *map(column, PLACE_FIELDS))
+        raw = self.sources.read(node).select(row.alias("__row"), column("timestamp"), *map(column, PLACE_FIELDS))
         columns = [F.col("__row")[field.name].alias(field.name) for field in schema.fields]
         # The hop's own place, beside that of the record which a row was made of.
         place = [column(name).alias(f"__hop_{name}") for name in PLACE_FIELDS]

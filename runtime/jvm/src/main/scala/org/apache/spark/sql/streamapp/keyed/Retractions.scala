@@ -44,6 +44,7 @@ object Retractions {
       case _ => sum(If(LessThan(sign, Literal(0)), UnaryMinus(value), value)) // decimals and intervals are exact
     }
     def ofAny(values: Expression, result: Expression): Expression = If(EqualTo(values, Literal(0L)), Literal(null, result.dataType), result)
+    if (call.isDistinct) throw new IllegalArgumentException(s"${call.sql} is of different values: what a row was cannot be taken out of it")
     call.aggregateFunction match {
       case Count(values) => count(values.map(IsNotNull(_): Expression).reduce(And))
       case add: Sum => ofAny(count(IsNotNull(add.child)), Cast(total(add.child), add.dataType))
