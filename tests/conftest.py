@@ -39,6 +39,26 @@ settings.load_profile("untimed")
 collect_ignore = ["cluster/in_pods"]  # scripts for pods, which a look for doctests would run
 
 
+class _FailuresAtOnce:
+    """Says what has failed when it fails: a run that is cut off has no summary."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.ensure_newline()
+            self._terminal.write_line(f"FAILED ({report.when}) {report.nodeid}", red=True)
+            self._terminal.write_line(report.longreprtext)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailuresAtOnce(terminal))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="write the golden files anew")
 

@@ -66,6 +66,13 @@ KINDS = {"session": SessionModel, "sliding": SlidingModel}
 ALL_OF_RECORDS = "".join(OF_RECORDS % {"kind": kind, "emit": emit} for kind in KINDS for emit in ("final", "updates"))
 
 
+def behind_hops(topology: str) -> str:
+    """The same nodes, each of which reads by an internal topic: what is drawn is another number each time."""
+    node = "  - {name: some, filter: value <> 'no'}\n"
+    assert node in topology
+    return topology.replace(node, node.replace("some", "passing") + "  - {name: some, with: {drawn: rand()}}\n")
+
+
 def finals(app: App) -> dict[tuple[str, int], int]:
     return finals_in(app.kafka, app.topic("out"))
 
@@ -160,12 +167,14 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
             assert min(spans.late, len(spans.closed)) > 100
 
 
+@pytest.mark.parametrize("hops", [False, True], ids=["", "behind-hops"])
 @pytest.mark.parametrize("cuts", [(), (1, 90, 40), (50, 2, 99)], ids=["at-once", "one-behind", "another-behind"])
 def test_results_do_not_depend_on_how_partitions_are_read(
-    kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...]
+    kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...], hops: bool
 ) -> None:
     """`cuts`: how much of each partition, in percent, a first run reads; the rest is a second one's."""
-    app = App(kafka, tmp_path, FINAL + IN_ORDER + ALL_OF_RECORDS)
+    topology = FINAL + IN_ORDER + ALL_OF_RECORDS
+    app = App(kafka, tmp_path, behind_hops(topology) if hops else topology)
     app.create("in", partitions=3)
     partitions = {p: disordered(7, p, 2_500, NOON, 40 + 5 * p, 40 * SECOND) for p in range(3)}
     model, folds = Model(SIZE, ADVANCE, GRACE), FoldModel(SIZE, ADVANCE, GRACE)

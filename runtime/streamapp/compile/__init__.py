@@ -16,6 +16,7 @@ from streamapp.compile.dead_letters import add_dead_letters
 from streamapp.compile.folds import fold_what_is_needed_in_tasks
 from streamapp.compile.repartition import cut_by_internal_topics
 from streamapp.compile.split import split
+from streamapp.compile.times import carry_times
 from streamapp.compile.unused import drop_unused
 from streamapp.compile.verify import verify_cut
 from streamapp.manifest import Manifest
@@ -48,4 +49,4 @@ def compile_manifest(manifest: Manifest) -> Plan:
     context = Context.of(manifest)
     for one in PASSES:
         topology = one(topology, context)
-    return assemble_plan(manifest, context, manifest.topology, split(topology))
+    return assemble_plan(manifest, context, manifest.topology, carry_times(split(topology)))

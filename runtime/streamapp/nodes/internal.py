@@ -24,6 +24,10 @@ class RepartitionSource(Node):
     kind: str = STREAM
     signed: bool = False
     """Whether of each change of a table it has what was and what is, each with a sign."""
+    written_by: str = field(default="", kw_only=True)
+    """The sub-topology whose stream time is that of its records; empty where nothing goes by it."""
+    writers_lag_ms: int = field(default=0, kw_only=True)
+    """By how much that one's results may lag behind what is closed there (`lag_ms` of nodes)."""
 
     operation: ClassVar[str] = "hop in"
     source: ClassVar[bool] = True
@@ -83,9 +87,15 @@ class RepartitionSink(_WritesInput):
 
     signed: bool = False
     """Whether it writes of each change of a table what was and what is, each with a sign."""
+    carries_time: bool = field(default=False, kw_only=True)
+    """Whether who reads the topic goes by stream time."""
 
     operation: ClassVar[str] = "hop out"
     internal: ClassVar[bool] = True
+
+    @property
+    def timed(self) -> bool:
+        return self.carries_time
 
 
 @dataclass(frozen=True)

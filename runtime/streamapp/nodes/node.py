@@ -125,6 +125,12 @@ class Node:
         return None
 
     @property
+    def lag_ms(self) -> int:
+        """How much earlier than what is closed by stream time the event time of its results may be, in milliseconds:
+        it keeps what makes them for that long."""
+        return 0
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the nodes whose output this one reads, in order."""
         return ()

@@ -244,6 +244,10 @@ class Aggregate(OneInput):
         return self.window is not None or self.in_task
 
     @property
+    def lag_ms(self) -> int:
+        return 0 if self.window is None else self.window.size_ms + self.grace_ms
+
+    @property
     def in_order(self) -> bool:
         return self.needs_order or self.in_task
 

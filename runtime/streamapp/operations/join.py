@@ -101,6 +101,10 @@ class Join(Joining):
         return True
 
     @property
+    def lag_ms(self) -> int:
+        return max(self.before_ms, self.after_ms) + self.grace_ms
+
+    @property
     def gives_later(self) -> str | None:
         return None if self.type == "inner" else "a partner that may still come"
 

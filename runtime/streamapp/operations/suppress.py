@@ -65,6 +65,10 @@ class Suppress(OneInput):
         return (self.input,)
 
     @property
+    def lag_ms(self) -> int:
+        return self.limit_ms
+
+    @property
     def gives_later(self) -> str | None:
         return "the end of their time limit"
 

@@ -71,6 +71,10 @@ class TableJoin(Joining):
         return left.key if self.keeps_key else super().key_of(left)
 
     @property
+    def lag_ms(self) -> int:
+        return self.grace_ms if self.holds_back else 0
+
+    @property
     def gives_later(self) -> str | None:
         return "the end of their grace" if self.holds_back else None
 

@@ -15,11 +15,8 @@ from pyspark.sql.types import StructField, StructType
 from streamapp import operations as o
 from streamapp.nodes.pairs import names_of
 from streamapp.operations.group_checks import FOLDED
-from streamapp.spark.flow import PLACE, STREAM_TIME, Flow, column
+from streamapp.spark.flow import PLACE, Flow, column
 from streamapp.spark.guard import expression, expression_within
-
-ORDER = (STREAM_TIME, PLACE)
-"""What the order of the rows of an epoch goes by where it matters."""
 
 
 def aggregates_of(node: o.Aggregate, flow: Flow) -> list[Column]:
@@ -38,11 +35,12 @@ def aggregates_of(node: o.Aggregate, flow: Flow) -> list[Column]:
     return [value.alias(f"__result_{i}") for i, value in enumerate(found)]
 
 
-def in_order(rows: DataFrame, group: Sequence[Column | str], results: Sequence[Column]) -> DataFrame:
-    """The aggregates of groups that take their rows one by one, in the order of stream time and place."""
-    counted = rows.groupBy(*map(column, ORDER), *group).agg(*results)
+def in_order(rows: DataFrame, time: str, group: Sequence[Column | str], results: Sequence[Column]) -> DataFrame:
+    """The aggregates of groups that take their rows one by one, in the order of a column of time and of PLACE."""
+    order = (time, PLACE)
+    counted = rows.groupBy(*map(column, order), *group).agg(*results)
     ours: Any = rows.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.OrderedAggregation  # type: ignore[union-attr]
-    return ClassicDataFrame(ours.of(counted._jdf, len(ORDER), len(group)), rows.sparkSession)
+    return ClassicDataFrame(ours.of(counted._jdf, len(order), len(group)), rows.sparkSession)
 
 
 def _reduced(node: o.Aggregate, flow: Flow) -> Column:

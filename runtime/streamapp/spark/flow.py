@@ -19,7 +19,10 @@ from pyspark.sql.types import DataType, StructType
 DELETED = "__deleted"
 EVENT_TIME = "__timestamp"
 STREAM_TIME = "__stream_time"
-"""How far event time has come when the row was read, in microseconds; see `spark.streamtime`."""
+"""How far event time has come for the row, in microseconds; see `spark.streamtime`."""
+ORDER_TIME = "__order_time"
+"""Of a row of an internal topic: the latest event time that was read of its partition, in microseconds. Rows are in the
+order of it where they are in the order of STREAM_TIME else."""
 PLACE = "__place"
 """Where the row was read: topic, partition and offset, which order the rows of one stream time."""
 WAS, IS = "__was", "__is"
@@ -66,6 +69,8 @@ class Flow:
     """True for a table's updates: a later row of a key replaces the earlier one."""
     timed: bool = False
     """Whether its rows have STREAM_TIME."""
+    hopped: bool = False
+    """Whether its rows have ORDER_TIME."""
     placed: bool = False
     """Whether its rows have PLACE."""
     changes: bool = False
@@ -98,6 +103,7 @@ class Flow:
             DELETED,
             *(hidden(f) for f in self.fields),
             *((STREAM_TIME,) if self.timed else ()),
+            *((ORDER_TIME,) if self.hopped else ()),
             *((PLACE,) if self.placed else ()),
             *((SIGN,) if self.signed else ()),
             *((MOVE,) if self.moves else ()),
@@ -106,9 +112,14 @@ class Flow:
         ]
         return list(dict.fromkeys(names))
 
+    @property
+    def order_time(self) -> str:
+        """The column that says when the row comes in the order of stream time."""
+        return ORDER_TIME if self.hopped else STREAM_TIME
+
     def row(self) -> list[str]:
         """The physical columns of the row itself, without those of its way here."""
-        return [name for name in self.physical() if name not in (*self.carried, STREAM_TIME, PLACE)]
+        return [name for name in self.physical() if name not in (*self.carried, STREAM_TIME, ORDER_TIME, PLACE)]
 
     def schema(self) -> StructType:
         """The types of `row`."""

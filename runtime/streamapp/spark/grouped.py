@@ -41,7 +41,10 @@ def grouped(node: o.Aggregate, flow: Flow) -> Flow:
         late = () if node.late is None else (RECORD,)
         placed = _in_windows(node, node.window, given)
         group = ("__window", *groups, *late)
-        counted = in_order(placed, group, results) if node.needs_order else placed.groupBy(*group).agg(*results)
+        if node.needs_order:
+            counted = in_order(placed, given.order_time, group, results)
+        else:
+            counted = placed.groupBy(*group).agg(*results)
         keys |= {"window_start": F.col("__window.start"), "window_end": F.col("__window.end")}
     else:
         counted = rows.groupBy(*groups).agg(*results)

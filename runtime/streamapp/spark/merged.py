@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType
 
 from streamapp import operations as o
 from streamapp.errors import ManifestError, Problem
-from streamapp.spark.flow import Flow
+from streamapp.spark.flow import ORDER_TIME, Flow
 
 
 def merged(node: o.Merge, flows: Sequence[Flow]) -> tuple[Flow, list[list[Column]]]:
@@ -26,7 +26,9 @@ def merged(node: o.Merge, flows: Sequence[Flow]) -> tuple[Flow, list[list[Column
     same_key = all([name for name, _ in other.key] == [name for name, _ in first.key] for other in flows)
     every = {name.lower(): name for flow in reversed(flows) for name in reversed(flow.columns)}
     columns = tuple(every.values()) if node.cogroup is not None else first.columns
-    whole = replace(first, columns=columns, fields=fields, key=first.key if same_key else (), packed=None, carried=())
+    hopped = any(flow.hopped for flow in flows)
+    key = first.key if same_key else ()
+    whole = replace(first, columns=columns, fields=fields, key=key, hopped=hopped, packed=None, carried=())
     sources = [_sources(whole, flow) for flow in flows]
     schemas = [{field.name.lower(): field.dataType for field in flow.schema()} for flow in flows]
     types = {name: _type(node, name, first, sources, schemas) for name in whole.row()}
@@ -45,6 +47,8 @@ def _sources(whole: Flow, flow: Flow) -> dict[str, str]:
     keys = dict(zip((there for _, there in whole.key), (here for _, here in flow.key), strict=False))
     has = {name.lower() for name in replace(flow, carried=()).physical()}
     found = {name: keys.get(name, name) for name in whole.physical()}
+    if whole.hopped:
+        found[ORDER_TIME] = flow.order_time
     return {name: source for name, source in found.items() if source.lower() in has}
 
 

@@ -68,6 +68,8 @@ class Queries:
             .outputMode(part.output_mode)
             .option("stateful", str(bool(part.stateful)).lower())
             .option("positionPartitions", position)
+            .option("timed", str(part.timed).lower())
+            .option("hops", ",".join(_hops_with_time(part)))
             .option("checkpointLocation", f"/{self._plan.application_id}/{part.name}")
         )
         if until_caught_up:
@@ -130,6 +132,7 @@ class Queries:
             "timedAs": tag,
             "idleTimeoutMs": str(self._plan.idle_timeout_ms),
             "closeAtEnd": str(self._plan.close_windows).lower(),
+            **_writer(node),
         }
 
     def _start_of_tables(self, part: SubTopology, node: n.Node) -> dict[str, str]:
@@ -143,6 +146,16 @@ class Queries:
             return {"startingOffsets": start}
         # No record after the timestamp: nothing of the past is wanted.
         return {"startingTimestamp": start, "startingOffsetsByTimestampStrategy": "latest"}
+
+
+def _hops_with_time(part: SubTopology) -> list[str]:
+    return [node.topic for node in part.nodes if isinstance(node, n.RepartitionSink) and node.carries_time]
+
+
+def _writer(node: n.Node) -> dict[str, str]:
+    if not isinstance(node, n.RepartitionSource):
+        return {}
+    return {"writtenBy": node.written_by, "lagUs": str(node.writers_lag_ms * 1000)}
 
 
 def _mentions_headers(part: SubTopology) -> bool:

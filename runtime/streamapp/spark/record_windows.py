@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamapp import operations as o
-from streamapp.spark.aggregates import ORDER, aggregates_of
-from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column
+from streamapp.spark.aggregates import aggregates_of
+from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, column
 from streamapp.spark.late import RECORD, beside_late, late_record
 
 _RULES = {"session": ("Sessions", "gap"), "sliding": ("Slides", "size")}
@@ -34,7 +34,7 @@ def record_windows(node: o.Aggregate, window: o.Window, flow: Flow, by: Mapping[
         record = late_record(node, flow, column(EVENT_TIME), last)
         rows, late = rows.withColumn(RECORD, record), [RECORD]
     results = {name: f"__result_{i}" for i, (name, _) in enumerate(node.values)}
-    order = ORDER if node.needs_order else (STREAM_TIME,)
+    order = (STREAM_TIME, PLACE) if node.needs_order else (STREAM_TIME,)
     columns_by = map(column, (EVENT_TIME, *order, *by.values(), *late))
     grouped = rows.groupBy(*columns_by).agg(*aggregates_of(node, replace(flow, frame=rows)))
     kind, size = _RULES[window.kind]

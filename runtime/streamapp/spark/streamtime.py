@@ -14,7 +14,7 @@ from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.expressions import normalise
 from streamapp.plan import SubTopology
-from streamapp.spark.flow import EVENT_TIME, STREAM_TIME
+from streamapp.spark.flow import EVENT_TIME, ORDER_TIME, STREAM_TIME
 
 
 def tags_of(part: SubTopology) -> Mapping[str, str]:
@@ -43,6 +43,18 @@ def with_stream_time(frame: DataFrame, tag: str, topic: str, partition: str) -> 
     spark = frame.sparkSession
     ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed.StreamTime  # type: ignore[union-attr]
     return ClassicDataFrame(ours.of(frame._jdf, tag, topic, partition, EVENT_TIME, STREAM_TIME), spark)
+
+
+def with_times_of_hop(frame: DataFrame, tag: str, topic: str, partition: str, carried: str) -> DataFrame:
+    """The rows of an internal topic with STREAM_TIME and ORDER_TIME.
+
+    Args:
+        carried: the column with the STREAM_TIME that a row was written with; null where it had none.
+    """
+    spark = frame.sparkSession
+    ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed.StreamTime  # type: ignore[union-attr]
+    names = (topic, partition, EVENT_TIME, carried, STREAM_TIME, ORDER_TIME)
+    return ClassicDataFrame(ours.ofHop(frame._jdf, tag, *names), spark)
 
 
 def _digest(timestamp: str) -> str:

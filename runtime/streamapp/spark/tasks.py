@@ -31,7 +31,8 @@ class Visits(Protocol):
 
 _RANK = "__rank"
 _INPUT = "__input"
-_ORDER = (STREAM_TIME, _RANK, PLACE, _INPUT)
+_TIME = "__time"
+_ORDER = (_TIME, _RANK, PLACE, _INPUT)
 """Rows of an epoch are in the order of their stream times; where these are equal, tables come first. A record that
 comes to several nodes has come to all of them before the next one does. What was made of one stays in its order."""
 
@@ -95,7 +96,7 @@ class Task:
         flows = self._entering(entries, flows)
         for i, (entry, flow) in enumerate(zip(entries, flows, strict=True)):
             schema = flow.schema()
-            given = replace(flow, frame=self._rows.of(schema), packed=None, timed=False, placed=False)
+            given = replace(flow, frame=self._rows.of(schema), packed=None, timed=False, hopped=False, placed=False)
             self._entered[entry.reader.name, entry.source] = self._task.entry(i, schema.json()), given
         for node in self._part.nodes:
             if node.name in self._part.task:
@@ -105,7 +106,13 @@ class Task:
             keys.append([physical for _, physical in self._key_of(entry, flow)])
         found = [exit for node in self._part.nodes if node.name in self._part.task for exit in self._leaving(node)]
         rows = _in_one_frame(flows, [not entry.of_table for entry in entries], keys)
-        output = ClassicDataFrame(self._task.frame(rows._jdf, len(keys[0]), len(_ORDER)), self._spark)
+        now = STREAM_TIME if STREAM_TIME in rows.columns else _TIME
+        order = len(_ORDER) + (now == STREAM_TIME)
+        carries = any(isinstance(node, n.RepartitionSink) and node.carries_time for node in self._part.nodes)
+        made = self._task.frame(rows._jdf, len(keys[0]), order, now, STREAM_TIME if carries else "")
+        output: DataFrame = ClassicDataFrame(made, self._spark)
+        if carries:
+            output, found = _timed(output, found)
         return [replace(exit, flow=replace(exit.flow, frame=output)) for exit in found], output
 
     def _entering(self, entries: Sequence[Entry], flows: Sequence[Flow]) -> list[Flow]:
@@ -251,36 +258,59 @@ def _column(exit: int) -> str:
 
 
 def _in_one_frame(flows: Sequence[Flow], ranks: Sequence[int], keys: Sequence[Sequence[str]]) -> DataFrame:
-    """The rows of all entries: what they are shuffled by, what they are ordered by, and each entry's in a struct."""
+    """The rows of all entries: what they are shuffled by, what they are ordered by, and each entry's in a struct.
+
+    Before these is STREAM_TIME, where it is another time than the order's.
+    """
     numbered = list(enumerate(flows))
+    hopped = any(flow.hopped for flow in flows)
     if flows[0].packed is None:
-        parts = [_selected(flow.frame, [(i, flow)], ranks, keys) for i, flow in numbered]
+        parts = [_selected(flow.frame, [(i, flow)], ranks, keys, hopped) for i, flow in numbered]
         rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
     else:
-        rows = _selected(flows[0].frame, numbered, ranks, keys)
+        rows = _selected(flows[0].frame, numbered, ranks, keys, hopped)
     entries = (f"__in_{i}" for i, _ in numbered)
-    return rows.select(*(f"__key_{k}" for k in range(len(keys[0]))), *_ORDER, *entries)
+    now = (STREAM_TIME,) if hopped else ()
+    return rows.select(*(f"__key_{k}" for k in range(len(keys[0]))), *_ORDER, *now, *entries)
 
 
 def _selected(
-    frame: DataFrame, mine: Sequence[tuple[int, Flow]], ranks: Sequence[int], keys: Sequence[Sequence[str]]
+    frame: DataFrame,
+    mine: Sequence[tuple[int, Flow]],
+    ranks: Sequence[int],
+    keys: Sequence[Sequence[str]],
+    hopped: bool,
 ) -> DataFrame:
     def first(values: Iterable[tuple[Flow, Column]]) -> Column:
         return F.coalesce(*(_if_there(flow, value) for flow, value in values))
 
     width = len(keys[0])
     by = (first((flow, flow.physically(keys[i][k])) for i, flow in mine).alias(f"__key_{k}") for k in range(width))
-    times = first((flow, flow.physically(STREAM_TIME)) for _, flow in mine)
+    times = first((flow, flow.physically(flow.order_time)) for _, flow in mine)
     numbers = first((flow, F.lit(i)) for i, flow in mine)
     order = first((flow, F.lit(int(ranks[i]))) for i, flow in mine)
     places = first((flow, flow.physically(PLACE)) for _, flow in mine)
+    now = [first((flow, flow.physically(STREAM_TIME)) for _, flow in mine).alias(STREAM_TIME)] if hopped else []
     structs = (
         _if_there(flow, F.struct(*(flow.physically(name).alias(name) for name in flow.row()))).alias(f"__in_{i}")
         for i, flow in mine
     )
     return frame.select(
-        *by, times.alias(STREAM_TIME), order.alias(_RANK), places.alias(PLACE), numbers.alias(_INPUT), *structs
+        *by, times.alias(_TIME), order.alias(_RANK), places.alias(PLACE), numbers.alias(_INPUT), *now, *structs
     )
+
+
+def _timed(output: DataFrame, exits: Sequence[Exit]) -> tuple[DataFrame, list[Exit]]:
+    """The same output with STREAM_TIME in the structs of rows; in those of changes nobody goes by it."""
+    rows = [exit for exit in exits if not exit.changes]
+    structs = {}
+    for exit in rows:
+        assert exit.flow.packed is not None
+        fields = (exit.flow.physically(name).alias(name) for name in exit.flow.physical())
+        struct = F.struct(*fields, column(STREAM_TIME))
+        structs[exit.flow.packed] = F.when(column(exit.flow.packed).isNotNull(), struct)
+    timed = [replace(exit, flow=replace(exit.flow, timed=not exit.changes)) for exit in exits]
+    return output.withColumns(structs) if structs else output, timed
 
 
 def _if_there(flow: Flow, value: Column) -> Column:

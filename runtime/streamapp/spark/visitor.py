@@ -22,7 +22,7 @@ from streamapp.plan import SubTopology
 from streamapp.spark import formats
 from streamapp.spark.cogroups import cogrouped
 from streamapp.spark.complaints import problems_of
-from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, Flow, all_null, column, hidden
+from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, all_null, column, hidden
 from streamapp.spark.folds import entering, folded
 from streamapp.spark.foreign_keys import answered, moved_rows
 from streamapp.spark.grouped import grouped
@@ -31,7 +31,7 @@ from streamapp.spark.joins import joined
 from streamapp.spark.merged import merged
 from streamapp.spark.records import HEADERS, PLACE_FIELDS, RECORD_COLUMNS
 from streamapp.spark.sources import Sources, dead_letters
-from streamapp.spark.streamtime import tags_of, with_stream_time
+from streamapp.spark.streamtime import tags_of, with_stream_time, with_times_of_hop
 from streamapp.spark.tables import TaskRows, joined_with_table, signed_rows, typed_as_changes
 from streamapp.spark.usercode import MINE, UserFunction
 
@@ -42,6 +42,10 @@ _EXACT_JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
 }
+
+
+_CARRIED = "__carried_time"
+"""Of a row of an internal topic: the stream time that it was written with."""
 
 
 class Visitor:
@@ -97,7 +101,11 @@ class Visitor:
         tag = self._tags.get(node.name)
         if tag is None:
             return flow
-        frame = with_stream_time(flow.frame, tag, topic, partition)
+        hopped = isinstance(node, n.RepartitionSource)
+        if hopped:
+            frame = with_times_of_hop(flow.frame, tag, topic, partition, _CARRIED)
+        else:
+            frame = with_stream_time(flow.frame, tag, topic, partition)
         if self._ordered:
             frame = frame.withColumn(
                 PLACE,
@@ -105,7 +113,7 @@ class Visitor:
                     *(column(at).alias(name) for at, name in zip((topic, partition, offset), PLACE_FIELDS, strict=True))
                 ),
             )
-        return replace(flow, timed=True, placed=self._ordered).tidy(frame)
+        return replace(flow, timed=True, hopped=hopped and self._ordered, placed=self._ordered).tidy(frame)
 
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
         return dead_letters(node, source)
@@ -132,6 +140,8 @@ class Visitor:
         columns = [F.col("__row")[field.name].alias(field.name) for field in schema.fields]
         # The hop's own place, beside that of the record which a row was made of.
         place = [column(name).alias(f"__hop_{name}") for name in PLACE_FIELDS]
+        if _CARRIED not in schema.names:
+            place.append(F.lit(None).cast("bigint").alias(_CARRIED))
         frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
         return replace(upstream, frame=frame)
 
@@ -269,11 +279,13 @@ class Visitor:
         """The whole row, exactly: what reads this topic continues as if there had been no cut."""
         if node.signed and not flow.changes:
             flow = typed_as_changes(flow)
+        time = {_CARRIED: column(STREAM_TIME)} if node.carries_time and flow.timed else {}
         # Who reads it has a time and a place of its own for it.
-        flow = replace(flow, timed=False, placed=False)
+        flow = replace(flow, timed=False, hopped=False, placed=False)
         names = [name for name in flow.physical() if name != EVENT_TIME and name not in flow.carried]
-        row = formats.struct_of(names)
-        schema = flow.frame.select(*(column(name) for name in names)).schema
+        written = {name: column(name) for name in names} | time
+        row = F.struct(*(value.alias(name) for name, value in written.items()))
+        schema = flow.frame.select(*(value.alias(name) for name, value in written.items())).schema
         self._repartitioned[node.topic] = (schema, replace(flow, guard=None, carried=()))
         types: dict[str, object] = {name: flow.frame.schema[physical].dataType for name, physical in flow.key}
         key_columns = [(name, column(physical)) for name, physical in flow.key]

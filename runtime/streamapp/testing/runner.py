@@ -23,7 +23,7 @@ from streamapp.kafka.group import GroupPosition
 from streamapp.kafka.together import read_on, send_together
 from streamapp.kafka.topics import topics_of
 from streamapp.manifest import parse_object
-from streamapp.plan import Plan
+from streamapp.plan import Plan, SubTopology
 from streamapp.question import Question
 from streamapp.testing.cases import Case, CaseFile, Expect, Send, Step, Store
 from streamapp.testing.compare import difference, rows_difference
@@ -181,7 +181,7 @@ class _Running:
         """Event time goes on from the latest that any part of the app has reached; before a record there is none."""
         self._advanced_ms += milliseconds
         self._await_processed()
-        timed = {part.name for part in self._plan.subtopologies if part.timed}
+        timed = {part.name for part in self._plan.subtopologies if _is_moved(part)}
         self._until(lambda: self._engine.times().keys() >= timed, "its parts have not begun")
         reached = [time for time in self._engine.times().values() if time is not None]
         if reached:
@@ -211,7 +211,7 @@ class _Running:
                     return all(shown.get(at, 0) >= end for at, end in ends.items())
 
                 self._until(reached, f"'{part.name}' has not read its topics to the end")
-                if time is not None and part.timed:
+                if time is not None and _is_moved(part):
                     self._move(part.name, time)
         finally:
             group.close()
@@ -270,3 +270,8 @@ class _Running:
             raise Unmet(f"the app does not answer: {error.read().decode(errors='replace').strip()}") from None
         except OSError as error:
             raise self._engine.ended() or RunError(f"the app does not answer at {self._url}: {error}") from None
+
+
+def _is_moved(part: SubTopology) -> bool:
+    """Whether its time can be moved. One without state has no epoch without records, and nothing that waits."""
+    return part.timed and bool(part.stateful)

@@ -10,7 +10,7 @@ import org.apache.kafka.clients.admin.{Admin, ListOffsetsOptions, OffsetSpec}
 import org.apache.kafka.common.{IsolationLevel, TopicPartition}
 
 import org.apache.spark.sql.streamapp.RuntimeConf
-import org.apache.spark.sql.streamapp.keyed.{Idleness, TimedSources}
+import org.apache.spark.sql.streamapp.keyed.{HopTimes, Idleness, StreamTimes, TimedSources}
 
 /**
  * Which partitions of a source windows do not wait for: those that are empty, and those that have been silent for a time
@@ -19,8 +19,10 @@ import org.apache.spark.sql.streamapp.keyed.{Idleness, TimedSources}
  * @param tag the source's
  * @param timeoutMs for how long a silent partition is waited for, counted from its last record or this object's making
  * @param closeAtEnd whether a run to the end closes the windows that are open there
+ * @param hop of an internal topic: its writer
  */
-private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, val closeAtEnd: Boolean, ends: PartitionEnds)
+private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, val closeAtEnd: Boolean, ends: PartitionEnds,
+    hop: Option[HopWriter])
   extends AutoCloseable {
   private val since = mutable.Map.empty[TopicPartition, Long]
   private var begun: Option[Map[TopicPartition, Long]] = None
@@ -58,7 +60,8 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
     val all = !boundedRun && found.size == end.size && since.nonEmpty
     idleness = Idleness(keys,
       Option.when(all)(math.max(0L, NANOSECONDS.toMicros(now - since.values.max) - timeoutMs * 1000)),
-      over = boundedRun && closeAtEnd && silent.size == end.size && end == latest)
+      over = boundedRun && closeAtEnd && silent.size == end.size && end == latest,
+      hops = hop.map(writer => tag -> writer.closed(end, boundedRun, silent = found.size == end.size)).toMap)
   }
 
   private def caughtUp(silent: Set[TopicPartition], end: Map[TopicPartition, Long], now: Long): Set[TopicPartition] = {
@@ -75,8 +78,22 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
   override def close(): Unit = ends.close()
 }
 
+/**
+ * The sub-topology that writes a hop.
+ *
+ * @param lagUs how much later than their event time its records may be written, by what is closed there
+ */
+private[kafka010] final case class HopWriter(applicationId: String, name: String, topic: String, lagUs: Long) {
+  /** How far time had come for who has read the topic so far: no record behind that has an earlier event time. */
+  def closed(read: Map[TopicPartition, Long], boundedRun: Boolean, silent: Boolean): Long =
+    HopTimes.closed(applicationId, name, topic, read.map { case (at, end) => at.partition -> end }, boundedRun, silent) match {
+      case time @ (HopTimes.NotAwaited | StreamTimes.Unknown) => time
+      case time => time - lagUs
+    }
+}
+
 /** Where partitions end, with what transactions have written that are still open. */
-private[kafka010] final class PartitionEnds(conf: RuntimeConf) extends AutoCloseable {
+private[sql] final class PartitionEnds(conf: RuntimeConf) extends AutoCloseable {
   private var admin: Option[Admin] = None
 
   def of(partitions: Set[TopicPartition]): Map[TopicPartition, Long] = {

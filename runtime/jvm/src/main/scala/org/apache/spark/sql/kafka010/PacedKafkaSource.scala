@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
-import org.apache.spark.sql.streamapp.keyed.{EpochTimes, TimedSources}
+import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, TimedSources}
 import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochReports, EpochStyle, ProcessorShare, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -27,7 +27,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
  * user's topics whose records these are, absent for topics of ours; `timedAs`, the tag of a source that windows wait for
  * (see `TimedSources`), `idleTimeoutMs`, for how long they wait for a partition that is silent, and `closeAtEnd`, whether a run
- * to the end closes those that are open there; `tables`, whether it is `read` as one or `await` those of its sub-topology.
+ * to the end closes those that are open there; `writtenBy`, of an internal topic the sub-topology that writes it, and `lagUs`, how
+ * much later than their event time its records may be written; `tables`, whether it is `read` as one or `await` those of its sub-topology.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -45,8 +46,10 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       val subTopology = options.get("subTopology")
       val conf = RuntimeConf(SparkSession.active.conf.getAll)
       EpochReports.starts(subTopology)
+      val hop = Option(options.get("writtenBy")).map(HopWriter(conf.applicationId, _, options.get("subscribe"), options.getLong("lagUs", 0L)))
+      hop.foreach(writer => HopTimes.begin(conf, writer.name, writer.topic))
       val idle = Option(options.get("timedAs")).map(tag => new IdlePartitions(tag, options.getLong("idleTimeoutMs", 0L),
-        options.getBoolean("closeAtEnd", false), new PartitionEnds(conf)))
+        options.getBoolean("closeAtEnd", false), new PartitionEnds(conf), hop))
       // Spark numbers the sources of a query in the name of the folder that it gives each.
       idle.foreach(partitions => TimedSources.add(subTopology, new Path(checkpointLocation).getName.toInt, partitions.tag, () => partitions.now))
       val tables = options.get("tables")

@@ -11,7 +11,7 @@ import org.json4s.jackson.Serialization
 
 import org.apache.spark.sql.execution.streaming.state.LocalBases
 import org.apache.spark.sql.kafka010.TableStarts
-import org.apache.spark.sql.streamapp.keyed.{EpochTimes, StreamTimes, TimedSources}
+import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, StreamTimes, TimedSources}
 
 /** What the driver's Python side calls; everything else happens at Spark's plug-in points. */
 object DriverBridge {
@@ -101,6 +101,7 @@ object DriverBridge {
     SourcePosition.closeAll(applicationId)
     LocalBases.closeAll(applicationId)
     EpochTimes.clear(applicationId)
+    HopTimes.clear(applicationId)
     MetadataTopic.close(applicationId)
   }
 

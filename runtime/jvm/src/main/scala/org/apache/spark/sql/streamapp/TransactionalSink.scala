@@ -18,7 +18,7 @@ import org.apache.spark.sql.classic.ClassicConversions.castToImpl
 import org.apache.spark.sql.execution.streaming.Sink
 import org.apache.spark.sql.kafka010.SourceRanges
 import org.apache.spark.sql.sources.StreamSinkProvider
-import org.apache.spark.sql.streamapp.keyed.EpochTimes
+import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, StreamTimes}
 import org.apache.spark.sql.streaming.OutputMode
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -26,17 +26,19 @@ import org.apache.spark.unsafe.types.UTF8String
  * The sink of every sub-topology: writes rows (topic, key, value, timestamp, headers) to Kafka in the transaction of
  * their task, together with the changelogs of the task's stores or, without state, with the source position.
  *
- * Options: the settings of [[RuntimeConf]] without their prefix; `stateful` (true/false); `positionPartitions`.
+ * Options: the settings of [[RuntimeConf]] without their prefix; `stateful` (true/false); `positionPartitions`; `timed`, whether stream
+ * time is kept; `hops`, the internal topics whose readers go by it.
  */
 class TransactionalSinkProvider extends StreamSinkProvider {
   override def createSink(context: SQLContext, options: Map[String, String], partitionColumns: Seq[String],
       mode: OutputMode): Sink = {
     val conf = RuntimeConf(context.sparkSession.conf.getAll)
-    new TransactionalSink(conf, options("stateful").toBoolean, options.get("positionPartitions").map(_.toInt).getOrElse(1))
+    new TransactionalSink(conf, options("stateful").toBoolean, options.get("positionPartitions").map(_.toInt).getOrElse(1),
+      options.get("timed").exists(_.toBoolean), options.getOrElse("hops", "").split(',').toSeq.filter(_.nonEmpty))
   }
 }
 
-class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions: Int) extends Sink {
+class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions: Int, timed: Boolean, hops: Seq[String]) extends Sink {
 
   // One sink for each start of a query. The first epoch may be one that a former run has left half done.
   private val queryRun = UUID.randomUUID().toString
@@ -45,10 +47,13 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
   private val pace = s"/${conf.applicationId}/${conf.subTopology}/pace"
   private var noted = metadata.get(pace).flatMap(file => new String(file.bytes, UTF_8).toLongOption)
   pacer.begin(conf.transactionTimeoutMs, noted)
+  // An earlier version may have kept times. They say nothing of what comes after epochs without them.
+  if (!timed) StreamTimes.forget(conf.applicationId, conf.subTopology)
 
   override def addBatch(epoch: Long, data: DataFrame): Unit = {
     val started = System.nanoTime()
     EpochRanges.announce(data.sparkSession.sparkContext, conf, epoch)
+    if (timed) EpochTimes.begin(conf, epoch)
     // The planned rows, not a new Dataset: planning again would read the sources and the stores a second time.
     val execution = castToImpl(data).queryExecution
     val rows = execution.toRdd
@@ -60,13 +65,17 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     try {
       if (stateful) writeStateful(rows, epoch, reports) else writeStateless(rows, epoch, reports)
       Failpoint.hit("epoch.tasks-committed", epoch)
+      if (hops.nonEmpty) {
+        val wrote = reports.synchronized(reports.exists(report => report.skipped || report.hops > 0))
+        HopTimes.ended(conf, hops, EpochTimes.underWay(conf).after.closed, wrote)
+      }
       pacer.epochDone()
       notePace()
       done = true
     } finally {
       val committed = reports.synchronized(reports.toList)
       EpochReports.add(conf.subTopology, epoch, committed, EpochCounts.of(execution), stateful, done, started,
-        if (done) EpochTimes.end(conf) else None)
+        if (done && timed) Some(EpochTimes.end(conf)) else None)
     }
   }
 
@@ -105,6 +114,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     val partitions = this.positionPartitions
     val ranges = SourceRanges.of(rows)
     val queryRun = this.queryRun
+    val timed = this.timed
     if (!settled) {
       SourcePosition.settle(conf, ranges.map(_.source))
       settled = true
@@ -115,6 +125,8 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
       val position = SourcePosition.of(conf, range.source, partitions)
       val transaction = TaskTransaction.of(conf, position.transactionId)
       position.begin(transaction, epoch, range.from, range.until, queryRun)
+      // How far time had come in its partition, nobody else reads.
+      if (timed && transaction.alreadyDone) records.foreach(_ => ())
       TransactionalSink.write(conf, transaction, records, epoch) {
         position.mark(transaction, range.until)
       }

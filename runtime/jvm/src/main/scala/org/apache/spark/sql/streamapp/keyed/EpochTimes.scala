@@ -12,6 +12,7 @@ import org.json4s.{DefaultFormats, Formats}
 import org.json4s.jackson.Serialization
 
 import org.apache.spark.SparkContext
+import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.streamapp.{EpochRanges, MetadataTopic, RuntimeConf, RuntimePlugin}
 import org.apache.spark.util.AccumulatorV2
@@ -32,26 +33,46 @@ final case class TaskClosing(question: AskClosing, due: EarliestTime, fresh: Boo
   def ask(): Closing = RuntimePlugin.ask[Closing](question)
 }
 
+object TaskClosing {
+  /**
+   * To be made on the driver, when the operator of these tasks is planned.
+   *
+   * @param lasting until how long after its event time what a record has opened stays open, in microseconds
+   */
+  private[keyed] def of(operator: SparkPlan, state: StatefulOperatorStateInfo, lasting: Option[Long]): TaskClosing =
+    EpochTimes.underWay(RuntimeConf(operator.session.conf.getAll)).ofTasks(operator.session.sparkContext, state.numPartitions, lasting)
+}
+
 /**
  * The times of one attempt at an epoch, on the driver: those that it begins with, and what its map tasks report.
  *
  * What closes follows from the epoch's range, the times written with the end of the epoch before, and the idle
  * partitions written with the range: a replay comes to the same.
  */
-final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, lasting: Option[Long], val attempt: Long) {
+final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val attempt: Long) {
   val before: StreamTimes = EpochTimes.before(conf, epoch)
   private val seen = mutable.Buffer.empty[LatestTimes]
+  private var lasting: Option[Long] = None
   private var due: Option[(EarliestTime, Int)] = None
   @volatile var done = false
   private var fresh = false
 
-  // For the tasks behind the shuffle: when the first of what they have open is over.
-  private def dueIn(context: SparkContext, tasks: Int): EarliestTime = {
+  /**
+   * For the tasks behind the shuffle, each of which tells when the first of what it has open is over.
+   *
+   * @param tasks how many there are
+   * @param longest until how long after its event time what a record has opened stays open, in microseconds
+   */
+  def ofTasks(context: SparkContext, tasks: Int, longest: Option[Long]): TaskClosing = {
     val times = new EarliestTime
     context.register(times)
     due = Some((times, tasks))
-    times
+    lasting = longest
+    TaskClosing(AskClosing(conf.applicationId, conf.subTopology, attempt), times, fresh)
   }
+
+  /** Whether a task has something open, or has not told. */
+  private def hasOpen: Boolean = due.exists { case (times, tasks) => times.told < tasks || times.value != Long.MaxValue }
 
   /**
    * Whether a window is over that is still open, with time at `closed`; also when a task has not told, as it had committed
@@ -71,14 +92,21 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, last
     times
   }
 
+  /** All that are read. */
+  private lazy val partitions: Set[String] =
+    EpochRanges.ends(MetadataTopic.current(conf.applicationId), conf, epoch).getOrElse(Nil).flatMap {
+      end => TimedSources.tagOf(conf.subTopology, end.source).map(TimedSources.key(_, end.topic, end.partition))
+    }.toSet
+
   /** To be read when all map tasks have ended: the tasks behind the shuffle start no earlier. */
   lazy val after: StreamTimes = synchronized {
-    val Waiting(_, idle, upTo) = EpochTimes.waiting(conf, epoch)
-    val read = EpochRanges.ends(MetadataTopic.current(conf.applicationId), conf, epoch).getOrElse(Nil).flatMap {
-      end => TimedSources.tagOf(conf.subTopology, end.source).map(TimedSources.key(_, end.topic, end.partition))
-    }
-    before.after(seen.flatMap(_.value).toMap, read.toSet, idle.toSet, upTo)
+    val Waiting(_, idle, upTo, hops) = EpochTimes.waiting(conf, epoch)
+    before.after(seen.flatMap(_.value).toMap, partitions, idle.toSet, upTo, hops)
   }
+
+  /** The times at the end of the next epoch, were it cut now and without records. */
+  private def next(idleness: Idleness): StreamTimes =
+    after.after(Map.empty, partitions, idleness.partitions, EpochTimes.withoutRecords(conf.subTopology, this, idleness), idleness.hops)
 
   def closing: Closing = Closing(before.closed, after.closed)
 }
@@ -91,17 +119,14 @@ object EpochTimes {
   private val moved = new ConcurrentHashMap[(String, String), Long]()
 
   /**
-   * An attempt at an epoch begins; an earlier one in this process is over.
-   *
-   * @param state the state of the operator that goes by them: its version is the number of the epoch
-   * @param lasting until how long after its event time what a record has opened stays open, in microseconds
+   * An attempt at an epoch begins, of a sub-topology that goes by them or writes for one that does; an earlier one in this
+   * process is over.
    */
-  def begin(context: SparkContext, conf: RuntimeConf, state: StatefulOperatorStateInfo, lasting: Option[Long]): TaskClosing = {
-    val times = new EpochTimes(conf, state.storeVersion, lasting, attempts.incrementAndGet())
+  def begin(conf: RuntimeConf, epoch: Long): Unit = {
+    val times = new EpochTimes(conf, epoch, attempts.incrementAndGet())
     val former = Option(current.put((conf.applicationId, conf.subTopology), times))
     // An epoch that is tried again is as fresh as it was.
     times.fresh = former.forall(last => last.fresh && last.epoch == times.epoch)
-    TaskClosing(AskClosing(conf.applicationId, conf.subTopology, times.attempt), times.dueIn(context, state.numPartitions), times.fresh)
   }
 
   /** That of the attempt which is being planned. */
@@ -114,15 +139,32 @@ object EpochTimes {
     times.closing
   }
 
-  /** The epoch under way has ended. What time has reached then; none where there are no windows. */
-  def end(conf: RuntimeConf): Option[StreamTimes] = Option(underWay(conf)).map { times =>
+  /** The epoch under way has ended. What time has reached then. */
+  def end(conf: RuntimeConf): StreamTimes = {
+    val times = underWay(conf)
     times.done = true
     times.after
   }
 
   /** Whether an epoch without records would close windows, or is to move time. */
   def isDue(subTopology: String): Boolean = ended(subTopology).exists { times =>
-    movedTo(subTopology).exists(_ > times.after.closed) || timeWithoutRecords(subTopology, times).exists(times.isOver)
+    movedTo(subTopology).exists(_ > times.after.closed) || times.isOver(times.next(TimedSources.idleness(subTopology)).closed)
+  }
+
+  /**
+   * How far time has come in a sub-topology for who has read all that it has written. None while it has an epoch under way;
+   * [[HopTimes.NotAwaited]] where nothing comes to it and nothing is open there.
+   */
+  def reached(applicationId: String, subTopology: String): Option[Long] = {
+    val idleness = TimedSources.idleness(subTopology)
+    Option(current.get((applicationId, subTopology))) match {
+      case Some(times) if !times.done => scala.None
+      case Some(times) if idleness.silentUs.isEmpty || times.hasOpen =>
+        val next = times.next(idleness).closed
+        // What is over then is still to be written.
+        Some(if (times.isOver(next)) times.after.closed else next)
+      case _ => Option.when(idleness.silentUs.isDefined)(HopTimes.NotAwaited)
+    }
   }
 
   /**
@@ -143,13 +185,14 @@ object EpochTimes {
   private def movedTo(subTopology: String): Option[Long] =
     moved.asScala.collectFirst { case ((_, sub), to) if sub == subTopology => to }
 
-  // When nothing comes, event time goes on as fast as the clock, from the latest that was read.
-  private def timeWithoutRecords(subTopology: String, times: EpochTimes): Option[Long] = {
-    val idleness = TimedSources.idleness(subTopology)
+  // When nothing comes, event time goes on as fast as the clock, from the latest that was read; not where an internal topic
+  // may still bring something, as its writer has a clock too.
+  private def withoutRecords(subTopology: String, times: EpochTimes, idleness: Idleness): Long = {
     val byClock =
       if (idleness.over) times.allOver
+      else if (idleness.hops.values.exists(_ != HopTimes.NotAwaited)) scala.None
       else for (silent <- idleness.silentUs; latest <- times.after.reached.values.maxOption) yield latest + silent
-    (byClock ++ movedTo(subTopology)).maxOption
+    (byClock ++ movedTo(subTopology)).maxOption.getOrElse(StreamTimes.Unknown)
   }
 
   def clear(applicationId: String): Unit = for (times <- Seq(current, moved))
@@ -161,10 +204,13 @@ object EpochTimes {
       Option(current.get((app, sub))).map(_.after).filter(_.epoch.toString == epoch)
         .map(times => StreamTimes.path(app, sub) -> times.toBytes).toSeq
     case Array("", app, sub, "offsets", epoch) =>
-      val idle = TimedSources.idleness(sub).partitions
-      val upTo = ended(sub).flatMap(timeWithoutRecords(sub, _)).getOrElse(StreamTimes.Unknown)
-      if (idle.isEmpty && upTo == StreamTimes.Unknown) Nil
-      else Seq(waitingPath(app, sub) -> Serialization.write(Waiting(epoch.toLong, idle.toSeq.sorted, upTo)).getBytes(UTF_8))
+      val idleness = TimedSources.idleness(sub)
+      val upTo = ended(sub).map(withoutRecords(sub, _, idleness)).getOrElse(StreamTimes.Unknown)
+      if (idleness.partitions.isEmpty && upTo == StreamTimes.Unknown && idleness.hops.isEmpty) Nil
+      else {
+        val waiting = Waiting(epoch.toLong, idleness.partitions.toSeq.sorted, upTo, idleness.hops)
+        Seq(waitingPath(app, sub) -> Serialization.write(waiting).getBytes(UTF_8))
+      }
     case _ => Nil
   }
 
@@ -181,7 +227,7 @@ object EpochTimes {
   private def waiting(conf: RuntimeConf, epoch: Long): Waiting =
     MetadataTopic.current(conf.applicationId).get(waitingPath(conf.applicationId, conf.subTopology))
       .map(file => Serialization.read[Waiting](new String(file.bytes, UTF_8))).filter(_.epoch == epoch)
-      .getOrElse(Waiting(epoch, Nil, StreamTimes.Unknown))
+      .getOrElse(Waiting(epoch, Nil, StreamTimes.Unknown, Map.empty))
 
   private def waitingPath(applicationId: String, subTopology: String) = s"/$applicationId/$subTopology/waiting"
 }
@@ -191,8 +237,9 @@ object EpochTimes {
  *
  * @param idle the partitions that windows do not wait for
  * @param upTo when all are idle, how far time has come by the clock; at the end of a run that closes its windows, theirs
+ * @param hops by the tags of internal topics, how far time had come where they are written; nothing in what older versions have noted
  */
-private final case class Waiting(epoch: Long, idle: Seq[String], upTo: Long)
+private final case class Waiting(epoch: Long, idle: Seq[String], upTo: Long, hops: Map[String, Long] = Map.empty)
 
 /** An accumulator that is copied by merging it into an empty one. */
 private[keyed] abstract class Mergeable[In, Out] extends AccumulatorV2[In, Out] {

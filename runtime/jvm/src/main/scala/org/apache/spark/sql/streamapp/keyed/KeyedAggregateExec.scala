@@ -13,7 +13,6 @@ import org.apache.spark.sql.execution.{ColumnarRule, SortExec, SparkPlan, UnaryE
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streamapp.RuntimeConf
 
 /**
  * An aggregation as one operator: reads each group of an epoch once from the state, merges what has come, writes it back
@@ -45,7 +44,7 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
     val bound = BoundAggregates(save.keyExpressions, finish.aggregateExpressions, finish.resultExpressions)
     val incoming = child.output
     val closing = keys.windows.map { windows =>
-      windows -> EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, Some(windows.lasting))
+      windows -> TaskClosing.of(this, getStateInfo, Some(windows.lasting))
     }
     child.execute().mapPartitionsWithStateStore(
       getStateInfo, keys.schema, bound.bufferSchema, keys.encoding,

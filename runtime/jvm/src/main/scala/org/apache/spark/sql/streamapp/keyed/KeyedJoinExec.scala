@@ -16,7 +16,6 @@ import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.execution.exchange.{REPARTITION_BY_NUM, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.streamapp.RuntimeConf
 import org.apache.spark.sql.types.StructType
 
 /**
@@ -128,7 +127,7 @@ case class KeyedJoinExec(pairing: Pairing, left: JoinSide, right: JoinSide, outp
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, pairing.lasting)
+    val times = TaskClosing.of(this, getStateInfo, pairing.lasting)
     val (rule, leftSide, rightSide, columns, results) = (pairing, left, right, child.output, output)
     child.execute().mapPartitionsWithStateStore(getStateInfo, KeyedOperator.Unused, KeyedOperator.Unused,
       NoPrefixKeyStateEncoderSpec(KeyedOperator.Unused), session.sessionState, Some(session.streams.stateStoreCoordinator),

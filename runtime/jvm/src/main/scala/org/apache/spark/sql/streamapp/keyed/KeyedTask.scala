@@ -16,7 +16,8 @@ import org.apache.spark.sql.execution.exchange.{REPARTITION_BY_NUM, ShuffleExcha
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.{SessionState, SQLConf}
-import org.apache.spark.sql.streamapp.{EpochStyle, RuntimeConf}
+import org.apache.spark.sql.streamapp.EpochStyle
+import org.apache.spark.sql.types.LongType
 
 /**
  * All stateful nodes of a sub-topology, which are on one key, as one operator: one task per state partition runs their
@@ -24,8 +25,10 @@ import org.apache.spark.sql.streamapp.{EpochStyle, RuntimeConf}
  *
  * @param keys  how many columns of the child, the first, decide the state partition
  * @param order how many columns behind those the rows of an epoch are in the order of; then come the graph's inputs
+ * @param nowAt which column is the stream time of a row's partition
+ * @param output a column for each exit; last, where that is asked for, the stream time of the row that one is made of
  */
-final case class KeyedTask(keys: Int, order: Int, graph: TaskGraph, output: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
+final case class KeyedTask(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, output: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
   // The inputs are whole, whichever of their columns anybody uses.
   @transient override lazy val references: AttributeSet = child.outputSet
   override def producedAttributes: AttributeSet = AttributeSet(output)
@@ -35,18 +38,18 @@ final case class KeyedTask(keys: Int, order: Int, graph: TaskGraph, output: Seq[
 /** Plans [[KeyedTask]] with a shuffle by the key. */
 object KeyedTaskStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case KeyedTask(keys, order, graph, output, child) =>
+    case KeyedTask(keys, order, nowAt, graph, output, child) =>
       // Spark's `=` takes 0.0 and -0.0 for one, and so must what hashes them.
       val by = child.output.take(keys).map(NormalizeFloatingNumbers.normalize)
       // What one record was made into stays in its order: it comes from one map task.
       val numbered = ProjectExec(child.output :+ Alias(MonotonicallyIncreasingID(), "__number")(), planLater(child))
       val rows = ShuffleExchangeExec(HashPartitioning(by, SQLConf.get.numShufflePartitions), numbered, REPARTITION_BY_NUM)
-      Seq(KeyedTaskExec(keys, order, graph, output, rows))
+      Seq(KeyedTaskExec(keys, order, nowAt, graph, output, rows))
     case _ => Nil
   }
 }
 
-case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[Attribute], child: SparkPlan)
+case class KeyedTaskExec(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, output: Seq[Attribute], child: SparkPlan)
   extends UnaryExecNode with KeyedOperator {
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
@@ -54,8 +57,8 @@ case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[At
     Seq((child.output.slice(keys, keys + order) :+ child.output.last).map(SortOrder(_, Ascending)))
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, graph.lasting)
-    new KeyedTaskRDD(child.execute(), keys, graph, output, getStateInfo, times, session.sessionState,
+    val times = TaskClosing.of(this, getStateInfo, graph.lasting)
+    new KeyedTaskRDD(child.execute(), nowAt, graph, output, getStateInfo, times, session.sessionState,
       session.streams.stateStoreCoordinator)
   }
 
@@ -63,15 +66,12 @@ case class KeyedTaskExec(keys: Int, order: Int, graph: TaskGraph, output: Seq[At
 }
 
 /** One task per state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
-private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], keys: Int, graph: TaskGraph, output: Seq[Attribute],
+private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, graph: TaskGraph, output: Seq[Attribute],
     state: StatefulOperatorStateInfo, times: TaskClosing, session: SessionState, @transient private val coordinator: StateStoreCoordinatorRef)
   extends BaseStateStoreRDD[InternalRow, InternalRow](rows, state.checkpointLocation, state.queryRunId, state.operatorId,
     session, Some(coordinator)) {
 
   override protected def getPartitions: Array[Partition] = rows.partitions
-
-  // Rows have it behind the columns of the key.
-  private val streamTimeAt = keys
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
     val stores = graph.stores.map(store => store.name -> open(store, split.index))
@@ -91,7 +91,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], keys: Int, graph
           if (task.isLettingGo) task.letGo()
           else if (input.hasNext) {
             val row = input.next()
-            task.take(row, row.getLong(streamTimeAt))
+            task.take(row, row.getLong(nowAt))
           }
           else if (task.holds) task.isLettingGo = true
           else if (task.forgets && stages < TaskAtWork.Stages) {
@@ -153,12 +153,15 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   var now: Long = StreamTimes.Unknown
   /** Whether processors are to send what they hold before the next row is taken. */
   var isLettingGo = false
+  // Whether a row that leaves is made of the row under way. What was held, or is over, has no partition's time.
+  private var isOfRow = false
 
   /** Whether its expressions are; else they are interpreted. */
   val isCompiled: Boolean = EpochStyle.compiles
 
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
   private val result = new GenericInternalRow(output.length)
+  private val timeAt = output.indexWhere(_.dataType == LongType)
   private var stores = Map.empty[String, StateStore]
   private val processors = new Array[Processor](graph.nodes.length)
   graph.nodes.zipWithIndex.foreach { case (node, place) =>
@@ -189,6 +192,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   def take(row: InternalRow, now: Long): Unit = {
     change += 1
     this.now = now
+    isOfRow = true
     var entry = 0
     while (entry < entries.length && !entries(entry).take(row)) entry += 1
     if (entry == entries.length) throw new IllegalStateException("a row is of none of the task's inputs")
@@ -202,6 +206,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   /** What time has come for, in stages: when one is over, what it lets go has gone on. */
   def forget(stage: Int, closing: Closing, fresh: Boolean): Unit = {
     now = closing.after
+    isOfRow = false
     forgetting.filter(_.holdsRecords == (stage == 0)).foreach(_.forget(closing, fresh))
   }
 
@@ -213,12 +218,14 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   /** One change more; a processor has sent all of its own before the next one does. */
   def letGo(): Unit = {
     change += 1
+    isOfRow = false
     holding.find(_.holds).foreach(_.letGo())
     isLettingGo = holds
   }
 
   def leave(at: Int, row: InternalRow): Unit = {
     result.update(at, row)
+    if (timeAt >= 0) result.update(timeAt, if (isOfRow) now else null)
     left.add(resultOf(result).copy())
     result.update(at, null)
   }

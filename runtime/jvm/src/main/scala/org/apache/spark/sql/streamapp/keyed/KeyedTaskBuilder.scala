@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
 import org.apache.spark.sql.classic.ClassicConversions.castToImpl
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.types.{DataType, LongType, StructType}
 
 /**
  * Puts a [[KeyedTask]] together, step by step; Python calls this. Each step takes its inputs by their numbers and says its
@@ -193,17 +193,22 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    * The task's output: one struct column for each exit, of which one is not null.
    *
    * @param rows the columns of the key, those of the order, then a struct column for each entry, of which one is not null
+   * @param now the column of the rows with the stream time of their partition
+   * @param streamTime what the column is called that says so of what leaves, if there is to be one; else empty
    */
-  def frame(rows: DataFrame, keys: Int, order: Int): DataFrame = {
+  def frame(rows: DataFrame, keys: Int, order: Int, now: String, streamTime: String): DataFrame = {
     val input = rows.asInstanceOf[Dataset[Row]]
     // A table that is written nowhere has no exits, and a relation has columns.
     val output = exits.toSeq.zipWithIndex.map { case (schema, at) => AttributeReference(s"__exit_$at", schema)() }
     val some = if (output.isEmpty) Seq(AttributeReference("__exit_0", new StructType().add("__none", "int"))()) else output
+    val time = Option.when(streamTime.nonEmpty)(AttributeReference(streamTime, LongType)())
     val shifted = nodes.toSeq.map {
       case entry: Entry => entry.copy(at = keys + order + entry.at)
       case other => other
     }
-    Dataset.ofRows(session, KeyedTask(keys, order, TaskGraph(shifted, stores.toSeq), some, input.queryExecution.analyzed))
+    val nowAt = input.columns.indexOf(now)
+    Dataset.ofRows(session,
+      KeyedTask(keys, order, nowAt, TaskGraph(shifted, stores.toSeq), some ++ time, input.queryExecution.analyzed))
   }
 
   private def add(node: TaskNode, schema: StructType): Int = {

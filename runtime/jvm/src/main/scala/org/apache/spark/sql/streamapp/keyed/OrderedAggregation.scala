@@ -9,7 +9,6 @@ import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 import org.apache.spark.sql.classic.Dataset
 import org.apache.spark.sql.execution.{ProjectExec, SortExec, SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streamapp.RuntimeConf
 
 /**
  * An aggregation whose groups take their rows one by one, in order: over one of Spark's by the columns of that order and of
@@ -64,7 +63,7 @@ case class OrderedAggregationExec(groups: Seq[Attribute], aggregates: RowAggrega
   override protected def doExecute(): RDD[InternalRow] = {
     val (keys, incoming, calls) = (groupKeys, child.output, aggregates)
     val closing = keys.windows.map { windows =>
-      windows -> EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, Some(windows.lasting))
+      windows -> TaskClosing.of(this, getStateInfo, Some(windows.lasting))
     }
     child.execute().mapPartitionsWithStateStore(getStateInfo, keys.schema, calls.buffers.bufferSchema, keys.encoding,
       session.sessionState, Some(session.streams.stateStoreCoordinator)) { (store, rows) =>

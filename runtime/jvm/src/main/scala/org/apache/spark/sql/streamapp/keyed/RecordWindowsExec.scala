@@ -6,7 +6,6 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet}
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streamapp.RuntimeConf
 import org.apache.spark.sql.types.StructType
 
 /**
@@ -27,7 +26,7 @@ case class RecordWindowsExec(rule: WindowRule, order: Int, groups: Int, late: In
   def buffer: StructType = aggregates.buffers.bufferSchema
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val times = EpochTimes.begin(sparkContext, RuntimeConf(session.conf.getAll), getStateInfo, Some(rule.lasting))
+    val times = TaskClosing.of(this, getStateInfo, Some(rule.lasting))
     val (of, calls, results) = (columns, aggregates, output)
     val recordAt = groups + 1 + order
     val record = child.output.slice(recordAt, recordAt + late)

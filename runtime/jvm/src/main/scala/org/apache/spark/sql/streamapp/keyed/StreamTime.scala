@@ -18,52 +18,65 @@ import org.apache.spark.unsafe.types.UTF8String
  * Gives each row the stream time of its source partition, which is read in the order of its offsets: the latest event time
  * up to this record, and no less than what is closed. A window that ends, with its grace, up to there is over for the row.
  *
+ * A row of an internal topic (a hop) has the stream time that it was written with, where it has one, as the partitions of a hop mix
+ * those before it; what is closed is over for it anyway. There the latest event time of the partition is a column of its own: rows in
+ * its order stay in that of their offsets.
+ *
  * @param tag names the source, see [[TimedSources]]
- * @param place topic, partition and event time
- * @param streamTime the column that is added, in microseconds since 1970
+ * @param place topic, partition and event time; of a hop, also the column with the stream time of before
+ * @param times the columns that are added, in microseconds since 1970: stream time, and of a hop the latest event time
  */
-final case class StreamTime(tag: String, place: Seq[Attribute], streamTime: Attribute, child: LogicalPlan) extends UnaryNode {
-  override def output: Seq[Attribute] = child.output :+ streamTime
-  override def producedAttributes: AttributeSet = AttributeSet(streamTime)
+final case class StreamTime(tag: String, place: Seq[Attribute], times: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
+  override def output: Seq[Attribute] = child.output ++ times
+  override def producedAttributes: AttributeSet = AttributeSet(times)
   override protected def withNewChildInternal(newChild: LogicalPlan): StreamTime = copy(child = newChild)
 }
 
 object StreamTime {
   /** The frame with that column, made of its columns for topic, partition and event time. */
-  def of(frame: DataFrame, tag: String, topic: String, partition: String, time: String, name: String): DataFrame = {
+  def of(frame: DataFrame, tag: String, topic: String, partition: String, time: String, name: String): DataFrame =
+    of(frame, tag, Seq(topic, partition, time), Seq(name))
+
+  /** The same for a hop: `carried` is its column with the stream time of before, `order` becomes that with the latest event time. */
+  def ofHop(frame: DataFrame, tag: String, topic: String, partition: String, time: String, carried: String, name: String,
+      order: String): DataFrame = of(frame, tag, Seq(topic, partition, time, carried), Seq(name, order))
+
+  private def of(frame: DataFrame, tag: String, columns: Seq[String], names: Seq[String]): DataFrame = {
     val rows = frame.asInstanceOf[Dataset[Row]]
     val plan = rows.queryExecution.analyzed
-    val place = Seq(topic, partition, time).map { column =>
+    val place = columns.map { column =>
       plan.output.find(_.name == column).getOrElse(throw new IllegalArgumentException(s"no column $column"))
     }
     Dataset.ofRows(rows.sparkSession,
-      StreamTime(tag, place, AttributeReference(name, LongType, nullable = false)(), plan))
+      StreamTime(tag, place, names.map(AttributeReference(_, LongType, nullable = false)()), plan))
   }
 }
 
 object StreamTimeStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case StreamTime(tag, place, streamTime, child) => Seq(StreamTimeExec(tag, place, streamTime, planLater(child)))
+    case StreamTime(tag, place, times, child) => Seq(StreamTimeExec(tag, place, times, planLater(child)))
     case _ => Nil
   }
 }
 
-final case class StreamTimeExec(tag: String, place: Seq[Attribute], streamTime: Attribute, child: SparkPlan)
+final case class StreamTimeExec(tag: String, place: Seq[Attribute], times: Seq[Attribute], child: SparkPlan)
   extends UnaryExecNode {
-  override def output: Seq[Attribute] = child.output :+ streamTime
-  override def producedAttributes: AttributeSet = AttributeSet(streamTime)
+  override def output: Seq[Attribute] = child.output ++ times
+  override def producedAttributes: AttributeSet = AttributeSet(times)
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val times = EpochTimes.underWay(RuntimeConf(session.conf.getAll))
-    val before = times.before
-    val measured = times.measured(sparkContext)
+    val epoch = EpochTimes.underWay(RuntimeConf(session.conf.getAll))
+    val before = epoch.before
+    val measured = epoch.measured(sparkContext)
     val (tag, columns) = (this.tag, child.output)
-    val Seq(topicAt, partitionAt, timeAt) = place.map(attribute => columns.indexWhere(_.exprId == attribute.exprId))
-    val withTime = columns :+ streamTime
+    val places = place.map(attribute => columns.indexWhere(_.exprId == attribute.exprId))
+    val Seq(topicAt, partitionAt, timeAt) = places.take(3)
+    val carriedAt = places.lift(3)
+    val withTimes = columns ++ times
     child.execute().mapPartitions { rows =>
-      val project = UnsafeProjection.create(withTime.map(a => a.withNullability(true)), withTime.map(_.withNullability(true)))
+      val project = UnsafeProjection.create(withTimes.map(a => a.withNullability(true)), withTimes.map(_.withNullability(true)))
       val clock = new PartitionClocks(tag, before)
-      val added = new GenericInternalRow(1)
+      val added = new GenericInternalRow(if (carriedAt.isEmpty) 1 else 2)
       val both = new JoinedRow().withRight(added)
       new Iterator[InternalRow] {
         private var ended = false
@@ -77,7 +90,13 @@ final case class StreamTimeExec(tag: String, place: Seq[Attribute], streamTime: 
         }
         override def next(): InternalRow = {
           val row = rows.next()
-          added.update(0, clock.at(row.getUTF8String(topicAt), row.getInt(partitionAt), row.getLong(timeAt), row.isNullAt(timeAt)))
+          val latest = clock.at(row.getUTF8String(topicAt), row.getInt(partitionAt), row.getLong(timeAt), row.isNullAt(timeAt))
+          carriedAt match {
+            case Some(at) =>
+              added.update(0, if (row.isNullAt(at)) before.closed else math.max(row.getLong(at), before.closed))
+              added.update(1, latest)
+            case None => added.update(0, latest)
+          }
           project(both.withLeft(row))
         }
       }

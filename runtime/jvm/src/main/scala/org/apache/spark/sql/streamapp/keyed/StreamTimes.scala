@@ -6,6 +6,8 @@ import java.nio.charset.StandardCharsets.UTF_8
 import org.json4s.{DefaultFormats, Formats}
 import org.json4s.jackson.Serialization
 
+import org.apache.spark.sql.streamapp.MetadataTopic
+
 /**
  * How far event time has come in a sub-topology when an epoch has ended. All times are microseconds since 1970.
  *
@@ -24,11 +26,14 @@ final case class StreamTimes(epoch: Long, closed: Long, reached: Map[String, Lon
    * @param partitions all that there are; what is known of others is forgotten
    * @param idle those that windows do not wait for
    * @param upTo how far time has come where all are idle; else [[StreamTimes.Unknown]]
+   * @param hops by the tags of internal topics: how far time had come where they are written, see [[HopTimes]]; their own
+   *             partitions do not count
    */
-  def after(seen: Map[String, Long], partitions: Set[String], idle: Set[String], upTo: Long): StreamTimes = {
+  def after(seen: Map[String, Long], partitions: Set[String], idle: Set[String], upTo: Long, hops: Map[String, Long]): StreamTimes = {
     val times = (reached ++ seen.map { case (source, time) => source -> math.max(time, of(source)) })
       .filter { case (source, _) => partitions(source) }
-    val slowest = (partitions -- idle).map(times.getOrElse(_, StreamTimes.Unknown)).minOption.getOrElse(StreamTimes.Unknown)
+    val own = (partitions -- idle).filterNot(source => hops.contains(TimedSources.tagOf(source))).map(times.getOrElse(_, StreamTimes.Unknown))
+    val slowest = (own ++ hops.values.filter(_ != HopTimes.NotAwaited)).minOption.getOrElse(StreamTimes.Unknown)
     StreamTimes(epoch + 1, Seq(closed, slowest, upTo).max, times)
   }
 
@@ -43,6 +48,13 @@ object StreamTimes {
   private implicit val formats: Formats = DefaultFormats
 
   def read(bytes: Array[Byte]): StreamTimes = Serialization.read[StreamTimes](new String(bytes, UTF_8))
+
+  /** Its next epoch begins without. */
+  def forget(applicationId: String, subTopology: String): Unit = {
+    val metadata = MetadataTopic.current(applicationId)
+    val file = path(applicationId, subTopology)
+    if (metadata.get(file).isDefined) metadata.defer(Seq(file -> null))
+  }
 
   /** Where it is kept: it is written in the transaction of Spark's `commits/EPOCH`. */
   def path(applicationId: String, subTopology: String): String = s"/$applicationId/$subTopology/times"

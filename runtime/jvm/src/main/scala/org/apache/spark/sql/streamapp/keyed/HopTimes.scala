@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.kafka.common.TopicPartition
+
+import org.apache.spark.sql.kafka010.PartitionEnds
+import org.apache.spark.sql.streamapp.{MetadataTopic, RuntimeConf}
+
+/**
+ * How far time had come where an internal topic (a hop) is written, for those that read it; on the driver.
+ *
+ * A hop mixes the records of all partitions before it, so the event times in it do not say what is still to come. What its
+ * writer had closed at the end of an epoch is closed for a reader too, once it has read all that this epoch has written.
+ */
+object HopTimes {
+  /** There is nothing to wait for. */
+  val NotAwaited: Long = Long.MaxValue
+
+  /** How many epochs of a writer are remembered that a reader is behind. */
+  private val Most = 500
+
+  /**
+   * The end of an epoch of the writer.
+   *
+   * @param ends up to where the topic's partitions have its records, and those of all epochs before
+   * @param inThisRun whether this driver has seen it end
+   */
+  private final case class Ended(closed: Long, ends: Map[Int, Long], inThisRun: Boolean) {
+    def isRead(read: Map[Int, Long]): Boolean = ends.forall { case (partition, end) => read.getOrElse(partition, 0L) >= end }
+  }
+
+  /** @param epochs the latest first; of several that have closed the same, the earliest alone */
+  private final case class Written(epochs: List[Ended], latest: Map[Int, Long])
+
+  private val topics = new ConcurrentHashMap[(String, String), Written]()
+  private val clients = new ConcurrentHashMap[String, PartitionEnds]()
+
+  /**
+   * An epoch of a writer has ended.
+   *
+   * @param hops the topics whose readers go by time
+   * @param wrote whether it may have written to one
+   */
+  def ended(conf: RuntimeConf, hops: Seq[String], closed: Long, wrote: Boolean): Unit = if (hops.nonEmpty) {
+    val known = hops.flatMap(topic => Option(topics.get((conf.applicationId, topic))).map(topic -> _.latest)).toMap
+    val ends = if (wrote || known.size < hops.size) endsOf(conf, hops) else known
+    hops.foreach(topic => add(conf, topic, Ended(closed, ends(topic), inThisRun = true)))
+  }
+
+  /** A reader starts. What the writer had closed when its run ended, it has said. */
+  def begin(conf: RuntimeConf, writer: String, topic: String): Unit =
+    for (file <- MetadataTopic.current(conf.applicationId).get(StreamTimes.path(conf.applicationId, writer))) {
+      val closed = StreamTimes.read(file.bytes).closed
+      if (!topics.containsKey((conf.applicationId, topic)))
+        add(conf, topic, Ended(closed, endsOf(conf, Seq(topic))(topic), inThisRun = false))
+    }
+
+  private def add(conf: RuntimeConf, topic: String, epoch: Ended): Unit =
+    topics.merge((conf.applicationId, topic), Written(List(epoch), epoch.ends), (before, _) => before.epochs match {
+      case last :: _ if epoch.closed < last.closed || (epoch.closed == last.closed && last.inThisRun == epoch.inThisRun) =>
+        before.copy(latest = epoch.ends)
+      case last :: earlier if earlier.length + 1 >= Most => Written(epoch :: earlier, epoch.ends)
+      case all => Written(epoch :: all, epoch.ends)
+    })
+
+  // An epoch begins when the one before has ended, so what is in the topics now is of no later one.
+  private def endsOf(conf: RuntimeConf, hops: Seq[String]): Map[String, Map[Int, Long]] = {
+    val partitions = for (topic <- hops; partition <- 0 until conf.maxParallelism) yield new TopicPartition(topic, partition)
+    clients.computeIfAbsent(conf.applicationId, _ => new PartitionEnds(conf)).of(partitions.toSet)
+      .groupMap(_._1.topic) { case (at, end) => at.partition -> end }.map { case (topic, ends) => topic -> ends.toMap }
+  }
+
+  /**
+   * How far time had come for who has read the topic so far. [[StreamTimes.Unknown]] before the writer's first epoch.
+   *
+   * @param writer the sub-topology that writes it
+   * @param bounded whether in a run to the end, in which writers have ended before their readers start
+   * @param silent whether nothing of the topic is read in such a run
+   */
+  def closed(applicationId: String, writer: String, topic: String, read: Map[Int, Long], bounded: Boolean, silent: Boolean): Long = {
+    val written = Option(topics.get((applicationId, topic)))
+    val last = written.flatMap(_.epochs.find(_.isRead(read)))
+    if (bounded) last.filter(_.inThisRun || !silent).map(_.closed).getOrElse(if (silent) NotAwaited else StreamTimes.Unknown)
+    else {
+      val readAll = written.forall(hop => Ended(0, hop.latest, inThisRun = true).isRead(read))
+      val now = if (readAll) EpochTimes.reached(applicationId, writer) else None
+      (now ++ last.map(_.closed)).maxOption.getOrElse(StreamTimes.Unknown)
+    }
+  }
+
+  def clear(applicationId: String): Unit = {
+    topics.keySet.asScala.toSeq.filter(_._1 == applicationId).foreach(topics.remove)
+    Option(clients.remove(applicationId)).foreach(_.close())
+  }
+}
