@@ -103,7 +103,10 @@ class Visitor:
             return flow
         hopped = isinstance(node, n.RepartitionSource)
         if hopped:
-            frame = with_times_of_hop(flow.frame, tag, topic, partition, _CARRIED)
+            frame = flow.frame
+            if _CARRIED not in frame.columns:  # rows of changes have none
+                frame = frame.withColumn(_CARRIED, F.lit(None).cast("bigint"))
+            frame = with_times_of_hop(frame, tag, topic, partition, _CARRIED)
         else:
             frame = with_stream_time(flow.frame, tag, topic, partition)
         if self._ordered:
@@ -140,8 +143,6 @@ class Visitor:
         columns = [F.col("__row")[field.name].alias(field.name) for field in schema.fields]
         # The hop's own place, beside that of the record which a row was made of.
         place = [column(name).alias(f"__hop_{name}") for name in PLACE_FIELDS]
-        if _CARRIED not in schema.names:
-            place.append(F.lit(None).cast("bigint").alias(_CARRIED))
         frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
         return replace(upstream, frame=frame)
 
@@ -279,7 +280,7 @@ class Visitor:
         """The whole row, exactly: what reads this topic continues as if there had been no cut."""
         if node.signed and not flow.changes:
             flow = typed_as_changes(flow)
-        time = {_CARRIED: column(STREAM_TIME)} if node.carries_time and flow.timed else {}
+        time = {_CARRIED: column(STREAM_TIME)} if node.carries_time and flow.timed and not flow.changes else {}
         # Who reads it has a time and a place of its own for it.
         flow = replace(flow, timed=False, hopped=False, placed=False)
         names = [name for name in flow.physical() if name != EVENT_TIME and name not in flow.carried]
