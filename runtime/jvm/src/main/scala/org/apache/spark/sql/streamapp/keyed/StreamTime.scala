@@ -73,6 +73,8 @@ final case class StreamTimeExec(tag: String, place: Seq[Attribute], times: Seq[A
     val Seq(topicAt, partitionAt, timeAt) = places.take(3)
     val carriedAt = places.lift(3)
     val withTimes = columns ++ times
+    // Unlike what is unknown, it can be reckoned with.
+    val closed = math.max(before.closed, StreamTimes.LongAgo)
     child.execute().mapPartitions { rows =>
       val project = UnsafeProjection.create(withTimes.map(a => a.withNullability(true)), withTimes.map(_.withNullability(true)))
       val clock = new PartitionClocks(tag, before)
@@ -93,7 +95,7 @@ final case class StreamTimeExec(tag: String, place: Seq[Attribute], times: Seq[A
           val latest = clock.at(row.getUTF8String(topicAt), row.getInt(partitionAt), row.getLong(timeAt), row.isNullAt(timeAt))
           carriedAt match {
             case Some(at) =>
-              added.update(0, if (row.isNullAt(at)) before.closed else math.max(row.getLong(at), before.closed))
+              added.update(0, if (row.isNullAt(at)) closed else math.max(row.getLong(at), closed))
               added.update(1, latest)
             case None => added.update(0, latest)
           }

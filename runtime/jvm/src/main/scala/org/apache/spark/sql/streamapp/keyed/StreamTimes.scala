@@ -42,6 +42,8 @@ final case class StreamTimes(epoch: Long, closed: Long, reached: Map[String, Lon
 
 object StreamTimes {
   val Unknown: Long = Long.MinValue
+  /** Before any event time, and far enough from the end of the numbers for durations to be taken from it. */
+  val LongAgo: Long = Long.MinValue / 2
   /** Before the first epoch. */
   val None: StreamTimes = StreamTimes(-1, Unknown, Map.empty)
 
