@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamapp import nodes as n
@@ -15,6 +16,9 @@ from streamapp import operations as o
 from streamapp.expressions import normalise
 from streamapp.plan import SubTopology
 from streamapp.spark.flow import EVENT_TIME, ORDER_TIME, STREAM_TIME
+
+CARRIED_TIME = "__carried_time"
+"""Of a row of an internal topic: the STREAM_TIME that it was written with; null where it had none."""
 
 
 def tags_of(part: SubTopology) -> Mapping[str, str]:
@@ -45,15 +49,13 @@ def with_stream_time(frame: DataFrame, tag: str, topic: str, partition: str) -> 
     return ClassicDataFrame(ours.of(frame._jdf, tag, topic, partition, EVENT_TIME, STREAM_TIME), spark)
 
 
-def with_times_of_hop(frame: DataFrame, tag: str, topic: str, partition: str, carried: str) -> DataFrame:
-    """The rows of an internal topic with STREAM_TIME and ORDER_TIME.
-
-    Args:
-        carried: the column with the STREAM_TIME that a row was written with; null where it had none.
-    """
+def with_times_of_hop(frame: DataFrame, tag: str, topic: str, partition: str) -> DataFrame:
+    """The rows of an internal topic with STREAM_TIME and ORDER_TIME. Rows of changes have no CARRIED_TIME."""
+    if CARRIED_TIME not in frame.columns:
+        frame = frame.withColumn(CARRIED_TIME, F.lit(None).cast("bigint"))
     spark = frame.sparkSession
     ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed.StreamTime  # type: ignore[union-attr]
-    names = (topic, partition, EVENT_TIME, carried, STREAM_TIME, ORDER_TIME)
+    names = (topic, partition, EVENT_TIME, CARRIED_TIME, STREAM_TIME, ORDER_TIME)
     return ClassicDataFrame(ours.ofHop(frame._jdf, tag, *names), spark)
 
 

@@ -22,30 +22,19 @@ from streamapp.plan import SubTopology
 from streamapp.spark import formats
 from streamapp.spark.cogroups import cogrouped
 from streamapp.spark.complaints import problems_of
-from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, all_null, column, hidden
+from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, Flow, all_null, column, hidden
 from streamapp.spark.folds import entering, folded
 from streamapp.spark.foreign_keys import answered, moved_rows
 from streamapp.spark.grouped import grouped
 from streamapp.spark.guard import expression, require_allowed
+from streamapp.spark.hops import HOP_OFFSET, HOP_PLACE, Hops
 from streamapp.spark.joins import joined
 from streamapp.spark.merged import merged
 from streamapp.spark.records import HEADERS, PLACE_FIELDS, RECORD_COLUMNS
 from streamapp.spark.sources import Sources, dead_letters
 from streamapp.spark.streamtime import tags_of, with_stream_time, with_times_of_hop
-from streamapp.spark.tables import TaskRows, joined_with_table, signed_rows, typed_as_changes
+from streamapp.spark.tables import TaskRows, joined_with_table, signed_rows
 from streamapp.spark.usercode import MINE, UserFunction
-
-# An internal topic keeps microseconds, which the users' JSON does not.
-_EXACT_JSON = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    "ignoreNullFields": "false",
-    "timeZone": "UTC",
-}
-
-
-_CARRIED = "__carried_time"
-"""Of a row of an internal topic: the stream time that it was written with."""
 
 
 class Visitor:
@@ -53,7 +42,7 @@ class Visitor:
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
-        self._repartitioned: dict[str, tuple[StructType, Flow]] = {}
+        self._hops = Hops(sources.read)
         self._tags: Mapping[str, str] = {}
         self._ordered = False
 
@@ -102,13 +91,8 @@ class Visitor:
         if tag is None:
             return flow
         hopped = isinstance(node, n.RepartitionSource)
-        if hopped:
-            frame = flow.frame
-            if _CARRIED not in frame.columns:  # rows of changes have none
-                frame = frame.withColumn(_CARRIED, F.lit(None).cast("bigint"))
-            frame = with_times_of_hop(frame, tag, topic, partition, _CARRIED)
-        else:
-            frame = with_stream_time(flow.frame, tag, topic, partition)
+        add = with_times_of_hop if hopped else with_stream_time
+        frame = add(flow.frame, tag, topic, partition)
         if self._ordered:
             frame = frame.withColumn(
                 PLACE,
@@ -122,29 +106,15 @@ class Visitor:
         return dead_letters(node, source)
 
     def visit_repartitionsource(self, node: n.RepartitionSource) -> Flow:
-        read = self._read_hop(node)
-        if read.changes:
-            read = signed_rows(read, [f"__hop_{name}" for name in PLACE_FIELDS])
-        return self._timed_hop(node, read)
+        read = self._hops.read(node)
+        return self._timed_hop(node, signed_rows(read, HOP_PLACE) if read.changes else read)
 
     def visit_movessource(self, node: n.MovesSource) -> Flow:
-        where = [f"__hop_{name}" for name in PLACE_FIELDS]
-        return self._timed_hop(node, moved_rows(self._read_hop(node), node.by, column("__hop_offset"), where))
+        return self._timed_hop(node, moved_rows(self._hops.read(node), node.by, column(HOP_OFFSET), HOP_PLACE))
 
     def _timed_hop(self, node: n.RepartitionSource, read: Flow) -> Flow:
-        flow = self._timed(node, read, *(f"__hop_{name}" for name in PLACE_FIELDS))
+        flow = self._timed(node, read, *HOP_PLACE)
         return flow.tidy(flow.frame)
-
-    def _read_hop(self, node: n.RepartitionSource) -> Flow:
-        """What was written to an internal topic, and in `__hop_…` columns where."""
-        schema, upstream = self._repartitioned[node.topic]
-        row = F.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
-        raw = self.sources.read(node).select(row.alias("__row"), column("timestamp"), *map(column, PLACE_FIELDS))
-        columns = [F.col("__row")[field.name].alias(field.name) for field in schema.fields]
-        # The hop's own place, beside that of the record which a row was made of.
-        place = [column(name).alias(f"__hop_{name}") for name in PLACE_FIELDS]
-        frame = raw.select(column("timestamp").alias(EVENT_TIME), *place, *columns)
-        return replace(upstream, frame=frame)
 
     # Stateless operations
 
@@ -277,21 +247,8 @@ class Visitor:
         return replace(flow, frame=flow.frame.select(*map(column, (*flow.carried, *RECORD_COLUMNS))))
 
     def visit_repartitionsink(self, node: n.RepartitionSink, flow: Flow) -> Flow:
-        """The whole row, exactly: what reads this topic continues as if there had been no cut."""
-        if node.signed and not flow.changes:
-            flow = typed_as_changes(flow)
-        time = {_CARRIED: column(STREAM_TIME)} if node.carries_time and flow.timed and not flow.changes else {}
-        # Who reads it has a time and a place of its own for it.
-        flow = replace(flow, timed=False, hopped=False, placed=False)
-        names = [name for name in flow.physical() if name != EVENT_TIME and name not in flow.carried]
-        written = {name: column(name) for name in names} | time
-        row = F.struct(*(value.alias(name) for name, value in written.items()))
-        schema = flow.frame.select(*(value.alias(name) for name, value in written.items())).schema
-        self._repartitioned[node.topic] = (schema, replace(flow, guard=None, carried=()))
-        types: dict[str, object] = {name: flow.frame.schema[physical].dataType for name, physical in flow.key}
-        key_columns = [(name, column(physical)) for name, physical in flow.key]
-        key = formats.key_text(key_columns, types) if key_columns else F.lit(None).cast("binary")
-        return self._records(flow, node.topic, key, F.to_json(row, _EXACT_JSON).cast("binary"))
+        rows, key, value = self._hops.written(node, flow)
+        return self._records(rows, node.topic, key, value)
 
     def unwritten(self, flow: Flow) -> Flow:
         """Rows of a table that no sink takes: records for no topic."""
