@@ -255,7 +255,14 @@ def test_results_are_exact_when_processes_of_functions_are_killed(kafka: KafkaCo
 
 def callers(app: AppProcess) -> list[psutil.Process]:
     """The processes that call functions, and the one that makes them."""
-    return [p for p in family(app) if p.cmdline()[1:3] == ["-m", "streamapp.spark.daemon"]]
+    return [process for process in family(app) if _calls(process)]
+
+
+def _calls(process: psutil.Process) -> bool:
+    try:
+        return process.cmdline()[1:3] == ["-m", "streamapp.spark.daemon"]
+    except psutil.NoSuchProcess:  # it has ended meanwhile
+        return False
 
 
 def test_a_module_of_the_image_is_found_too(kafka: KafkaConfig, tmp_path: Path) -> None:
