@@ -56,7 +56,7 @@ def jvm() -> Iterator[Any]:
 def test_a_silent_partition_of_a_topic_that_is_made_anew_is_waited_for_anew(jvm: Any) -> None:
     kafka010, partition = jvm.org.apache.spark.sql.kafka010, jvm.org.apache.kafka.common.TopicPartition
     # Kafka is asked about a partition that has been silent for long: here it is not there, which would be told.
-    idle = kafka010.IdlePartitions("orders", 1, False, kafka010.PartitionEnds(None))
+    idle = kafka010.IdlePartitions("orders", 1, False, kafka010.PartitionEnds(None), jvm.scala.Option.empty())
     one_of = getattr(jvm.scala.collection.immutable, "Map$Map1")
     offset = 2**40  # for Java a number of the right type
     there, other = (one_of(partition(topic, 0), offset) for topic in ("orders", "others"))
