@@ -22,8 +22,9 @@ def carry_times(parts: tuple[SubTopology, ...]) -> tuple[SubTopology, ...]:
         if part.timed or part.writes_internally & carrying:
             carrying |= part.reads_internally
     writers = {
-        node.topic: (part.name, _lag_ms(part, node.input))
+        node.topic: (part.name, lags_ms[node.input])
         for part in parts
+        for lags_ms in (_lags_ms(part),)
         for node in part.nodes
         if isinstance(node, RepartitionSink)
     }
@@ -39,7 +40,9 @@ def carry_times(parts: tuple[SubTopology, ...]) -> tuple[SubTopology, ...]:
     return tuple(replace(part, nodes=tuple(map(with_time, part.nodes))) for part in parts)
 
 
-def _lag_ms(part: SubTopology, name: str) -> int:
-    """By how much the rows of a node may lag behind what is closed in its sub-topology."""
-    node = part.topology.node(name)
-    return node.lag_ms + max((_lag_ms(part, given) for given in node.inputs), default=0)
+def _lags_ms(part: SubTopology) -> dict[str, int]:
+    """By how much the rows of each node may lag behind what is closed in its sub-topology."""
+    found: dict[str, int] = {}
+    for node in part.nodes:
+        found[node.name] = node.lag_ms + max((found[name] for name in node.inputs), default=0)
+    return found

@@ -90,3 +90,15 @@ def test_what_is_held_back_lags(plan: Compile) -> None:
     late = "- {name: seldom, suppress: {untilTimeLimit: 10s}}\n- {name: told, toStream: {}}\n"
     counted = f"- {{name: counts, groupBy: [user], {COUNTED}}}\n"
     assert hops(plan(IN + counted + late + WINDOW))["last"][1] == 10_000
+
+
+def test_many_ways_to_a_topic_are_looked_at_once(plan: Compile) -> None:
+    """Each fork doubles their number: looked at one by one, those of a manifest within its limits would have no end."""
+    forks = "".join(
+        f"- {{name: low-{i}, from: all-{i}, filter: amount < {i}}}\n"
+        f"- {{name: high-{i}, from: all-{i}, filter: amount >= {i}}}\n"
+        f"- {{name: all-{i + 1}, merge: [low-{i}, high-{i}]}}\n"
+        for i in range(60)
+    )
+    made = plan(IN + DRAWN.replace("drawn", "all-0") + forks + WINDOW)
+    assert hops(made) == {"last": ("in", 0)}
