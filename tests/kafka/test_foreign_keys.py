@@ -15,7 +15,7 @@ import pytest
 
 from lib.app import START_SECONDS, AppProcess, Bench
 from lib.broker import in_order
-from lib.faults import halt_at
+from lib.faults import halt_at, killed_at
 from lib.inprocess import App
 from lib.tables import Change, Row, Table, changes, grouped
 from lib.verify import committed, verify_changelog
@@ -214,7 +214,6 @@ SOME = (
     "transaction.before-commit#1",
     "transaction.after-commit#1",
 )
-"""Those that are tried each time; all of them among the long runs under faults."""
 KILLED = """
   - {name: orders, table: {topic: $T-numbers, value: text}}
   - {name: customers, table: {topic: $T-ticks, value: text}}
@@ -228,7 +227,7 @@ KILLED = """
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("steps", [SOME, pytest.param(STEPS, marks=pytest.mark.chaos)], ids=["some", "all"])
+@killed_at(SOME, STEPS)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]) -> None:
     """Rows move from customer to customer, and these from city to city: each row is counted in one city."""
     producer = in_order(kafka)

@@ -13,7 +13,7 @@ import pytest
 
 from lib.app import START_SECONDS, Bench
 from lib.broker import in_order
-from lib.faults import halt_at
+from lib.faults import halt_at, killed_at
 from lib.inprocess import App
 from lib.joins import Model, Result
 from lib.verify import committed
@@ -118,11 +118,10 @@ SOME = (
     "transaction.after-commit#1",
     "epoch.tasks-committed",
 )
-"""Those that are tried each time; all of them among the long runs under faults."""
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("steps", [SOME, pytest.param(STEPS, marks=pytest.mark.chaos)], ids=["some", "all"])
+@killed_at(SOME, STEPS)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]) -> None:
     """Each record that stays alone says so once, whatever has happened between its coming and its end."""
     topology = (

@@ -12,7 +12,7 @@ import pytest
 
 from lib.app import START_SECONDS, Bench
 from lib.broker import in_order
-from lib.faults import halt_at
+from lib.faults import halt_at, killed_at
 from lib.inprocess import App
 from lib.tables import Change, Row, Table, changes, grouped, in_time, joined
 from lib.verify import committed
@@ -265,7 +265,6 @@ SOME = (
     "transaction.after-commit#1",
     "metadata.deferred.commits",
 )
-"""Those that are tried each time; all of them among the long runs under faults."""
 KILLED = """
   - {name: users, table: {topic: $T-numbers, value: text, ttl: 1 day}}
   - {name: orders, stream: {topic: $T-ticks, value: text}}
@@ -295,7 +294,7 @@ KILLED = """
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("steps", [SOME, pytest.param(STEPS, marks=pytest.mark.chaos)], ids=["some", "all"])
+@killed_at(SOME, STEPS)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]) -> None:
     """Tables, groups and joins in one task, records that repeat, groups behind a topic: each order counts once."""
     producer = in_order(kafka)

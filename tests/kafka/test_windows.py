@@ -18,7 +18,7 @@ import pytest
 
 from lib.app import START_SECONDS, Bench
 from lib.broker import in_order
-from lib.faults import halt_at
+from lib.faults import halt_at, killed_at
 from lib.inprocess import App
 from lib.verify import committed
 from lib.wait import until
@@ -131,11 +131,10 @@ SOME = (
     "epoch.tasks-committed",
     "metadata.deferred.commits",
 )
-"""Those that are tried each time; all of them among the long runs under faults."""
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("steps", [SOME, pytest.param(STEPS, marks=pytest.mark.chaos)], ids=["some", "all"])
+@killed_at(SOME, STEPS)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]) -> None:
     """What the times of an epoch go through, also over internal topics.
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
@@ -94,6 +95,11 @@ def last_epoch(bench: Bench) -> int:
         return -1
     keys = [(message.key() or b"").decode() for message in committed(bench.kafka, topic)]
     return max((int(found[1]) for key in keys if (found := re.search(r"/offsets/(\d+)$", key))), default=-1)
+
+
+def killed_at(some: tuple[str, ...], every: tuple[str, ...]) -> pytest.MarkDecorator:
+    """The `steps` at which a test kills its app: some each time, and every one among the long runs under faults."""
+    return pytest.mark.parametrize("steps", [some, pytest.param(every, marks=pytest.mark.chaos)], ids=["some", "all"])
 
 
 def halt_at(bench: Bench, step: str) -> None:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 
 from streamapp.errors import InputError
-from streamapp.nodes import Node, Topology
+from streamapp.nodes import Node, RepartitionSink, Topology
 from streamapp.plan import codec
 
 PLAN_VERSION = 10
@@ -53,6 +53,11 @@ class SubTopology:
     def writes_internally(self) -> frozenset[str]:
         """The internal topics that it writes."""
         return frozenset(topic for node in self.nodes if node.internal for topic in node.topics_written)
+
+    @property
+    def hops_with_time(self) -> tuple[str, ...]:
+        """The internal topics that it writes for readers that go by stream time."""
+        return tuple(node.topic for node in self.nodes if isinstance(node, RepartitionSink) and node.carries_time)
 
     def reads(self, topic: str) -> bool:
         """Whether it reads that topic."""

@@ -106,7 +106,10 @@ def encode(columns: list[tuple[str, Column]], form: Format) -> Column:
 
 
 def key_text(columns: list[tuple[str, Column]], types: dict[str, object]) -> Column:
-    """The default key: one column as text (a timestamp in ISO 8601), several as JSON; null when all are null."""
+    """The default key: one column as text (a timestamp in ISO 8601), several as JSON; null when all are null, or there
+    are none."""
+    if not columns:
+        return F.lit(None).cast("binary")
     if len(columns) == 1:
         ((name, value),) = columns
         if isinstance(types[name], TimestampType):

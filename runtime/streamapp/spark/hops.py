@@ -53,7 +53,7 @@ class Hops:
         self._written[node.topic] = (bare.frame.select(*columns).schema, replace(bare, guard=None, carried=()))
         types: dict[str, object] = {name: bare.frame.schema[physical].dataType for name, physical in bare.key}
         key_columns = [(name, column(physical)) for name, physical in bare.key]
-        key = formats.key_text(key_columns, types) if key_columns else F.lit(None).cast("binary")
+        key = formats.key_text(key_columns, types)
         return given, key, F.to_json(F.struct(*columns), _EXACT_JSON).cast("binary")
 
     def read(self, node: n.RepartitionSource) -> Flow:

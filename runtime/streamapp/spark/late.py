@@ -36,7 +36,7 @@ def late_record(
     """
     types: dict[str, object] = {name: flow.type_of(physical) for name, physical in flow.key}
     key_columns = [(name, flow.physically(physical)) for name, physical in flow.key]
-    key = formats.key_text(key_columns, types) if key_columns else F.lit(None).cast("binary")
+    key = formats.key_text(key_columns, types)
     reached = _text(F.timestamp_micros(flow.physically(STREAM_TIME)))
     headers = {
         "streamapp.error": F.concat(F.lit("late: the time of its partition had come to "), reached),

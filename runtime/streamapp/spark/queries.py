@@ -69,7 +69,7 @@ class Queries:
             .option("stateful", str(bool(part.stateful)).lower())
             .option("positionPartitions", position)
             .option("timed", str(part.timed).lower())
-            .option("hops", ",".join(_hops_with_time(part)))
+            .option("hops", ",".join(part.hops_with_time))
             .option("checkpointLocation", f"/{self._plan.application_id}/{part.name}")
         )
         if until_caught_up:
@@ -146,10 +146,6 @@ class Queries:
             return {"startingOffsets": start}
         # No record after the timestamp: nothing of the past is wanted.
         return {"startingTimestamp": start, "startingOffsetsByTimestampStrategy": "latest"}
-
-
-def _hops_with_time(part: SubTopology) -> list[str]:
-    return [node.topic for node in part.nodes if isinstance(node, n.RepartitionSink) and node.carries_time]
 
 
 def _writer(node: n.Node) -> dict[str, str]:

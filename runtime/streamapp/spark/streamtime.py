@@ -44,19 +44,20 @@ def tags_of(part: SubTopology) -> Mapping[str, str]:
 
 def with_stream_time(frame: DataFrame, tag: str, topic: str, partition: str) -> DataFrame:
     """The rows of a source with STREAM_TIME; `topic` and `partition` are the columns that say where a row was read."""
-    spark = frame.sparkSession
-    ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed.StreamTime  # type: ignore[union-attr]
-    return ClassicDataFrame(ours.of(frame._jdf, tag, topic, partition, EVENT_TIME, STREAM_TIME), spark)
+    return _with_times(frame, tag, [topic, partition, EVENT_TIME], [STREAM_TIME])
 
 
 def with_times_of_hop(frame: DataFrame, tag: str, topic: str, partition: str) -> DataFrame:
     """The rows of an internal topic with STREAM_TIME and ORDER_TIME. Rows of changes have no CARRIED_TIME."""
     if CARRIED_TIME not in frame.columns:
         frame = frame.withColumn(CARRIED_TIME, F.lit(None).cast("bigint"))
+    return _with_times(frame, tag, [topic, partition, EVENT_TIME, CARRIED_TIME], [STREAM_TIME, ORDER_TIME])
+
+
+def _with_times(frame: DataFrame, tag: str, place: list[str], times: list[str]) -> DataFrame:
     spark = frame.sparkSession
     ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed.StreamTime  # type: ignore[union-attr]
-    names = (topic, partition, EVENT_TIME, CARRIED_TIME, STREAM_TIME, ORDER_TIME)
-    return ClassicDataFrame(ours.ofHop(frame._jdf, tag, *names), spark)
+    return ClassicDataFrame(ours.of(frame._jdf, tag, place, times), spark)
 
 
 def _digest(timestamp: str) -> str:

@@ -105,11 +105,13 @@ class Task:
         for entry, flow in zip(entries, flows, strict=True):
             keys.append([physical for _, physical in self._key_of(entry, flow)])
         found = [exit for node in self._part.nodes if node.name in self._part.task for exit in self._leaving(node)]
-        rows = _in_one_frame(flows, [not entry.of_table for entry in entries], keys)
-        now = STREAM_TIME if STREAM_TIME in rows.columns else _TIME
-        order = len(_ORDER) + (now == STREAM_TIME)
-        carries = any(isinstance(node, n.RepartitionSink) and node.carries_time for node in self._part.nodes)
-        made = self._task.frame(rows._jdf, len(keys[0]), order, now, STREAM_TIME if carries else "")
+        # Rows of internal topics have their place in the order by another time than the one that they go by.
+        hopped = any(flow.hopped for flow in flows)
+        order = (*_ORDER, STREAM_TIME) if hopped else _ORDER
+        rows = _in_one_frame(flows, [not entry.of_table for entry in entries], keys, order)
+        carries = bool(self._part.hops_with_time)
+        times = (STREAM_TIME if hopped else _TIME, STREAM_TIME if carries else "")
+        made = self._task.frame(rows._jdf, len(keys[0]), len(order), *times)
         output: DataFrame = ClassicDataFrame(made, self._spark)
         if carries:
             output, found = _timed(output, found)
@@ -257,54 +259,46 @@ def _column(exit: int) -> str:
     return f"__exit_{exit}"
 
 
-def _in_one_frame(flows: Sequence[Flow], ranks: Sequence[int], keys: Sequence[Sequence[str]]) -> DataFrame:
-    """The rows of all entries: what they are shuffled by, what they are ordered by, and each entry's in a struct.
-
-    Before these is STREAM_TIME, where it is another time than the order's.
-    """
+def _in_one_frame(
+    flows: Sequence[Flow], ranks: Sequence[int], keys: Sequence[Sequence[str]], ordering: Sequence[str]
+) -> DataFrame:
+    """The rows of all entries: what they are shuffled by, what they are ordered by, and each entry's in a struct."""
     numbered = list(enumerate(flows))
-    hopped = any(flow.hopped for flow in flows)
     if flows[0].packed is None:
-        parts = [_selected(flow.frame, [(i, flow)], ranks, keys, hopped) for i, flow in numbered]
+        parts = [_selected(flow.frame, [(i, flow)], ranks, keys) for i, flow in numbered]
         rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
     else:
-        rows = _selected(flows[0].frame, numbered, ranks, keys, hopped)
+        rows = _selected(flows[0].frame, numbered, ranks, keys)
     entries = (f"__in_{i}" for i, _ in numbered)
-    now = (STREAM_TIME,) if hopped else ()
-    return rows.select(*(f"__key_{k}" for k in range(len(keys[0]))), *_ORDER, *now, *entries)
+    return rows.select(*(f"__key_{k}" for k in range(len(keys[0]))), *ordering, *entries)
 
 
 def _selected(
-    frame: DataFrame,
-    mine: Sequence[tuple[int, Flow]],
-    ranks: Sequence[int],
-    keys: Sequence[Sequence[str]],
-    hopped: bool,
+    frame: DataFrame, mine: Sequence[tuple[int, Flow]], ranks: Sequence[int], keys: Sequence[Sequence[str]]
 ) -> DataFrame:
     def first(values: Iterable[tuple[Flow, Column]]) -> Column:
         return F.coalesce(*(_if_there(flow, value) for flow, value in values))
 
     width = len(keys[0])
     by = (first((flow, flow.physically(keys[i][k])) for i, flow in mine).alias(f"__key_{k}") for k in range(width))
-    times = first((flow, flow.physically(flow.order_time)) for _, flow in mine)
+    times = first((flow, flow.physically(flow.order_time)) for _, flow in mine).alias(_TIME)
+    now = first((flow, flow.physically(STREAM_TIME)) for _, flow in mine).alias(STREAM_TIME)
     numbers = first((flow, F.lit(i)) for i, flow in mine)
     order = first((flow, F.lit(int(ranks[i]))) for i, flow in mine)
     places = first((flow, flow.physically(PLACE)) for _, flow in mine)
-    now = [first((flow, flow.physically(STREAM_TIME)) for _, flow in mine).alias(STREAM_TIME)] if hopped else []
     structs = (
         _if_there(flow, F.struct(*(flow.physically(name).alias(name) for name in flow.row()))).alias(f"__in_{i}")
         for i, flow in mine
     )
-    return frame.select(
-        *by, times.alias(_TIME), order.alias(_RANK), places.alias(PLACE), numbers.alias(_INPUT), *now, *structs
-    )
+    return frame.select(*by, times, order.alias(_RANK), places.alias(PLACE), numbers.alias(_INPUT), now, *structs)
 
 
 def _timed(output: DataFrame, exits: Sequence[Exit]) -> tuple[DataFrame, list[Exit]]:
     """The same output with STREAM_TIME in the structs of rows; in those of changes nobody goes by it."""
-    rows = [exit for exit in exits if not exit.changes]
     structs = {}
-    for exit in rows:
+    for exit in exits:
+        if exit.changes:
+            continue
         assert exit.flow.packed is not None
         fields = (exit.flow.physically(name).alias(name) for name in exit.flow.physical())
         struct = F.struct(*fields, column(STREAM_TIME))

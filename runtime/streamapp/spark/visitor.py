@@ -230,9 +230,7 @@ class Visitor:
     def visit_sink(self, node: o.Sink, flow: Flow) -> Flow:
         types: dict[str, object] = {name: flow.frame.schema[physical].dataType for name, physical in flow.key}
         key_columns = [(name, column(physical)) for name, physical in flow.key]
-        if not key_columns:
-            key: Column = F.lit(None).cast("binary")
-        elif node.key is None:
+        if node.key is None or not key_columns:
             key = formats.key_text(key_columns, types)
         else:
             key = formats.encode(key_columns, node.key)

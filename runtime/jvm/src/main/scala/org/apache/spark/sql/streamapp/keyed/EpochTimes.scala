@@ -106,7 +106,17 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val 
 
   /** The times at the end of the next epoch, were it cut now and without records. */
   private def next(idleness: Idleness): StreamTimes =
-    after.after(Map.empty, partitions, idleness.partitions, EpochTimes.withoutRecords(conf.subTopology, this, idleness), idleness.hops)
+    after.after(Map.empty, partitions, idleness.partitions, withoutRecords(idleness), idleness.hops)
+
+  // When nothing comes, event time goes on as fast as the clock, from the latest that was read; not where an internal topic
+  // may still bring something, as its writer has a clock too.
+  private def withoutRecords(idleness: Idleness): Long = {
+    val byClock =
+      if (idleness.over) allOver
+      else if (idleness.hops.values.exists(_ != HopTimes.NotAwaited)) None
+      else for (silent <- idleness.silentUs; latest <- after.reached.values.maxOption) yield latest + silent
+    (byClock ++ EpochTimes.movedTo(conf.subTopology)).maxOption.getOrElse(StreamTimes.Unknown)
+  }
 
   def closing: Closing = Closing(before.closed, after.closed)
 }
@@ -148,7 +158,8 @@ object EpochTimes {
 
   /** Whether an epoch without records would close windows, or is to move time. */
   def isDue(subTopology: String): Boolean = ended(subTopology).exists { times =>
-    movedTo(subTopology).exists(_ > times.after.closed) || times.isOver(times.next(TimedSources.idleness(subTopology)).closed)
+    movedTo(subTopology).exists(_ > times.after.closed) ||
+      (times.hasOpen && times.isOver(times.next(TimedSources.idleness(subTopology)).closed)) // asked all the time
   }
 
   /**
@@ -185,16 +196,6 @@ object EpochTimes {
   private def movedTo(subTopology: String): Option[Long] =
     moved.asScala.collectFirst { case ((_, sub), to) if sub == subTopology => to }
 
-  // When nothing comes, event time goes on as fast as the clock, from the latest that was read; not where an internal topic
-  // may still bring something, as its writer has a clock too.
-  private def withoutRecords(subTopology: String, times: EpochTimes, idleness: Idleness): Long = {
-    val byClock =
-      if (idleness.over) times.allOver
-      else if (idleness.hops.values.exists(_ != HopTimes.NotAwaited)) scala.None
-      else for (silent <- idleness.silentUs; latest <- times.after.reached.values.maxOption) yield latest + silent
-    (byClock ++ movedTo(subTopology)).maxOption.getOrElse(StreamTimes.Unknown)
-  }
-
   def clear(applicationId: String): Unit = for (times <- Seq(current, moved))
     times.keySet.asScala.toSeq.filter(_._1 == applicationId).foreach(times.remove)
 
@@ -205,7 +206,7 @@ object EpochTimes {
         .map(times => StreamTimes.path(app, sub) -> times.toBytes).toSeq
     case Array("", app, sub, "offsets", epoch) =>
       val idleness = TimedSources.idleness(sub)
-      val upTo = ended(sub).map(withoutRecords(sub, _, idleness)).getOrElse(StreamTimes.Unknown)
+      val upTo = ended(sub).map(_.withoutRecords(idleness)).getOrElse(StreamTimes.Unknown)
       if (idleness.partitions.isEmpty && upTo == StreamTimes.Unknown && idleness.hops.isEmpty) Nil
       else {
         val waiting = Waiting(epoch.toLong, idleness.partitions.toSeq.sorted, upTo, idleness.hops)

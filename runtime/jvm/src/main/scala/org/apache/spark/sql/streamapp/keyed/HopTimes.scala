@@ -45,7 +45,7 @@ object HopTimes {
    * @param hops the topics whose readers go by time
    * @param wrote whether it may have written to one
    */
-  def ended(conf: RuntimeConf, hops: Seq[String], closed: Long, wrote: Boolean): Unit = if (hops.nonEmpty) {
+  def ended(conf: RuntimeConf, hops: Seq[String], closed: Long, wrote: Boolean): Unit = {
     val known = hops.flatMap(topic => Option(topics.get((conf.applicationId, topic))).map(topic -> _.latest)).toMap
     val ends = if (wrote || known.size < hops.size) endsOf(conf, hops) else known
     hops.foreach(topic => add(conf, topic, Ended(closed, ends(topic), inThisRun = true)))

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
+import java.util.{List => JList}
+
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.{DataFrame, Row}
@@ -33,22 +36,15 @@ final case class StreamTime(tag: String, place: Seq[Attribute], times: Seq[Attri
 }
 
 object StreamTime {
-  /** The frame with that column, made of its columns for topic, partition and event time. */
-  def of(frame: DataFrame, tag: String, topic: String, partition: String, time: String, name: String): DataFrame =
-    of(frame, tag, Seq(topic, partition, time), Seq(name))
-
-  /** The same for a hop: `carried` is its column with the stream time of before, `order` becomes that with the latest event time. */
-  def ofHop(frame: DataFrame, tag: String, topic: String, partition: String, time: String, carried: String, name: String,
-      order: String): DataFrame = of(frame, tag, Seq(topic, partition, time, carried), Seq(name, order))
-
-  private def of(frame: DataFrame, tag: String, columns: Seq[String], names: Seq[String]): DataFrame = {
+  /** The frame with columns of these names, made of those for its place ([[StreamTime]] has both). */
+  def of(frame: DataFrame, tag: String, columns: JList[String], names: JList[String]): DataFrame = {
     val rows = frame.asInstanceOf[Dataset[Row]]
     val plan = rows.queryExecution.analyzed
-    val place = columns.map { column =>
+    val place = columns.asScala.toSeq.map { column =>
       plan.output.find(_.name == column).getOrElse(throw new IllegalArgumentException(s"no column $column"))
     }
     Dataset.ofRows(rows.sparkSession,
-      StreamTime(tag, place, names.map(AttributeReference(_, LongType, nullable = false)()), plan))
+      StreamTime(tag, place, names.asScala.toSeq.map(AttributeReference(_, LongType, nullable = false)()), plan))
   }
 }
 
