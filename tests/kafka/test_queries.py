@@ -50,6 +50,11 @@ IN_ORDER = """
     aggregate: {all: collect_list(n)}
 """
 """Windows whose records are taken in their order."""
+BESIDE_A_TABLE = """
+  - {name: known, table: {topic: $T-tocks, value: text}}
+  - {name: met, from: ticks, join: {with: known, type: left, select: {'n': ticks.n}}}
+"""
+"""What goes on by the same key shares the table's task."""
 LENGTH_MS = 1_000
 OF_RECORDS = """
   - name: %(kind)s
@@ -207,7 +212,9 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
 def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
     """Open ones, and those that are closed and kept."""
     topology = WINDOWS.replace("emit: final", "emit: final\n    retention: 8 minutes")
-    topology += IN_ORDER + "".join(OF_RECORDS % {"kind": kind} for kind in KINDS)
+    topology += IN_ORDER + OF_RECORDS % {"kind": "sliding"}
+    in_task = IN_ORDER.replace("trails", "trails-there") + OF_RECORDS % {"kind": "session"}
+    topology += BESIDE_A_TABLE + in_task.replace("from: ticks", "from: met")
     with Bench(kafka, tmp_path, "panes", topology) as bench:
         load = bench.load(seed=1302, rate=0)
         app = bench.start()
@@ -237,8 +244,9 @@ def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
             found = rows_so_far(app, path)
             return {(row["key"], _millis(row["window_start"])): (len(row["all"]), sum(row["all"])) for row in found}
 
-        until(lambda: trails("/stores/trails") == windows, 60, "all windows in order", every=0.5)
-        assert trails("/stores/trails/a") == found(key="a")
+        for name in ("trails", "trails-there"):
+            until(lambda: trails(f"/stores/{name}") == windows, 60, f"all of {name}", every=0.5)  # noqa: B023
+            assert trails(f"/stores/{name}/a") == found(key="a")
         row = rows(app, "/stores/windows", limit="1")[0]
         assert _millis(row["window_end"]) - _millis(row["window_start"]) == WINDOW_MS
 

@@ -73,6 +73,48 @@ def behind_hops(topology: str) -> str:
     return topology.replace(node, node.replace("some", "passing") + "  - {name: some, with: {drawn: rand()}}\n")
 
 
+TASKS = """
+  - {name: known, table: {topic: $T-known, value: text}}
+  - {name: by-key, from: some, join: {with: known, type: left, select: {value: "`some`.value"}}}
+  - {name: placed, from: some, with: {place: "concat(key, partition)", offset: offset}}
+  - {name: by-place, keyBy: [place]}
+  - {name: at-place, join: {with: known, type: left, select: {offset: "`by-place`.offset"}}}
+"""
+
+
+def in_a_task(topology: str) -> str:
+    """The same windows, all in the task of a table that their records look up."""
+    counts, node = "  - name: counts\n", '    from: some\n    groupBy: [{key: "concat(key, partition)"}]\n'
+    assert counts in topology
+    assert node in topology
+    moved = topology.replace(counts, TASKS.lstrip("\n") + counts + "    from: by-key\n")
+    return moved.replace(node, "    from: at-place\n    groupBy: [{key: place}]\n")
+
+
+ALSO_IN_A_TASK = """
+  - {name: known, table: {topic: $T-known, value: text}}
+  - {name: by-key, from: some, join: {with: known, type: left, select: {value: "`some`.value"}}}
+  - name: counts-too
+    groupBy: [key]
+    window: {hopping: 20s, every: 10s}
+    grace: 5s
+    emit: final
+    aggregate: {'n': count(*)}
+  - {name: out-too, to: {topic: $T-out-too}}
+"""
+
+
+def same_finals(app: App) -> dict[tuple[str, int], int]:
+    """Those of an app with windows alone and in a task."""
+    found = finals(app)
+    assert finals_in(app.kafka, app.topic("out-too")) == found
+    return found
+
+
+BY = {"alone": str, "hops": behind_hops, "task": in_a_task}
+"""What keeps the windows, and what comes before it."""
+
+
 def finals(app: App) -> dict[tuple[str, int], int]:
     return finals_in(app.kafka, app.topic("out"))
 
@@ -136,15 +178,16 @@ SOME = (
 @pytest.mark.timeout(600)
 @killed_at(SOME, STEPS)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]) -> None:
-    """What the times of an epoch go through, also over internal topics.
+    """What the times of an epoch go through, also over internal topics and in a task.
 
     Each start goes on with those that the last epoch has ended with.
     """
     topology = FINAL.replace("$T-in", "$T-numbers").replace("$T-out", "$T-windows") + IN_ORDER
     for kind in KINDS:
         topology += (OF_RECORDS % {"kind": kind, "emit": "final"}).replace(f"$T-{kind}-final", f"$T-{kind}")
-    # These read by internal topics, and the first beside them does not.
-    topology = behind_hops(topology).replace("- name: counts\n", "- name: counts\n    from: passing\n")
+    # These read by an internal topic and are in one task, and the first beside them does not.
+    topology = behind_hops(in_a_task(topology)).replace("    from: by-key\n", "    from: passing\n")
+    topology = topology.replace("$T-known", "$T-ticks")
     many = 700 // (len(steps) + 1)
     partitions = {p: disordered(11, p, 700, NOON, 90 + 10 * p, 40 * SECOND) for p in range(3)}
     model, folds = Model(SIZE, ADVANCE, GRACE), FoldModel(SIZE, ADVANCE, GRACE)
@@ -180,21 +223,30 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
 
 
 @pytest.mark.parametrize(
-    ("cuts", "hops"),
-    [((), False), ((1, 90, 40), True), ((50, 2, 99), False)],
-    ids=["at-once", "one-behind-and-behind-hops", "another-behind"],
+    ("cuts", "by"),
+    [
+        ((), "alone"),
+        ((1, 90, 40), "hops"),
+        ((50, 2, 99), "task"),
+        *(
+            pytest.param(cuts, by, marks=pytest.mark.chaos)
+            for cuts, by in (((1, 90, 40), "alone"), ((50, 2, 99), "hops"), ((), "task"), ((1, 90, 40), "task"))
+        ),
+    ],
 )
 def test_results_do_not_depend_on_how_partitions_are_read(
-    kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...], hops: bool
+    kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...], by: str
 ) -> None:
     """`cuts`: how much of each partition, in percent, a first run reads; the rest is a second one's."""
     topology = FINAL + IN_ORDER + ALL_OF_RECORDS
-    app = App(kafka, tmp_path, behind_hops(topology) if hops else topology)
+    app = App(kafka, tmp_path, BY[by](topology))
     app.create("in", partitions=3)
+    if by == "task":
+        app.create("known")
     partitions = {p: disordered(7, p, 2_500, NOON, 40 + 5 * p, 40 * SECOND) for p in range(3)}
     model, folds = Model(SIZE, ADVANCE, GRACE), FoldModel(SIZE, ADVANCE, GRACE)
     of_records = {kind: cls(LENGTH, GRACE) for kind, cls in KINDS.items()}
-    counted, counted_of = Counter[str](), dict.fromkeys(KINDS, 0)
+    counted, counted_of, counted_together = Counter[str](), dict.fromkeys(KINDS, 0), 0
     at = dict.fromkeys(partitions, 0)
     for part in ([dict(zip(partitions, cuts, strict=True))] if cuts else []) + [dict.fromkeys(partitions, 100)]:
         new = {p: beginning_late(events[at[p] : len(events) * part[p] // 100]) for p, events in partitions.items()}
@@ -204,22 +256,28 @@ def test_results_do_not_depend_on_how_partitions_are_read(
         model.read(new)
         folds.read(new)
         app.run()
-        counted.update({name: late(app, name) for name in ("counts", "folds")})
+        if by == "task":
+            counted_together += late(app, "known")
+        else:
+            counted.update({name: late(app, name) for name in ("counts", "folds")})
         assert finals(app) == model.closed
         assert finals_in(kafka, app.topic("folds"), "offset") == folds.closed
         for kind, spans in of_records.items():
             spans.read(new)
-            counted_of[kind] += late(app, f"{kind}-final")
-            assert late(app, f"{kind}-final") == late(app, f"{kind}-updates")
+            if by != "task":
+                counted_of[kind] += late(app, f"{kind}-final")
+                assert late(app, f"{kind}-final") == late(app, f"{kind}-updates")
             assert spans_in(kafka, app.topic(f"{kind}-final")) == (spans.closed, 0), kind
             table, replaced = spans_in(kafka, app.topic(f"{kind}-updates"))
             assert table == spans.all, kind
             assert replaced > 0 or len(new) == len(partitions), kind
-    for kind, spans in of_records.items():
-        assert counted_of[kind] == spans.late > 100, kind
-        assert len(spans.closed) > 100, kind
-    assert counted["counts"] == model.late > 100
-    assert counted["folds"] == folds.late > 100
+    if by == "task":
+        assert counted_together == model.late + folds.late + 2 * sum(spans.late for spans in of_records.values())
+    else:
+        assert counted_of == {kind: spans.late for kind, spans in of_records.items()}
+        assert counted == {"counts": model.late, "folds": folds.late}
+    assert min(model.late, folds.late, *(spans.late for spans in of_records.values())) > 100
+    assert min(len(spans.closed) for spans in of_records.values()) > 100
     assert min(len(model.closed), len(folds.closed)) > 20
 
 
@@ -234,46 +292,49 @@ def test_a_record_that_is_filtered_out_moves_time_too(kafka: KafkaConfig, tmp_pa
 
 def test_windows_close_when_nothing_comes(kafka: KafkaConfig, tmp_path: Path) -> None:
     """Of three partitions one has records, one has had some, and one is empty: time goes on by the clock."""
-    short = FINAL.replace("20s", "4s").replace("10s", "2s").replace("5s", "1s")
+    short = (FINAL + ALSO_IN_A_TASK).replace("20s", "4s").replace("10s", "2s").replace("5s", "1s")
     app = App(kafka, tmp_path, short, spec="  idleTimeout: 1s")
     app.create("in", partitions=3)
+    app.create("known")
     app.send("in", ("a", "x", NOON), ("b", "x", NOON + SECOND), partition=0)
     app.send("in", ("a", "x", NOON - SECOND), partition=1)
     stopped_after = time.monotonic() + 120
 
     def stop_when_closed(status: Mapping[str, Any]) -> None:
         app.statuses.append(dict(status))
-        if len(finals(app)) == 5 or time.monotonic() > stopped_after:
+        both = (finals_in(kafka, app.topic(name)) for name in ("out", "out-too"))
+        if all(len(found) == 5 for found in both) or time.monotonic() > stopped_after:
             os.kill(os.getpid(), signal.SIGTERM)
 
     app.run_until_told(stop_when_closed)
     before, at = NOON - 2 * SECOND, NOON
     closed = {("a", before - 2 * SECOND): 1, ("a", before): 2, ("b", before): 1, ("a", at): 1, ("b", at): 1}
-    assert finals(app) == closed
-    assert late(app) == 0
+    assert same_finals(app) == closed
+    assert late(app) == late(app, "known") == 0
     app.send("in", ("a", "x", NOON), partition=2)  # what is closed stays closed
     app.run()
-    assert finals(app) == closed
-    assert late(app) == 2
+    assert same_finals(app) == closed
+    assert late(app) == late(app, "known") == 2
 
 
 def test_a_run_to_the_end_closes_what_is_open(kafka: KafkaConfig, tmp_path: Path) -> None:
     """Also what an earlier run has left open. What ends later can still come."""
-    app = App(kafka, tmp_path, FINAL)
+    app = App(kafka, tmp_path, FINAL + ALSO_IN_A_TASK)
     app.create("in", partitions=2)
+    app.create("known")
     app.send("in", ("a", "x", NOON), ("a", "x", NOON + 12 * SECOND))
     app.run()
-    assert finals(app) == {}
-    app.change(FINAL, "  run: untilCaughtUp\n  closeWindows: true")
+    assert same_finals(app) == {}
+    app.change(FINAL + ALSO_IN_A_TASK, "  run: untilCaughtUp\n  closeWindows: true")
     app.run()
     closed = {("a", NOON - 10 * SECOND): 1, ("a", NOON): 2, ("a", NOON + 10 * SECOND): 1}
-    assert finals(app) == closed
+    assert same_finals(app) == closed
     app.send("in", ("b", "x", NOON + 60 * SECOND), partition=1)
     app.run()
-    assert finals(app) == closed | {("b", NOON + 50 * SECOND): 1, ("b", NOON + 60 * SECOND): 1}
+    assert same_finals(app) == closed | {("b", NOON + 50 * SECOND): 1, ("b", NOON + 60 * SECOND): 1}
     app.run()
-    assert len(finals(app)) == 5
-    assert late(app) == 0
+    assert len(same_finals(app)) == 5
+    assert late(app) == late(app, "known") == 0
 
 
 LATE = """

@@ -78,8 +78,8 @@ class _Cut:
                 self._by_foreign_key(node)
             elif node.takes_changes([self._topology.kind(name) for name in node.inputs]):
                 self._after_changes(node)
-            elif node.in_task:
-                self._join_a_task(node)
+            elif (made := self._in_a_task(node)) is not None:
+                self._join_a_task(made)
             else:
                 self._alone(node)
         return Topology(tuple(self._nodes))
@@ -117,8 +117,19 @@ class _Cut:
 
     # Nodes that share tasks
 
+    def _in_a_task(self, node: Node) -> Node | None:
+        """The node as it shares a task; None where it does not. What could be alone does where its rows are in one."""
+        if node.in_task:
+            return node
+        there = node.keyed and all(self._is_there(node, name) for name in node.inputs)
+        return node.in_a_task() if there else None
+
+    def _is_there(self, node: Node, name: str) -> bool:
+        """Whether a task has the rows of its input under the key that it goes by."""
+        return self._origins[name].task is not None and self._fits(node, name)
+
     def _join_a_task(self, node: Node) -> None:
-        there = {name: o.task for name in node.inputs if (o := self._origins[name]).task and self._fits(node, name)}
+        there = {name: o.task for name in node.inputs if (o := self._origins[name]).task and self._is_there(node, name)}
         apart = [name for name in node.inputs if name not in there and not self._comes_from_topics(node, name)]
         fed_by = {source for name in node.inputs if name not in there for source in self._origins[name].behind}
         if not self._tasks.may_unite(there.values(), fed_by):

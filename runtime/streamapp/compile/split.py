@@ -101,7 +101,7 @@ def _tasks(topology: Topology) -> list[SubTopology]:
     of: dict[str, str] = {}
     """The task in which a node runs, or could."""
     for node in topology.nodes:
-        before = [of[name] for name in node.inputs if name in of]
+        before = [of[name] for name in node.inputs if name in of and not topology.node(name).leaves_task]
         if node.in_task:
             of[node.name] = tasks.unite(before, node.name)
         elif node.row_wise and before and is_repeatable(node):

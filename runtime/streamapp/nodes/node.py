@@ -107,6 +107,11 @@ class Node:
         by, or go on long after they have come, and are late for what goes by the time of records."""
         return False
 
+    def in_a_task(self) -> Self | None:
+        """A node that can run alone, as it runs in the task that has its rows under its key; None where it never
+        does."""
+        return None
+
     @property
     def timed(self) -> bool:
         """True when what it keeps, and what is late for it, goes by the stream time of its sources: a task takes its

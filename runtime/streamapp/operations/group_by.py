@@ -160,7 +160,7 @@ class Aggregate(OneInput):
     reduce: Pairs = ()
     """In place of aggregates: columns of the records, and how a record changes what there is so far."""
     folds: bool = False
-    """Whether the records of a group are taken in their order, in the task of its key: a pass says so."""
+    """Whether it runs in the task of its key, where the records of a group are taken in their order: a pass says so."""
     ttl_ms: int = 0
     """How long a group stays that has no record; 0: for ever."""
     keeps_rows: bool = False
@@ -232,6 +232,13 @@ class Aggregate(OneInput):
     @property
     def in_task(self) -> bool:
         return self.folds
+
+    @property
+    def leaves_task(self) -> bool:
+        return self.window is not None
+
+    def in_a_task(self) -> Self:
+        return replace(self, folds=True)
 
     @property
     def met_by(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from streamapp.spark.flow import Flow, column
 from streamapp.spark.late import RECORD
 from streamapp.spark.merged import merged
 from streamapp.spark.records import RECORD_COLUMNS, RECORD_TYPES
-from streamapp.spark.tasks import Task, entries_of
+from streamapp.spark.tasks import Task, entries_of, wanted_by
 from streamapp.spark.visitor import Visitor
 
 _AT = "__at"
@@ -70,17 +70,17 @@ def _around_task(part: SubTopology, visitor: Visitor) -> DataFrame:
     before = _ancestors(outside, reader.name)
     flows = _inputs(before, visitor)
     exits, output = Task(part, flows[0].frame.sparkSession, visitor).exits(entries, flows)
-    names = {(exit.node, exit.changes): f"{exit.node}\0{exit.changes}" for exit in exits}
+    names = {(exit.node, exit.kind): f"{exit.node}\0{exit.kind}" for exit in exits}
     inner = {*(node.name for node in before), *part.task}
     after = []
     for node in part.nodes:
         if node.name not in inner:
-            signed = isinstance(node, n.RepartitionSink) and node.signed
-            renamed = {name: names[name, signed] for name in node.inputs if (name, signed) in names}
+            kind = wanted_by(node)
+            renamed = {name: names[name, kind] for name in node.inputs if (name, kind) in names}
             after.append(node.with_inputs(renamed))
     if not exits:
         return output.select(*(F.lit(None).cast(kind).alias(name) for name, kind in RECORD_TYPES.items()))
-    return _records(tuple(after), visitor, {names[exit.node, exit.changes]: exit.flow for exit in exits})
+    return _records(tuple(after), visitor, {names[exit.node, exit.kind]: exit.flow for exit in exits})
 
 
 def _ancestors(nodes: tuple[n.Node, ...], name: str) -> tuple[n.Node, ...]:

@@ -65,14 +65,17 @@ def folded(node: o.Aggregate, flow: Flow) -> Flow:
     return Flow(rows, (*keys, *values), ("timestamp",), key, table=True)
 
 
-def columns_of_groups(keys: Mapping[str, Column], values: Mapping[str, Column], time: Column) -> tuple[Column, ...]:
+def columns_of_groups(
+    keys: Mapping[str, Column], values: Mapping[str, Column], time: Column, gone: Column | None = None
+) -> tuple[Column, ...]:
     """The columns of a table whose rows are groups.
 
     Args:
         time: the event time of the group's latest record.
+        gone: whether the row says that the group is there no more.
     """
     return (
-        F.lit(False).alias(DELETED),
+        (F.lit(False) if gone is None else gone).alias(DELETED),
         time.alias(EVENT_TIME),
         *(value.alias(f"__key_{i}") for i, value in enumerate(keys.values())),
         *(value.alias(name) for name, value in {**keys, **values}.items()),

@@ -4,39 +4,51 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamapp import operations as o
-from streamapp.spark.aggregates import aggregates_of
-from streamapp.spark.flow import DELETED, EVENT_TIME, PLACE, STREAM_TIME, Flow, column
-from streamapp.spark.late import RECORD, beside_late, late_record
+from streamapp.spark.flow import EVENT_TIME, PLACE, STREAM_TIME, Flow, column
+from streamapp.spark.grouping import Grouping
+from streamapp.spark.late import RECORD, late_record
 
 _RULES = {"session": ("Sessions", "gap"), "sliding": ("Slides", "size")}
 """What the operator calls each kind, and its size (WindowRule.scala)."""
 
 
-def record_windows(node: o.Aggregate, window: o.Window, flow: Flow, by: Mapping[str, str]) -> Flow:
+def record_windows(grouping: Grouping, window: o.Window) -> Flow:
     """The flow of what becomes of a node's windows; in a struct beside RECORD where late records go to a topic.
 
     Args:
-        flow: the rows that take part, with STREAM_TIME.
-        by: the group columns' names, and the physical columns behind them.
+        grouping: rows with STREAM_TIME.
     """
-    rows, late = flow.frame, []
+    node, late = grouping.node, ()
     if node.late is not None:
         lasting = window.size_ms * 1000 if window.kind == "sliding" else 0
         last = F.timestamp_micros(F.unix_micros(column(EVENT_TIME)) + F.lit(lasting))
-        record = late_record(node, flow, column(EVENT_TIME), last)
-        rows, late = rows.withColumn(RECORD, record), [RECORD]
-    results = {name: f"__result_{i}" for i, (name, _) in enumerate(node.values)}
+        record = late_record(node, grouping.flow, column(EVENT_TIME), last)
+        grouping, late = grouping.over(grouping.flow.frame.withColumn(RECORD, record)), (RECORD,)
     order = (STREAM_TIME, PLACE) if node.needs_order else (STREAM_TIME,)
-    columns_by = map(column, (EVENT_TIME, *order, *by.values(), *late))
-    grouped = rows.groupBy(*columns_by).agg(*aggregates_of(node, replace(flow, frame=rows)))
+    found = windows_found(grouping, window, order, late)
+    seen = found.observe(f"late:{node.name}", F.count_if(column("__late")).alias("late"))
+    if not late:
+        seen = seen.filter(~column("__late"))
+    return table_of_windows(grouping, seen, late=bool(late))
+
+
+def windows_found(grouping: Grouping, window: o.Window, order: Sequence[str], late: Sequence[str] = ()) -> DataFrame:
+    """What becomes of a node's windows (RecordWindows.scala).
+
+    Args:
+        order: the columns that say the order of rows: STREAM_TIME is the first.
+        late: those that a late record is to give.
+    """
+    node, rows = grouping.node, grouping.flow.frame
+    grouped = rows.groupBy(*map(column, (EVENT_TIME, *order, *grouping.by.values(), *late)))
     kind, size = _RULES[window.kind]
     rule = {
         "kind": kind,
@@ -46,20 +58,15 @@ def record_windows(node: o.Aggregate, window: o.Window, flow: Flow, by: Mapping[
         "isFinal": node.emit == "final",
     }
     ours: Any = rows.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.RecordWindows  # type: ignore[union-attr]
-    found = ClassicDataFrame(ours.of(grouped._jdf, len(order), len(by), len(late), json.dumps(rule)), rows.sparkSession)
-    seen = found.observe(f"late:{node.name}", F.count_if(column("__late")).alias("late"))
-    keys = {name: column(physical) for name, physical in by.items()}
-    keys |= {"window_start": column("__start"), "window_end": column("__end")}
-    key = tuple((name, f"__key_{i}") for i, name in enumerate(keys))
-    values = {name: column(physical) for name, physical in results.items()}
-    columns = (
-        column("__gone").alias(DELETED),
-        column("__latest").alias(EVENT_TIME),
-        *(keys[name].alias(physical) for name, physical in key),
-        *(value.alias(name) for name, value in (keys | values).items()),
-    )
-    if node.late is None:
-        frame, packed = seen.filter(~column("__late")).select(*columns), None
-    else:
-        frame, packed = beside_late(seen, column("__late"), columns)
-    return Flow(frame, (*keys, *values), ("timestamp",), key, table=True, packed=packed)
+    counted = grouped.agg(*grouping.aggregates())._jdf
+    found = ours.of(counted, len(order), len(grouping.by), len(late), json.dumps(rule))
+    return ClassicDataFrame(found, rows.sparkSession)
+
+
+def table_of_windows(grouping: Grouping, found: DataFrame, *, late: bool = False) -> Flow:
+    """The table of the windows that are found.
+
+    Args:
+        late: whether there are late records among them.
+    """
+    return grouping.table(found, (column("__start"), column("__end")), gone=column("__gone"), late=late)

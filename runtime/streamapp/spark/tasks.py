@@ -19,7 +19,9 @@ from streamapp.spark.flow import PLACE, SIGN, STREAM_TIME, Flow, column
 from streamapp.spark.folds import answers_of, entering, folded, rows_kept
 from streamapp.spark.foreign_keys import foreign_results, foreign_rows
 from streamapp.spark.joins import chosen, keys_of
+from streamapp.spark.records import RECORD_COLUMNS
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
+from streamapp.spark.windows_in_tasks import windowed
 
 
 class Visits(Protocol):
@@ -60,6 +62,14 @@ def entries_of(part: SubTopology) -> tuple[Entry, ...]:
     return tuple(sorted(found, key=lambda entry: not entry.reader.stores))
 
 
+ROWS = "rows"
+"""What leaves a task is rows."""
+CHANGES = "changes"
+"""It is of each change what was and what is."""
+LATE = "late"
+"""It is records that are late for the node."""
+
+
 @dataclass(frozen=True)
 class Exit:
     """Rows that leave a task."""
@@ -67,8 +77,8 @@ class Exit:
     node: str
     flow: Flow
     """In a struct column of the task's output, which all exits share."""
-    changes: bool
-    """Whether it has of each change what was and what is."""
+    kind: str
+    """ROWS, CHANGES or LATE."""
 
 
 class Task:
@@ -84,6 +94,7 @@ class Task:
         self._places: dict[str, int] = {}
         self._flows: dict[str, Flow] = {}
         self._entered: dict[tuple[str, str], tuple[int, Flow]] = {}
+        self._late: dict[str, str] = {}
 
     def exits(self, entries: Sequence[Entry], flows: Sequence[Flow]) -> tuple[list[Exit], DataFrame]:
         """What leaves it, and its output, where each exit has a column.
@@ -113,6 +124,11 @@ class Task:
         times = (STREAM_TIME if hopped else _TIME, STREAM_TIME if carries else "")
         made = self._task.frame(rows._jdf, len(keys[0]), len(order), *times)
         output: DataFrame = ClassicDataFrame(made, self._spark)
+        read = {exit.flow.packed for exit in found}
+        for name, late in self._late.items():
+            output = output.observe(f"late:{name}", F.count_if(column(late).isNotNull()).alias("late"))
+            if late not in read:
+                output = output.filter(column(late).isNull())
         if carries:
             output, found = _timed(output, found)
         return [replace(exit, flow=replace(exit.flow, frame=output)) for exit in found], output
@@ -209,6 +225,8 @@ class Task:
 
     def _fold(self, node: o.Aggregate) -> tuple[int, Flow]:
         place, given = self._input(node, node.input)
+        if node.window is not None:
+            return self._windows(node, node.window, place, given)
         if (node.name, node.input) not in self._entered:
             grouped = self._prepared(node, given)
             place = self._task.steps(place, grouped.frame._jdf, False)
@@ -219,6 +237,18 @@ class Task:
             frames = (frame._jdf for frame in rows_kept(given, self._rows))
             return self._task.keptGroup(place, node.store, SIGN, *frames, flow.frame._jdf, answers), flow
         return self._task.group(place, node.store, flow.frame._jdf, answers, node.ttl_ms * 1000), flow
+
+    def _windows(self, node: o.Aggregate, window: o.Window, place: int, given: Flow) -> tuple[int, Flow]:
+        at: list[int] = []
+
+        def kept(rows: Flow) -> Flow:
+            step, table = windowed(node, window, place, rows, self._rows)
+            at.append(step)
+            return table
+
+        table = self._visitor.checked(node, [given], kept)
+        self._late[node.name] = _column(self._task.lateAt())
+        return at[0], table
 
     def _deduplicate(self, node: o.Deduplicate) -> tuple[int, Flow]:
         place, given = self._input(node, node.input)
@@ -232,15 +262,19 @@ class Task:
 
     def _leaving(self, node: n.Node) -> list[Exit]:
         readers = [reader for reader in self._topology.consumers(node.name) if reader.name not in self._part.task]
+        wanted = {wanted_by(reader) for reader in readers}
         place, flow = self._places[node.name], self._flows[node.name]
         found = []
-        if any(not _wants_changes(reader) for reader in readers):
+        if ROWS in wanted:
             gone = deletions(flow, self._rows)._jdf if flow.table else None
-            found.append(Exit(node.name, replace(flow, packed=_column(self._task.exit(place, gone))), changes=False))
-        if any(_wants_changes(reader) for reader in readers):
+            found.append(Exit(node.name, replace(flow, packed=_column(self._task.exit(place, gone))), ROWS))
+        if CHANGES in wanted:
             both = changes(flow, self._rows)
             at = self._task.exitOfChanges(place, both.frame._jdf)
-            found.append(Exit(node.name, replace(both, packed=_column(at)), changes=True))
+            found.append(Exit(node.name, replace(both, packed=_column(at)), CHANGES))
+        if LATE in wanted:
+            records = Flow(flow.frame, RECORD_COLUMNS, (), (), packed=self._late[node.name])
+            found.append(Exit(node.name, records, LATE))
         return found
 
 
@@ -251,8 +285,11 @@ def _slim(reader: n.Node, flow: Flow) -> Flow:
     return replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp" or f in wanted))
 
 
-def _wants_changes(reader: n.Node) -> bool:
-    return isinstance(reader, n.RepartitionSink) and reader.signed
+def wanted_by(reader: n.Node) -> str:
+    """Which kind of exit it reads."""
+    if isinstance(reader, n.LateRecords):
+        return LATE
+    return CHANGES if isinstance(reader, n.RepartitionSink) and reader.signed else ROWS
 
 
 def _column(exit: int) -> str:
@@ -294,16 +331,16 @@ def _selected(
 
 
 def _timed(output: DataFrame, exits: Sequence[Exit]) -> tuple[DataFrame, list[Exit]]:
-    """The same output with STREAM_TIME in the structs of rows; in those of changes nobody goes by it."""
+    """The same output with STREAM_TIME in the structs of rows; in others nobody goes by it."""
     structs = {}
     for exit in exits:
-        if exit.changes:
+        if exit.kind != ROWS:
             continue
         assert exit.flow.packed is not None
         fields = (exit.flow.physically(name).alias(name) for name in exit.flow.physical())
         struct = F.struct(*fields, column(STREAM_TIME))
         structs[exit.flow.packed] = F.when(column(exit.flow.packed).isNotNull(), struct)
-    timed = [replace(exit, flow=replace(exit.flow, timed=not exit.changes)) for exit in exits]
+    timed = [replace(exit, flow=replace(exit.flow, timed=exit.kind == ROWS)) for exit in exits]
     return output.withColumns(structs) if structs else output, timed
 
 

@@ -44,6 +44,42 @@ def require_no_circle(plan: Plan) -> None:
         written |= part.writes_internally
 
 
+def test_groups_and_windows_behind_a_join_are_in_its_task(plan: Compile) -> None:
+    """Where they go by its key; whatever reads the table of windows has another one."""
+    late = "late: {topic: lates}, "
+    last = "- {name: last, from: enriched, filter: amount > 0}\n"
+    for name, more in (
+        ("all", ""),
+        ("hourly", f"window: {{tumbling: 1 hour}}, {late}"),
+        ("visits", "window: {session: 1 hour}, emit: final, "),
+        ("near", "window: {sliding: 1 hour}, "),
+    ):
+        last += f"- {{name: {name}, from: last, groupBy: [key], {more}aggregate: {{total: sum(amount)}}}}\n"
+        last += f"- {{name: {name}-out, from: {name}, to: {{topic: {name}}}}}\n"
+    keyed = ENRICHED.replace("by: [user], ", "")
+    made = plan(USERS + ORDERS + keyed + last)
+    (part,) = made.subtopologies
+    assert part.stores == ("users", "all", "hourly", "visits", "near")
+    assert hops(made) == []
+    assert part.timed
+    other = plan(USERS + ORDERS + keyed + last.replace("groupBy: [key]", "groupBy: [city]"))
+    assert len(hops(other)) == 4
+
+
+def test_what_reads_windows_reads_them_by_a_topic(plan: Compile) -> None:
+    """Their key has a window in it, which is not what their task goes by."""
+    windows = "- {name: hourly, from: enriched, groupBy: [key], window: {tumbling: 1 hour}, emit: final, "
+    windows += "aggregate: {total: sum(amount)}}\n- {name: large, from: hourly, filter: total > 10}\n"
+    again = "- {name: changes, toStream: {}}\n- {name: days, groupBy: [key], window: {tumbling: 1 day}, "
+    again += "aggregate: {hours: count(*)}}\n"
+    made = plan(USERS + ORDERS + ENRICHED.replace("by: [user], ", "") + windows + again + OUT.replace("LAST", "days"))
+    first, second = made.subtopologies
+    assert first.task == ("users", "enriched", "hourly")
+    assert second.stores == ("days",)
+    (source,) = (node for node in second.nodes if isinstance(node, RepartitionSource))
+    assert (source.written_by, source.writers_lag_ms) == ("users", 3_600_000)
+
+
 def test_joins_and_tables_of_one_key_are_one_task_without_a_topic(plan: Compile) -> None:
     clicks = '- {name: clicks, table: {topic: clicks, value: {format: json, schema: "n BIGINT"}}}\n'
     both = "- {name: active, from: users, filter: city is not null}\n"

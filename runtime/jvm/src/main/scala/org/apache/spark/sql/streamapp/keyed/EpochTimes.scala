@@ -18,7 +18,10 @@ import org.apache.spark.sql.streamapp.{EpochRanges, MetadataTopic, RuntimeConf, 
 import org.apache.spark.util.AccumulatorV2
 
 /** Up to where windows were closed when the epoch began, and when its records were read. */
-final case class Closing(before: Long, after: Long)
+final case class Closing(before: Long, after: Long) {
+  /** The same for what comes by so much later. */
+  def behind(lag: Long): Closing = Closing(StreamTimes.behind(before, lag), StreamTimes.behind(after, lag))
+}
 
 /** A task asks its driver for them, when all records of the epoch were read. Answered by [[Closing]]. */
 final case class AskClosing(applicationId: String, subTopology: String, attempt: Long)
@@ -26,9 +29,10 @@ final case class AskClosing(applicationId: String, subTopology: String, attempt:
 /**
  * What the tasks behind the shuffle learn of time, and tell: when the first is over of what they have still open.
  *
+ * @param before up to where windows were closed when the epoch began
  * @param fresh whether it is the first epoch of a driver: an earlier version of the app may have had other settings
  */
-final case class TaskClosing(question: AskClosing, due: EarliestTime, fresh: Boolean) {
+final case class TaskClosing(question: AskClosing, due: EarliestTime, before: Long, fresh: Boolean) {
   /** To be asked when all records of the epoch were read. */
   def ask(): Closing = RuntimePlugin.ask[Closing](question)
 }
@@ -68,7 +72,7 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val 
     context.register(times)
     due = Some((times, tasks))
     lasting = longest
-    TaskClosing(AskClosing(conf.applicationId, conf.subTopology, attempt), times, fresh)
+    TaskClosing(AskClosing(conf.applicationId, conf.subTopology, attempt), times, before.closed, fresh)
   }
 
   /** Whether a task has something open, or has not told. */

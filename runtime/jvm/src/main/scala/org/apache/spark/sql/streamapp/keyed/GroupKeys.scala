@@ -12,10 +12,14 @@ import org.apache.spark.sql.types.{LongType, StructType, TimestampType}
 /**
  * The windows of an aggregation; times are in microseconds.
  *
+ * @param advance how often one starts
  * @param retention how long windows stay in the state when they are closed
  * @param isFinal whether a window gives one result when it closes, and none before
  */
-final case class Windows(size: Long, grace: Long, retention: Long, isFinal: Boolean) {
+final case class Windows(size: Long, advance: Long, grace: Long, retention: Long, isFinal: Boolean) {
+  /** Where the windows start that this time is in, the latest first. */
+  def startsOf(time: Long): Iterator[Long] = Iterator.iterate(Math.floorDiv(time, advance) * advance)(_ - advance).takeWhile(_ > time - size)
+
   /** The start of the last window that is over when time has come that far. */
   def lastStart(closed: Long): Long = closed - lasting
 
@@ -28,9 +32,10 @@ object Windows {
   val Metadata = "streamapp.windows"
 
   def of(groups: Seq[Attribute]): Option[Windows] =
-    groups.headOption.map(_.metadata).filter(_.contains(Metadata)).map { metadata =>
-      Serialization.read[Windows](metadata.getString(Metadata))(DefaultFormats, manifest[Windows])
-    }
+    groups.headOption.map(_.metadata).filter(_.contains(Metadata)).map(metadata => read(metadata.getString(Metadata)))
+
+  /** Out of JSON. */
+  def read(text: String): Windows = Serialization.read[Windows](text)(DefaultFormats, manifest[Windows])
 }
 
 /**
@@ -70,10 +75,10 @@ final case class GroupKeys(groups: Seq[Attribute], windows: Option[Windows]) {
     val noLate = late.map(record => Literal(null, record.dataType))
     windows match {
       case None => UnsafeProjection.create(columns ++ noLate)
-      case Some(Windows(size, _, _, _)) =>
+      case Some(windows) =>
         def time(value: Expression) = PreciseTimestampConversion(value, LongType, TimestampType)
         val window = CreateNamedStruct(Seq(
-          Literal("start"), time(columns.head), Literal("end"), time(Add(columns.head, Literal(size)))))
+          Literal("start"), time(columns.head), Literal("end"), time(Add(columns.head, Literal(windows.size)))))
         UnsafeProjection.create((window +: columns.tail) ++ noLate)
     }
   }

@@ -50,7 +50,8 @@ private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processo
   override def end(): Unit = going.foreach(_.close())
 
   override def forgets: Boolean = true
-  override def holdsRecords: Boolean = true
+  // They look up what others are about to forget.
+  override def stage: Int = TaskAtWork.Records
   override def gathers: Boolean = true
 
   override def forget(closing: Closing, fresh: Boolean): Unit = {

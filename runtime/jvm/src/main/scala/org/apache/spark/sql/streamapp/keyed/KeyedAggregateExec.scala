@@ -43,15 +43,12 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
     val keys = groupKeys
     val bound = BoundAggregates(save.keyExpressions, finish.aggregateExpressions, finish.resultExpressions)
     val incoming = child.output
-    val closing = keys.windows.map { windows =>
-      windows -> TaskClosing.of(this, getStateInfo, Some(windows.lasting))
-    }
+    val times = keys.windows.map(windows => TaskClosing.of(this, getStateInfo, Some(windows.lasting)))
     child.execute().mapPartitionsWithStateStore(
       getStateInfo, keys.schema, bound.bufferSchema, keys.encoding,
       session.sessionState, Some(session.streams.stateStoreCoordinator)) { (store, rows) =>
         val buffers = new AggregateBuffers(bound)
-        new KeyedAggregation(store, rows, keys, incoming, buffers, buffers.merge,
-          closing.map { case (windows, times) => new WindowClosing(store, keys, windows, times) })
+        new KeyedAggregation(store, rows, keys, incoming, buffers, buffers.merge, times)
       }
   }
 

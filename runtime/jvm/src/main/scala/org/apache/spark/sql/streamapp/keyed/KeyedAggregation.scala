@@ -16,7 +16,7 @@ import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair
  * @param add changes a buffer by a row that has come
  */
 private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[InternalRow], keys: GroupKeys,
-    incoming: Seq[Attribute], buffers: AggregateBuffers, add: (InternalRow, InternalRow) => Unit, closing: Option[WindowClosing]) extends Iterator[InternalRow] {
+    incoming: Seq[Attribute], buffers: AggregateBuffers, add: (InternalRow, InternalRow) => Unit, times: Option[TaskClosing]) extends Iterator[InternalRow] {
   import KeyedAggregation._
 
   private val keyOf = keys.ofRow(incoming)
@@ -28,6 +28,7 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
   private var heldBytes = 0L
   private var results: java.util.Iterator[JMap.Entry[UnsafeRow, InternalRow]] = Collections.emptyIterator()
   private var closed: Iterator[(UnsafeRow, UnsafeRow)] = _
+  private val closing = keys.windows.map(new WindowClosing(keys, _).begin(store))
   private val isFinal = closing.exists(_.windows.isFinal)
   private var committed = false
 
@@ -38,12 +39,11 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
       while (rows.hasNext && held.size < MostGroups && heldBytes < MostBytes) take(rows.next())
       results = held.entrySet.iterator
       if (isFinal) while (results.hasNext) save(results.next())
-      if (!results.hasNext && late.isEmpty && !rows.hasNext) closed = closing.fold(Iterator.empty[(UnsafeRow, UnsafeRow)])(_.over())
+      if (!results.hasNext && late.isEmpty && !rows.hasNext) closed = close()
     }
     if (results.hasNext || late.nonEmpty || (closed != null && closed.hasNext)) true
     else {
       if (!committed) {
-        closing.foreach(_.tellDue())
         store.commit()
         committed = true
       }
@@ -62,6 +62,15 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
       val (key, value) = closed.next()
       buffers.result(groupOf(key), buffers.fromState(value))
     }
+  }
+
+  private def close(): Iterator[(UnsafeRow, UnsafeRow)] = closing.zip(times).fold(Iterator.empty[(UnsafeRow, UnsafeRow)]) {
+    case (windows, times) =>
+      val reached = times.ask()
+      windows.over(reached, times.fresh) ++ {
+        times.due.add(windows.earliest(reached.after))
+        Iterator.empty
+      }
   }
 
   private def save(entry: JMap.Entry[UnsafeRow, InternalRow]): Unit =
@@ -97,30 +106,36 @@ private object KeyedAggregation {
 }
 
 /** The windows of one task's store that close in the epoch. */
-private[keyed] final class WindowClosing(store: StateStore, keys: GroupKeys, val windows: Windows, times: TaskClosing) {
+private[keyed] final class WindowClosing(keys: GroupKeys, val windows: Windows) {
   private val bound = TimeOrder.bound(keys.schema)
-  private var closed = StreamTimes.Unknown
+  private var store: StateStore = _
+
+  /** An epoch begins, with the store at its version. */
+  def begin(store: StateStore): this.type = {
+    this.store = store
+    this
+  }
 
   /**
    * Takes out of the state what is not kept any more. To be asked when all records of the epoch were read.
+   *
+   * @param fresh whether an earlier version of the app may have kept for longer
    * @return keys and buffers of those that give a result now, the earliest first, each good until the next one
    */
-  def over(): Iterator[(UnsafeRow, UnsafeRow)] = {
-    val Closing(before, after) = times.ask()
-    closed = after
+  def over(closing: Closing, fresh: Boolean): Iterator[(UnsafeRow, UnsafeRow)] = {
+    val Closing(before, after) = closing
     val found = if (windows.isFinal) between(before, after, kept = 0).map(pair => (pair.key, pair.value)) else Iterator.empty
     found ++ {
-      // An earlier version may have kept them for longer.
-      val since = if (times.fresh) StreamTimes.Unknown else before
+      val since = if (fresh) StreamTimes.Unknown else before
       between(since, after, windows.retention).foreach(pair => store.remove(pair.key))
       Iterator.empty
     }
   }
 
-  /** When those have been taken out: tells the driver when the first that is open is over. */
-  def tellDue(): Unit = {
+  /** When those have been taken out: when the first that is open is over, with time at `closed`; Long.MaxValue when none is. */
+  def earliest(closed: Long): Long = {
     val scan = store.rangeScan(behind(closed, kept = 0), None, StateStore.DEFAULT_COL_FAMILY_NAME)
-    try times.due.add(if (scan.hasNext) scan.next().key.getLong(0) + windows.lasting else Long.MaxValue)
+    try if (scan.hasNext) scan.next().key.getLong(0) + windows.lasting else Long.MaxValue
     finally scan.close()
   }
 

@@ -81,7 +81,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
     new Iterator[InternalRow] {
       // Nobody asks for a row when the epoch is done already.
       private lazy val input = firstParent[InternalRow].iterator(split, context)
-      private lazy val task = TasksAtWork.take(state, split.index, new TaskAtWork(graph, output)).begin(stores.toMap)
+      private lazy val task = TasksAtWork.take(state, split.index, new TaskAtWork(graph, output)).begin(stores.toMap, times.before)
       private lazy val closing = times.ask()
       private var stages = 0
       private var ended = false
@@ -153,6 +153,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   var now: Long = StreamTimes.Unknown
   /** Whether processors are to send what they hold before the next row is taken. */
   var isLettingGo = false
+  private var closed: Long = StreamTimes.Unknown
   // Whether a row that leaves is made of the row under way. What was held, or is over, has no partition's time.
   private var isOfRow = false
 
@@ -172,9 +173,10 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   private val forgetting = processors.filter(_.forgets)
   private val holding = processors.filter(_.gathers)
 
-  /** An epoch begins, with the stores at its version. */
-  def begin(stores: Map[String, StateStore]): TaskAtWork = {
+  /** An epoch begins, with the stores at its version, and what is over by `closed` closed. */
+  def begin(stores: Map[String, StateStore], closed: Long): TaskAtWork = {
     this.stores = stores
+    this.closed = closed
     now = StreamTimes.Unknown
     processors.foreach(_.begin())
     this
@@ -202,12 +204,20 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   /** What a processor sends now is another change. */
   def nextChange(): Unit = change += 1
 
+  /**
+   * How far time has come for what goes through the processors: that of its partition. What was held on its way has none, and goes by
+   * that of all, as far as it had come before the epoch.
+   *
+   * @param lag for how long it may have been held
+   */
+  def reached(lag: Long): Long = if (isOfRow) now else math.max(StreamTimes.behind(closed, lag), StreamTimes.LongAgo)
+
   def forgets: Boolean = forgetting.nonEmpty
   /** What time has come for, in stages: when one is over, what it lets go has gone on. */
   def forget(stage: Int, closing: Closing, fresh: Boolean): Unit = {
     now = closing.after
     isOfRow = false
-    forgetting.filter(_.holdsRecords == (stage == 0)).foreach(_.forget(closing, fresh))
+    forgetting.filter(_.stage == stage).foreach(_.forget(closing, fresh))
   }
 
   /** The time at which the first of what it keeps is to be forgotten; Long.MaxValue for nothing. */
@@ -232,6 +242,11 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
 }
 
 private[keyed] object TaskAtWork {
-  /** First records that were held back go on; then is forgotten what they may have looked up. */
-  val Stages = 2
+  /** First records that were held back go on. */
+  val Records = 0
+  /** Then is forgotten what they may have looked up, and changes go on that were held back. */
+  val Rows = 1
+  /** Last windows close, with all that has gone on. */
+  val Windows = 2
+  val Stages = 3
 }

@@ -9,8 +9,10 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.BindReferences.bindReference
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
+import org.apache.spark.sql.catalyst.plans.logical.Project
 import org.apache.spark.sql.classic.ClassicConversions.castToImpl
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.execution.streaming.state.{PrefixKeyScanStateEncoderSpec, RangeKeyScanStateEncoderSpec}
 import org.apache.spark.sql.types.{DataType, LongType, StructType}
 
 /**
@@ -55,8 +57,8 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
       lasting(ttl, key.schema))
     val versioned = lasting(history, key.schema.add("__at", "bigint", nullable = false)).map(VersionedTable(table, _, value.schema))
     val values = versioned.fold(value.schema)(_.rowSchema)
-    stores += TaskStore(store, attributes(key.schema), attributes(values), None, RowsOf(answers), answers.columns.toSeq,
-      hasFamilies = ttl > 0 || history > 0)
+    val layout = RowLayout(attributes(key.schema), attributes(values))
+    stores += TaskStore.byKey(store, key.schema, values, hasFamilies = ttl > 0 || history > 0, Some(shown(layout, answers)))
     add(versioned.getOrElse(table), row.schema)
   }
 
@@ -83,12 +85,67 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
       answers: DataFrame): Int = {
     val of = Grouped(grouped)
     val kept = KeptRows(store, of.key.length, key.schema, value.schema, RowsOf(row), of.rows, of.aggregates, grouped.schema.fieldIndex(time))
-    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), Some((of.aggregates.buffers, attributes(grouped.schema))),
-      RowsOf(answers), answers.columns.toSeq, Some(of.key.length), kept = Some(kept))
+    val layout = KeptLayout(attributes(key.schema).take(kept.groups), kept, attributes(grouped.schema))
+    stores += TaskStore(store, key.schema, value.schema, kept.encoding, hasFamilies = false, Some(shown(layout, answers)))
     val (group, own) = RowsOf(key).values.splitAt(of.key.length)
     val normal = group.map(NormalizeFloatingNumbers.normalize)
     add(KeptGroup(input, store, RowsOf(normal, None), RowsOf(normal ++ own, None), RowsOf(value), kept, schemas(input).fieldIndex(sign)),
       grouped.schema)
+  }
+
+  /**
+   * Groups in tumbling or hopping windows.
+   *
+   * @param grouped an aggregation of the input's rows beside their window, by the window and columns of theirs
+   * @param windows [[Windows]] as JSON
+   * @param late of a late record: over the row, its window's begin and end, and how far time had come; null where nobody gets it
+   * @param answers over the row of a group
+   */
+  def windowed(input: Int, store: String, grouped: DataFrame, windows: String, late: DataFrame, answers: DataFrame): Int = {
+    val of = Grouped(grouped)
+    val rule = Windows.read(windows)
+    val bound = of.aggregates.buffers
+    val keys = GroupKeys(attributes(bound.groupSchema), Some(rule))
+    val layout = GroupLayout(keys, bound, attributes(grouped.schema))
+    stores += TaskStore(store, keys.schema, bound.bufferSchema, keys.encoding, hasFamilies = false, Some(shown(layout, answers)))
+    add(Windowed(input, store, rule, keys, of.rows, of.key.tail, of.aggregates, schemas(input).fieldIndex(deleted), lateExit(late)),
+      grouped.schema)
+  }
+
+  /**
+   * Groups in sessions or sliding windows.
+   *
+   * @param found [[RecordWindows]] of the input's rows beside their stream time, without columns of a late record
+   * @param result over the columns of `found`: the row that goes on
+   * @param late of a late record, as of `windowed`
+   * @param answers over begin and end of a window, the columns of its group, and the aggregates
+   */
+  def recordWindowed(input: Int, store: String, found: DataFrame, result: DataFrame, late: DataFrame, answers: DataFrame): Int = {
+    castToImpl(found).queryExecution.optimizedPlan match {
+      case RecordWindows(rule, order, groups, 0, output, Aggregation(rows)) =>
+        val of = RecordRows(rows, order, groups, late = 0)
+        val read = Project(of.head ++ rows.keys(1 until 1 + order) ++ rows.columns, rows.of)
+        val aggregates = of.aggregates(read.output)
+        val kept = WindowRows.of(rule, of.group, aggregates.buffers.bufferSchema)
+        val layout = RecordWindowLayout(rule, of.group, aggregates.buffers, output.drop(RecordWindows.Head.length + groups))
+        stores += TaskStore(store, kept.keys, kept.values, kept.encoding, hasFamilies = true, Some(shown(layout, answers)))
+        val group = of.group.map(bindReference[Expression](_, read.output))
+        add(RecordWindowed(input, store, rule, RowsOf.of(read), of.group, group, aggregates, output, RowsOf(result),
+          schemas(input).fieldIndex(deleted), lateExit(late)), result.schema)
+      case plan => throw new IllegalArgumentException(s"no windows of records:\n$plan")
+    }
+  }
+
+  // Where nobody gets them there is a column all the same: they are counted.
+  private def lateExit(record: DataFrame): LateExit = {
+    exits += Option(record).fold(new StructType().add("none", "int"))(_.schema)
+    LateExit(exits.length - 1, Option(record).map(RowsOf(_)))
+  }
+
+  /** The column of the task's output in which the late records of the latest step leave. */
+  def lateAt: Int = nodes.last match {
+    case windowed: WindowedNode => windowed.late.at
+    case other => throw new IllegalStateException(s"nothing is late for $other")
   }
 
   /**
@@ -97,7 +154,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    */
   def deduplicate(input: Int, store: String, key: DataFrame, within: Long): Int = {
     val passed = new StructType().add("passed", "bigint", nullable = false)
-    stores += TaskStore(store, attributes(key.schema), attributes(passed), None, RowsOf(Nil, None), Nil)
+    stores += TaskStore.byKey(store, key.schema, passed)
     val row = schemas(input)
     add(Deduplicate(input, store, RowsOf(key), within, row.fieldIndex(deleted)), row)
   }
@@ -109,18 +166,20 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   def suppress(input: Int, store: String, key: DataFrame, limit: Long): Int = {
     val row = schemas(input)
     val value = new StructType().add("since", "bigint", nullable = false).add("known", row)
-    stores += TaskStore(store, attributes(key.schema), attributes(value), None, RowsOf(Nil, None), Nil, hasFamilies = true)
+    stores += TaskStore.byKey(store, key.schema, value, hasFamilies = true)
     add(Suppress(input, store, value, row.length, row.fieldIndex(time), Ttl(limit, key.schema)), row)
   }
 
   private def addGroup(input: Int, store: String, rows: RowsOf, key: Seq[Expression], aggregates: RowAggregates, result: StructType,
       answers: DataFrame, ttl: Long): Int = {
     val bound = aggregates.buffers
-    stores += TaskStore(store, attributes(bound.groupSchema), attributes(bound.bufferSchema), Some((bound, attributes(result))),
-      RowsOf(answers), answers.columns.toSeq, hasFamilies = ttl > 0)
+    val layout = GroupLayout(GroupKeys(attributes(bound.groupSchema), None), bound, attributes(result))
+    stores += TaskStore.byKey(store, bound.groupSchema, bound.bufferSchema, hasFamilies = ttl > 0, Some(shown(layout, answers)))
     add(Group(input, store, rows, key, aggregates, schemas(input).fieldIndex(deleted), result.fieldIndex(time),
       lasting(ttl, bound.groupSchema)), result)
   }
+
+  private def shown(layout: StoredLayout, answers: DataFrame) = ShownRows(layout, RowsOf(answers), answers.columns.toSeq)
 
   private def lasting(ttl: Long, keys: StructType): Option[Ttl] = Option.when(ttl > 0)(Ttl(ttl, keys))
 
@@ -138,7 +197,8 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    * @param grace for how long, in microseconds
    */
   def heldLookup(stream: Int, table: Int, store: String, key: DataFrame, result: DataFrame, keepsAll: Boolean, grace: Long): Int = {
-    stores += TaskStore(store, attributes(HeldRecords.Keys), attributes(schemas(stream)), None, RowsOf(Nil, None), Nil, inOrder = true)
+    val keys = HeldRecords.Keys
+    stores += TaskStore(store, keys, schemas(stream), RangeKeyScanStateEncoderSpec(keys, keys.indices), hasFamilies = false, None)
     add(HeldLookup(lookupOf(stream, table, key, result, keepsAll, asOf = true), store, grace), result.schema)
   }
 
@@ -156,9 +216,8 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    */
   def foreignRows(left: Int, right: Int, store: String, move: String, foreign: DataFrame, key: DataFrame, value: DataFrame,
       row: DataFrame, result: DataFrame, none: DataFrame, keepsLeft: Boolean): Int = {
-    // Nobody asks for its rows.
-    val answers = RowsOf(Nil, None)
-    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), None, answers, Nil, Some(foreign.columns.length))
+    val encoding = PrefixKeyScanStateEncoderSpec(key.schema, foreign.columns.length)
+    stores += TaskStore(store, key.schema, value.schema, encoding, hasFamilies = false, None)
     add(ForeignRows(left, right, store, RowsOf(foreign), RowsOf(key), RowsOf(value), RowsOf(row), RowsOf(result), RowsOf(none),
       schemas(left).fieldIndex(move), result.schema.fieldIndex(time), side(right), keepsLeft), result.schema)
   }
@@ -171,7 +230,8 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    */
   def foreignResults(input: Int, store: String, move: String, key: DataFrame, value: DataFrame, again: DataFrame, row: DataFrame,
       answers: DataFrame): Int = {
-    stores += TaskStore(store, attributes(key.schema), attributes(value.schema), None, RowsOf(answers), answers.columns.toSeq)
+    val layout = RowLayout(attributes(key.schema), attributes(value.schema))
+    stores += TaskStore.byKey(store, key.schema, value.schema, shown = Some(shown(layout, answers)))
     val said = schemas(input)
     add(ForeignResults(input, store, RowsOf(key), RowsOf(value), RowsOf(again), RowsOf(row), said.fieldIndex(deleted),
       said.fieldIndex(move), said.fieldIndex(time)), row.schema)

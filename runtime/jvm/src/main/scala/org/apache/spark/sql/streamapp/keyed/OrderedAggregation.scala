@@ -62,14 +62,11 @@ case class OrderedAggregationExec(groups: Seq[Attribute], aggregates: RowAggrega
 
   override protected def doExecute(): RDD[InternalRow] = {
     val (keys, incoming, calls) = (groupKeys, child.output, aggregates)
-    val closing = keys.windows.map { windows =>
-      windows -> TaskClosing.of(this, getStateInfo, Some(windows.lasting))
-    }
+    val times = keys.windows.map(windows => TaskClosing.of(this, getStateInfo, Some(windows.lasting)))
     child.execute().mapPartitionsWithStateStore(getStateInfo, keys.schema, calls.buffers.bufferSchema, keys.encoding,
       session.sessionState, Some(session.streams.stateStoreCoordinator)) { (store, rows) =>
         val updates = new RowUpdates(calls)
-        new KeyedAggregation(store, rows, keys, incoming, new AggregateBuffers(calls.buffers), updates.add,
-          closing.map { case (windows, times) => new WindowClosing(store, keys, windows, times) })
+        new KeyedAggregation(store, rows, keys, incoming, new AggregateBuffers(calls.buffers), updates.add, times)
       }
   }
 

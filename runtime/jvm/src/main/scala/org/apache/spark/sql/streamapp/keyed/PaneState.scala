@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.{LongType, StructType}
  * @param group its columns
  * @param values the columns of a buffer
  */
-final case class PaneLayout(group: Seq[Attribute], values: StructType) {
+final case class PaneLayout(group: Seq[Attribute], values: StructType) extends WindowRows {
   private val groupSchema = DataTypeUtils.fromAttributes(group)
   private val place = new StructType().add("place", LongType, nullable = false)
   val keys: StructType = StructType(groupSchema ++ place.add("from", LongType, nullable = false))
@@ -62,11 +62,9 @@ private[keyed] object Pane {
 private[keyed] final case class Look(group: UnsafeRow, at: Long, place: Long)
 
 /** The panes of a task's store, and looks at the times at which their windows close. */
-private[keyed] final class PaneState(store: StateStore, slides: Slides, layout: PaneLayout) {
+private[keyed] final class PaneState(slides: Slides, layout: PaneLayout) {
   private val looks = "looks"
-  store.createColFamilyIfAbsent(looks, layout.looks, KeyedOperator.Unused, TimeOrder.encoding(layout.looks))
-  store.createColFamilyIfAbsent(PaneLayout.Closed, KeyedOperator.Unused, PaneLayout.Reached, PaneLayout.closedEncoding)
-
+  private var store: StateStore = _
   private val toKey = UnsafeProjection.create(layout.keys)
   private val toLook = UnsafeProjection.create(layout.looks)
   private val toReached = UnsafeProjection.create(PaneLayout.Reached)
@@ -76,6 +74,14 @@ private[keyed] final class PaneState(store: StateStore, slides: Slides, layout: 
   private val joined = new JoinedRow
   private val nothing = PaneLayout.closedKey
   private var gone = StreamTimes.Unknown
+
+  /** An epoch begins, with the store at its version. */
+  def begin(store: StateStore): Unit = {
+    this.store = store
+    gone = StreamTimes.Unknown
+    store.createColFamilyIfAbsent(looks, layout.looks, KeyedOperator.Unused, TimeOrder.encoding(layout.looks))
+    store.createColFamilyIfAbsent(PaneLayout.Closed, KeyedOperator.Unused, PaneLayout.Reached, PaneLayout.closedEncoding)
+  }
 
   /** In the order of their times. */
   def ofGroup(group: UnsafeRow): IndexedSeq[Pane] =

@@ -64,8 +64,8 @@ private[keyed] abstract class Processor extends Port {
   /** Whether it keeps things that time makes worthless. */
   def forgets: Boolean = false
 
-  /** Whether among these are records that go on then, and look up what others are about to forget. */
-  def holdsRecords: Boolean = false
+  /** In which of the stages of [[TaskAtWork]] it does. */
+  def stage: Int = TaskAtWork.Rows
 
   /**
    * All records of the epoch were read, and all that was held is sent.

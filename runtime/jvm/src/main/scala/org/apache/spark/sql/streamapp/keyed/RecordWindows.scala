@@ -25,6 +25,9 @@ final case class RecordWindows(rule: WindowRule, order: Int, groups: Int, late: 
 }
 
 object RecordWindows {
+  /** Begin and end of a window, as questions are answered with. */
+  private[keyed] val span: Seq[Attribute] = Seq("start", "end").map(AttributeReference(_, TimestampType)())
+
   /**
    * Begin and end of a window, and its latest record; whether the row is a record that is late; whether it says that the window
    * is gone.
@@ -58,17 +61,27 @@ object RecordWindows {
 object RecordWindowsStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case RecordWindows(rule, orders, count, late, output, Aggregation(rows)) =>
-      val keys = 1 + orders
-      val when = Alias(PreciseTimestampConversion(rows.key(0), TimestampType, LongType), "__time")()
-      val order = rows.order(1 until keys)
-      val by = rows.group(keys until keys + count)
-      val record = (0 until late).map(i => Alias(rows.key(keys + count + i), s"__late_$i")())
-      val read = ProjectExec((by :+ when) ++ order ++ record ++ rows.columns, planLater(rows.of))
-      val group = by.map(_.toAttribute)
-      val aggregates = rows.aggregates(keys + count + late, keys, group, read.output)
-      val inOrder = (group ++ order.map(_.toAttribute)).map(SortOrder(_, Ascending))
-      val sorted = SortExec(inOrder, global = false, RowsByGroup.shuffled(group, read))
-      Seq(RecordWindowsExec(rule, order.length, count, late, aggregates, output, sorted))
+      val of = RecordRows(rows, orders, count, late)
+      val order = rows.order(1 until 1 + orders)
+      val read = ProjectExec(of.head ++ order ++ of.record ++ rows.columns, planLater(rows.of))
+      val inOrder = (of.group ++ order.map(_.toAttribute)).map(SortOrder(_, Ascending))
+      val sorted = SortExec(inOrder, global = false, RowsByGroup.shuffled(of.group, read))
+      Seq(RecordWindowsExec(rule, order.length, count, late, of.aggregates(read.output), output, sorted))
     case _ => Nil
   }
+}
+
+/** The rows of an aggregation under [[RecordWindows]], which says what is where in its output. */
+private[keyed] final case class RecordRows(rows: RowsByGroup, order: Int, groups: Int, late: Int) {
+  private val keys = 1 + order
+  private val by = rows.group(keys until keys + groups)
+
+  /** The columns of the group. */
+  val group: Seq[Attribute] = by.map(_.toAttribute)
+  /** The group, and the event time. */
+  val head: Seq[Alias] = by :+ Alias(PreciseTimestampConversion(rows.key(0), TimestampType, LongType), "__time")()
+  val record: Seq[Alias] = (0 until late).map(i => Alias(rows.key(keys + groups + i), s"__late_$i")())
+
+  /** @param read all columns of the rows, as they are made of these */
+  def aggregates(read: Seq[Attribute]): RowAggregates = rows.aggregates(keys + groups + late, keys, group, read)
 }

@@ -30,24 +30,14 @@ case class RecordWindowsExec(rule: WindowRule, order: Int, groups: Int, late: In
     val (of, calls, results) = (columns, aggregates, output)
     val recordAt = groups + 1 + order
     val record = child.output.slice(recordAt, recordAt + late)
-    rule match {
-      case sessions: Sessions =>
-        val kept = SessionLayout(of, buffer)
-        tasks(kept.keys, kept.values, kept.encoding) { (store, rows) =>
-          new SessionsOfTask(store, rows, sessions, of, record, recordAt, calls, new SessionState(store, sessions, kept), results, times)
-        }
-      case slides: Slides =>
-        val kept = PaneLayout(of, buffer)
-        tasks(kept.keys, kept.values, kept.encoding) { (store, rows) =>
-          new SlidesOfTask(store, rows, slides, of, record, recordAt, calls, new PaneState(store, slides, kept), results, times)
-        }
-    }
+    val (windows, lateColumns) = (rule, late)
+    val kept = WindowRows.of(rule, of, buffer)
+    child.execute().mapPartitionsWithStateStore(getStateInfo, kept.keys, kept.values, kept.encoding, session.sessionState,
+      Some(session.streams.stateStoreCoordinator), useColumnFamilies = true) { (store, rows) =>
+        val ofTask = WindowsOfTask(windows, of, lateColumns, calls, results).begin(store)
+        new GroupsOfTask(store, rows, ofTask, of, record, recordAt, times)
+      }
   }
-
-  private def tasks(keys: StructType, values: StructType, encoding: KeyStateEncoderSpec)(
-      work: (StateStore, Iterator[InternalRow]) => Iterator[InternalRow]): RDD[InternalRow] =
-    child.execute().mapPartitionsWithStateStore(getStateInfo, keys, values, encoding, session.sessionState,
-      Some(session.streams.stateStoreCoordinator), useColumnFamilies = true)(work)
 
   override protected def withNewChildInternal(newChild: SparkPlan): RecordWindowsExec = copy(child = newChild)
 }

@@ -31,8 +31,10 @@ private[keyed] final class RowsByGroup(groups: Seq[NamedExpression], calls: Seq[
   def key(place: Int): Expression = value(place).transform { case column: Attribute => computed.getOrElse(column.exprId, column) }
 
   /** What says the order of rows, in those places of the output. What one row was made into stays in its order. */
-  def order(places: Range): Seq[Alias] =
-    places.zipWithIndex.map { case (place, i) => Alias(key(place), s"__order_$i")() } :+ Alias(MonotonicallyIncreasingID(), "__number")()
+  def order(places: Range): Seq[Alias] = keys(places) :+ Alias(MonotonicallyIncreasingID(), "__number")()
+
+  /** What is in those places of the output. */
+  def keys(places: Range): Seq[Alias] = places.zipWithIndex.map { case (place, i) => Alias(key(place), s"__order_$i")() }
 
   /** The columns of the group, in those places of the output. Spark's `=` takes 0.0 and -0.0 for one, and so must what hashes them. */
   def group(places: Range): Seq[Alias] = places.zipWithIndex.map { case (place, i) =>

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.{LongType, StructType}
  * @param group its columns
  * @param buffer the columns of a buffer
  */
-final case class SessionLayout(group: Seq[Attribute], buffer: StructType) {
+final case class SessionLayout(group: Seq[Attribute], buffer: StructType) extends WindowRows {
   private val groupSchema = DataTypeUtils.fromAttributes(group)
   val keys: StructType = StructType(groupSchema ++ SessionLayout.Number)
   val values: StructType = StructType(SessionLayout.Span ++ buffer)
@@ -44,13 +44,10 @@ private[keyed] final case class StoredSession(number: Long, start: Long, end: Lo
  * no later than its end. So a session that goes on has one record in the changelog per epoch, and none is found by a scan
  * of all.
  */
-private[keyed] final class SessionState(store: StateStore, sessions: Sessions, layout: SessionLayout) {
+private[keyed] final class SessionState(sessions: Sessions, layout: SessionLayout) {
   private val looks = "looks"
   private val ends = "closed-ends"
-  store.createColFamilyIfAbsent(SessionLayout.Closed, layout.keys, layout.values, layout.encoding)
-  for (family <- Seq(looks, ends))
-    store.createColFamilyIfAbsent(family, layout.looks, KeyedOperator.Unused, TimeOrder.encoding(layout.looks))
-
+  private var store: StateStore = _
   private val toKey = UnsafeProjection.create(layout.keys)
   private val toValue = UnsafeProjection.create(layout.values)
   private val toLook = UnsafeProjection.create(layout.looks)
@@ -65,7 +62,16 @@ private[keyed] final class SessionState(store: StateStore, sessions: Sessions, l
   private val joined = new JoinedRow
   private val nothing = UnsafeProjection.create(KeyedOperator.Unused)(InternalRow(0)).copy()
   // Numbers rise from epoch to epoch, so that no two sessions of a group have the same one.
-  private var next = store.version << 32
+  private var next = 0L
+
+  /** An epoch begins, with the store at its version. */
+  def begin(store: StateStore): Unit = {
+    this.store = store
+    next = store.version << 32
+    store.createColFamilyIfAbsent(SessionLayout.Closed, layout.keys, layout.values, layout.encoding)
+    for (family <- Seq(looks, ends))
+      store.createColFamilyIfAbsent(family, layout.looks, KeyedOperator.Unused, TimeOrder.encoding(layout.looks))
+  }
 
   def ofGroup(group: UnsafeRow): Iterator[StoredSession] =
     store.prefixScan(group, StateStore.DEFAULT_COL_FAMILY_NAME).map(pair => stored(pair.key.getLong(numberAt), pair.value))

@@ -6,17 +6,23 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, JoinedRow, UnsafeRo
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Sessions: a record makes one of all that it meets. */
-private[keyed] final class SessionsOfTask(store: StateStore, rows: Iterator[InternalRow], sessions: Sessions, columns: Seq[Attribute],
-    record: Seq[Attribute], recordAt: Int, aggregates: RowAggregates, state: SessionState, output: Seq[Attribute], times: TaskClosing)
-  extends GroupsOfTask(store, rows, columns, record, recordAt, aggregates, output, times) {
+private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attribute], late: Int, aggregates: RowAggregates,
+    output: Seq[Attribute]) extends WindowsOfTask(columns, late, aggregates, output) {
 
+  private val state = new SessionState(sessions, SessionLayout(columns, aggregates.buffers.bufferSchema))
   private val groupAndBuffer = new JoinedRow
 
-  override protected def open(group: UnsafeRow): OpenGroup = new Group(group)
+  override def begin(store: StateStore): this.type = {
+    state.begin(store)
+    this
+  }
 
-  override protected def earliest(closed: Long): Long = state.earliest(closed)
+  override def open(group: UnsafeRow): OpenGroup = new Group(group)
 
-  override protected def close(before: Long, after: Long, fresh: Boolean): Iterator[InternalRow] = {
+  override def earliest(closed: Long): Long = state.earliest(closed)
+
+  override def close(closing: Closing, fresh: Boolean): Iterator[InternalRow] = {
+    val Closing(before, after) = closing
     val over = state.over(before, after)
     val told = if (sessions.isFinal) over.map { case (group, found) =>
       result(group, found.start, found.end, found.end, buffers.fromState(found.buffer))

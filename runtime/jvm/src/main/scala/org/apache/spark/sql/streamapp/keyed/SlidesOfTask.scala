@@ -8,17 +8,23 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Sliding windows: a window is merged of panes each time that it is told of. */
-private[keyed] final class SlidesOfTask(store: StateStore, rows: Iterator[InternalRow], slides: Slides, columns: Seq[Attribute],
-    record: Seq[Attribute], recordAt: Int, aggregates: RowAggregates, state: PaneState, output: Seq[Attribute], times: TaskClosing)
-  extends GroupsOfTask(store, rows, columns, record, recordAt, aggregates, output, times) {
+private[keyed] final class SlidesOfTask(slides: Slides, columns: Seq[Attribute], late: Int, aggregates: RowAggregates,
+    output: Seq[Attribute]) extends WindowsOfTask(columns, late, aggregates, output) {
 
+  private val state = new PaneState(slides, PaneLayout(columns, aggregates.buffers.bufferSchema))
   private val merge = new PaneMerge(buffers)
 
-  override protected def open(group: UnsafeRow): OpenGroup = new Group(group)
+  override def begin(store: StateStore): this.type = {
+    state.begin(store)
+    this
+  }
 
-  override protected def earliest(closed: Long): Long = state.earliest(closed)
+  override def open(group: UnsafeRow): OpenGroup = new Group(group)
 
-  override protected def close(before: Long, after: Long, fresh: Boolean): Iterator[InternalRow] =
+  override def earliest(closed: Long): Long = state.earliest(closed)
+
+  override def close(closing: Closing, fresh: Boolean): Iterator[InternalRow] = {
+    val Closing(before, after) = closing
     state.due(before, after).flatMap { look =>
       val behind = slides.behind(look.place)
       val panes = state.ofGroup(look.group)
@@ -35,6 +41,7 @@ private[keyed] final class SlidesOfTask(store: StateStore, rows: Iterator[Intern
       if (after != before) state.noteClosed(after)
       Iterator.empty
     }
+  }
 
   private def ofWindow(group: UnsafeRow, slide: Slide, ofGroup: SlidesOfGroup): InternalRow = {
     val within = ofGroup.within(slide).toSeq

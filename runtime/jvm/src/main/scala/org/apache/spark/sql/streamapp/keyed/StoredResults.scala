@@ -10,7 +10,7 @@ import org.apache.spark.sql.execution.{FilterExec, ProjectExec, SparkPlan}
 import org.apache.spark.sql.execution.aggregate.{BaseAggregateExec, HashAggregateExec, ObjectHashAggregateExec, SortAggregateExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state.{CommittedStore, KeyStateEncoderSpec, StateStore, StateStoreId, UnsafeRowPair}
-import org.apache.spark.sql.types.{StructType, TimestampType}
+import org.apache.spark.sql.types.StructType
 
 /** How a task reads a store for a question. */
 trait StoredScan extends Serializable {
@@ -131,40 +131,35 @@ private final class StoredInOrder(keyed: OrderedAggregationExec, override val pl
 /** A table of a keyed task. */
 private final class StoredTable(task: KeyedTaskExec, name: String, override val place: StatefulOperatorStateInfo) extends StoredResults {
   private val store = task.graph.store(name).get
-  private val keys = GroupKeys(store.keys, None)
+  private val shown = store.shown.getOrElse(throw new IllegalStateException(s"nobody asks for the rows of store '$name'"))
 
   override def sparkName: String = task.graph.sparkName(store)
-  override def named: Seq[Attribute] = store.kept.fold(store.keys)(kept => store.keys.take(kept.groups))
+  override def named: Seq[Attribute] = shown.layout.named
+  // The rows of a task go by the key that a window is not part of.
   override def together: Boolean = true
-  override def scanned: Seq[Attribute] = store.shown
-  override def scan(wanted: Option[UnsafeRow]): StoredScan = store.kept.map(KeptScan(_, wanted)).getOrElse {
-    val stored = AggregateScan(keys, store.values, named, wanted)
-    store.finished.fold[StoredScan](stored) { case (bound, _) => FinishedScan(stored, bound) }
-  }
+  override def scanned: Seq[Attribute] = shown.layout.columns
+  override def scan(wanted: Option[UnsafeRow]): StoredScan = shown.layout.scan(wanted)
   override def finish(rows: SparkPlan): SparkPlan = {
-    val shown = store.answering(rows.output).fold(rows)(FilterExec(_, rows))
-    ProjectExec(store.answersOver(rows.output), shown)
+    val found = shown.answering(rows.output).fold(rows)(FilterExec(_, rows))
+    ProjectExec(shown.answersOver(rows.output), found)
   }
 }
 
 /** Windows that records have made. */
 private final class StoredRecordWindows(keyed: RecordWindowsExec, override val place: StatefulOperatorStateInfo) extends StoredResults {
-  private val head = RecordWindows.Head.length
-  private val span = Seq("start", "end").map(AttributeReference(_, TimestampType)())
+  private val results = keyed.output.drop(RecordWindows.Head.length + keyed.groups + keyed.late)
+  private val layout = RecordWindowLayout(keyed.rule, keyed.columns, keyed.aggregates.buffers, results)
 
-  override def named: Seq[Attribute] = keyed.columns
+  override def named: Seq[Attribute] = layout.named
   override def together: Boolean = true
-  private val (keys, results) = keyed.output.drop(head).splitAt(keyed.groups)
-  override def scanned: Seq[Attribute] = span ++ keys ++ results.drop(keyed.late)
-  override def scan(wanted: Option[UnsafeRow]): StoredScan = keyed.rule match {
-    case _: Sessions => SessionScan(SessionLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
-    case slides: Slides => SlideScan(slides, PaneLayout(keyed.columns, keyed.buffer), keyed.aggregates.buffers, wanted)
-  }
+  override def scanned: Seq[Attribute] = layout.columns
+  override def scan(wanted: Option[UnsafeRow]): StoredScan = layout.scan(wanted)
 
   override def finish(rows: SparkPlan): SparkPlan = {
+    val (span, columns) = rows.output.splitAt(RecordWindows.span.length)
     val window = CreateNamedStruct(span.flatMap(time => Seq(Literal(time.name), time)))
-    val columns = (window +: keys).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results.drop(keyed.late)
-    ProjectExec(columns, rows)
+    val keys = (window +: columns.take(keyed.groups)).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() }
+    ProjectExec(keys ++ columns.drop(keyed.groups), rows)
   }
 }
 

@@ -47,6 +47,9 @@ object StreamTimes {
   /** Before the first epoch. */
   val None: StreamTimes = StreamTimes(-1, Unknown, Map.empty)
 
+  /** The time so much earlier. */
+  def behind(time: Long, lag: Long): Long = if (time == Unknown) Unknown else time - lag
+
   private implicit val formats: Formats = DefaultFormats
 
   def read(bytes: Array[Byte]): StreamTimes = Serialization.read[StreamTimes](new String(bytes, UTF_8))

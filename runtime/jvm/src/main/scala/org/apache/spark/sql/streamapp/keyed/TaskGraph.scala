@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, BoundReference, Expression, NamedExpression}
-import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.execution.streaming.state.{KeyStateEncoderSpec, NoPrefixKeyStateEncoderSpec, PrefixKeyScanStateEncoderSpec, RangeKeyScanStateEncoderSpec, StateStoreId}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression}
+import org.apache.spark.sql.execution.streaming.state.StateStoreId
 import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
@@ -25,56 +24,15 @@ final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
   /** The longest time for which changes and records are held back on their way, in microseconds; None where none are. */
   def lasting: Option[Long] = nodes.indices.map(heldBefore).maxOption.filter(_ > 0)
 
-  private def heldBefore(place: Int): Long = {
-    val own = nodes(place) match {
-      case held: Suppress => held.limit.span
-      case held: HeldLookup => held.grace + 1
-      case _ => 0L
-    }
-    own + nodes(place).inputs.map(heldBefore).maxOption.getOrElse(0L)
-  }
+  private def heldBefore(place: Int): Long = nodes(place).lasting + heldBefore(nodes(place))
+
+  /** The longest time for which what comes to the node was held back on its way, in microseconds. */
+  def heldBefore(node: TaskNode): Long = node.inputs.map(heldBefore).maxOption.getOrElse(0L)
 
   lazy val hasDiamonds: Boolean = nodes.exists { case join: TableJoin => isDiamond(join); case _ => false }
 
   /** How Spark knows a store. */
   def sparkName(store: TaskStore): String = if (store == stores.head) StateStoreId.DEFAULT_STORE_NAME else store.name
-}
-
-/**
- * A store of a keyed task.
- *
- * @param name    the manifest's
- * @param finished where it keeps groups: how their rows come out of them, and the columns of these rows
- * @param answers what a question about a row is answered with, over the columns of key and value, or of a group's row
- * @param answered its columns: the key's as `__key_0`, `__key_1`, …, then the values
- * @param prefix how many of the key's columns rows are looked for by, where that is not the whole key
- * @param kept where it keeps the rows of groups: how their results come of them
- * @param hasFamilies whether its processor keeps more beside the rows, in column families of its own
- * @param inOrder whether the rows lie in the order of their keys, which are numbers
- */
-final case class TaskStore(name: String, keys: Seq[Attribute], values: Seq[Attribute],
-    finished: Option[(BoundAggregates, Seq[Attribute])], private val answers: RowsOf, private val answered: Seq[String],
-    prefix: Option[Int] = None, hasFamilies: Boolean = false, kept: Option[KeptRows] = None, inOrder: Boolean = false) {
-  /** What questions are answered from. */
-  def shown: Seq[Attribute] = finished.fold(keys ++ values)(_._2)
-
-  def keySchema: StructType = DataTypeUtils.fromAttributes(keys)
-  def valueSchema: StructType = DataTypeUtils.fromAttributes(values)
-
-  def encoding: KeyStateEncoderSpec =
-    if (inOrder) RangeKeyScanStateEncoderSpec(keySchema, keySchema.indices)
-    else prefix.fold[KeyStateEncoderSpec](NoPrefixKeyStateEncoderSpec(keySchema))(PrefixKeyScanStateEncoderSpec(keySchema, _))
-
-  /** The same over these columns, which are those of `shown`. */
-  def answersOver(columns: Seq[Attribute]): Seq[NamedExpression] = answers.values.zip(answered).map { case (value, name) =>
-    Alias(over(value, columns), name)()
-  }
-
-  /** Which rows are answers; None: all. */
-  def answering(columns: Seq[Attribute]): Option[Expression] = answers.condition.map(over(_, columns))
-
-  private def over(expression: Expression, columns: Seq[Attribute]): Expression =
-    expression.transform { case BoundReference(place, _, _) => columns(place) }
 }
 
 /**
@@ -93,6 +51,8 @@ trait TaskNode extends Serializable {
   def inputs: Seq[Int]
   /** The store that it writes. */
   def store: Option[String] = None
+  /** For how long it keeps back what goes on, in microseconds. */
+  def lasting: Long = 0
   def open(task: TaskAtWork): Processor
 }
 
@@ -165,6 +125,52 @@ private[keyed] final case class Group(input: Int, name: String, rows: RowsOf, ke
   override def open(task: TaskAtWork): Processor = new GroupProcessor(this, task)
 }
 
+/** Records in groups and windows, in the store of that name. A row for which column `deletedAt` is true takes no part. */
+private[keyed] sealed trait WindowedNode extends TaskNode {
+  def input: Int
+  def name: String
+  def late: LateExit
+  override def inputs: Seq[Int] = Seq(input)
+  override def store: Option[String] = Some(name)
+}
+
+/**
+ * Where late records leave.
+ *
+ * @param at which of the output's columns they are in, as a struct
+ * @param record over the row, its window's begin and end, and how far time had come; None where nobody gets it
+ */
+private[keyed] final case class LateExit(at: Int, record: Option[RowsOf])
+
+/**
+ * Tumbling and hopping windows.
+ *
+ * @param keys the columns of the group, the first of which is the window
+ * @param rows what is aggregated of a row, over its columns and the window
+ * @param group its columns without the window, over those
+ */
+private[keyed] final case class Windowed(input: Int, name: String, windows: Windows, keys: GroupKeys, rows: RowsOf, group: Seq[Expression],
+    aggregates: RowAggregates, deletedAt: Int, late: LateExit) extends WindowedNode {
+  override def lasting: Long = windows.lasting
+  override def open(task: TaskAtWork): Processor = new WindowProcessor(this, task)
+}
+
+/**
+ * Sessions and sliding windows.
+ *
+ * @param rows of a row's columns and its stream time: the columns of the group, event time, stream time, and what is aggregated
+ * @param columns those of the group
+ * @param group the same, over what `rows` gives
+ * @param output of [[RecordWindows]]
+ * @param result over that: the row that goes on
+ */
+private[keyed] final case class RecordWindowed(input: Int, name: String, rule: WindowRule, rows: RowsOf, columns: Seq[Attribute],
+    group: Seq[Expression], aggregates: RowAggregates, output: Seq[Attribute], result: RowsOf, deletedAt: Int, late: LateExit)
+  extends WindowedNode {
+  override def lasting: Long = rule.lasting
+  override def open(task: TaskAtWork): Processor = new RecordWindowProcessor(this, task)
+}
+
 /**
  * The records of which none with the same key has passed within some time. The store of that name has the times.
  *
@@ -188,6 +194,7 @@ private[keyed] final case class Suppress(input: Int, name: String, value: Struct
   extends TaskNode {
   override def inputs: Seq[Int] = Seq(input)
   override def store: Option[String] = Some(name)
+  override def lasting: Long = limit.span
   override def open(task: TaskAtWork): Processor = new SuppressProcessor(this, task.processor(input), task)
 }
 
@@ -214,6 +221,7 @@ private[keyed] final case class Lookup(stream: Int, table: Int, key: RowsOf, res
 private[keyed] final case class HeldLookup(lookup: Lookup, name: String, grace: Long) extends TaskNode {
   override def inputs: Seq[Int] = lookup.inputs
   override def store: Option[String] = Some(name)
+  override def lasting: Long = grace + 1
   override def open(task: TaskAtWork): Processor = new HeldLookupProcessor(this, task.processor(lookup.table), task)
 }
 

@@ -4,6 +4,10 @@ package org.apache.spark.sql.streamapp.keyed
 import org.json4s.{DefaultFormats, Formats, ShortTypeHints}
 import org.json4s.jackson.Serialization
 
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec
+import org.apache.spark.sql.types.StructType
+
 /** Windows that records make by their times; times are in microseconds. */
 sealed trait WindowRule {
   /** How long after the end of a window a record for it may be read. */
@@ -14,6 +18,8 @@ sealed trait WindowRule {
   def isFinal: Boolean
   /** How long after a record something that it has opened is open. */
   def lasting: Long
+  /** How long after a record the last window may end that it is late for. */
+  def span: Long
 }
 
 object WindowRule {
@@ -24,6 +30,21 @@ object WindowRule {
   def read(text: String): WindowRule = Serialization.read[WindowRule](text)
 }
 
+/** How windows that records have made lie in a store. */
+private[keyed] trait WindowRows {
+  def keys: StructType
+  def values: StructType
+  def encoding: KeyStateEncoderSpec
+}
+
+private[keyed] object WindowRows {
+  /** @param group its columns */
+  def of(rule: WindowRule, group: Seq[Attribute], buffer: StructType): WindowRows = rule match {
+    case _: Sessions => SessionLayout(group, buffer)
+    case _: Slides => PaneLayout(group, buffer)
+  }
+}
+
 /**
  * Sessions.
  *
@@ -32,6 +53,7 @@ object WindowRule {
  */
 final case class Sessions(gap: Long, grace: Long, retention: Long, isFinal: Boolean) extends WindowRule {
   override def lasting: Long = gap + grace + 1
+  override def span: Long = 0
 
   /** Whether a session with this last record is over when time has come that far. */
   def isOver(end: Long, time: Long): Boolean = end + lasting <= time
@@ -50,6 +72,7 @@ final case class Slides(size: Long, grace: Long, retention: Long, isFinal: Boole
   import Slides.Tick
 
   override def lasting: Long = size + Tick + grace + 1
+  override def span: Long = size
 
   /** Where a record lies. */
   def placeOf(time: Long): Long = Math.floorDiv(time, Tick) * Tick

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import java.util.{LinkedHashMap => JLinkedHashMap}
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow, UnsafeProjection, UnsafeRow}
+
+/**
+ * Aggregates records by group, in windows of event time. What there is of a group is read and written once per epoch. When all
+ * is read, windows close whose time has come.
+ */
+private[keyed] abstract class WindowedProcessor[K, V](node: WindowedNode, task: TaskAtWork) extends Processor {
+  private val lag = task.graph.heldBefore(node)
+  private val lateOf = node.late.record.map(_.projection)
+  private val noRecord = new GenericInternalRow(1)
+  private val spanAndTime = new GenericInternalRow(3)
+  private val withSpan = new JoinedRow().withRight(spanAndTime)
+
+  /** What has had records in the epoch, by group or window. */
+  protected val held = new JLinkedHashMap[K, V]()
+  protected var heldBytes = 0L
+  /** What there is to tell, each good until the next. */
+  private var results: Iterator[InternalRow] = Iterator.empty
+
+  /** One of those that are held is written back. @return what there is to tell of it */
+  protected def save(key: K, value: V): Iterator[InternalRow]
+  /** See [[WindowsOfTask.close]]. */
+  protected def close(closing: Closing, fresh: Boolean): Iterator[InternalRow]
+  /** See [[WindowsOfTask.earliest]]. */
+  protected def earliest(closed: Long): Long
+
+  /** How far time had come for the row under way. What was held on its way here is late for what is closed alone. */
+  protected final def reached: Long = task.reached(lag)
+
+  /** The row under way is late for that window. */
+  protected final def leaveLate(row: InternalRow, start: Long, end: Long): Unit = {
+    spanAndTime.update(0, start)
+    spanAndTime.update(1, end)
+    spanAndTime.update(2, reached)
+    task.leave(node.late.at, lateOf.fold[InternalRow](noRecord)(_(withSpan.withLeft(row))))
+  }
+
+  override def gathers: Boolean = true
+  override def holds: Boolean = !held.isEmpty || results.hasNext
+  override def isFull: Boolean = held.size >= WindowedProcessor.MostHeld || heldBytes >= WindowedProcessor.MostBytes
+
+  override def letGo(): Unit = {
+    if (!results.hasNext) {
+      val first = held.entrySet.iterator
+      val entry = first.next()
+      first.remove()
+      if (held.isEmpty) heldBytes = 0
+      results = save(entry.getKey, entry.getValue)
+    }
+    if (results.hasNext) forward(null, results.next(), null, task.now)
+  }
+
+  override def forgets: Boolean = true
+  // Behind what tables let go when time has come for it: that may be in a window that is about to close.
+  override def stage: Int = TaskAtWork.Windows
+  override def forget(closing: Closing, fresh: Boolean): Unit = results = close(closing.behind(lag), fresh)
+
+  override def due: Long = {
+    val next = earliest(StreamTimes.behind(task.now, lag))
+    if (next == Long.MaxValue) next else next + lag
+  }
+}
+
+private[keyed] object WindowedProcessor {
+  // An epoch that changes more of them in a partition tells of some several times: each result is right for its time.
+  val MostHeld = 100000
+  val MostBytes = 32L << 20
+}
+
+/** Tumbling and hopping windows: a record is in those that its time says. */
+private[keyed] final class WindowProcessor(node: Windowed, task: TaskAtWork) extends WindowedProcessor[UnsafeRow, InternalRow](node, task) {
+  private val passes = new Condition(node.rows.condition)
+  private val columnsOf = node.rows.projection
+  private val groupOf = UnsafeProjection.create(node.group)
+  private val toKey = UnsafeProjection.create(node.keys.schema)
+  private val ofKey = node.keys.toGroup
+  private val updates = new RowUpdates(node.aggregates)
+  private val buffers = new AggregateBuffers(node.aggregates.buffers)
+  private val closing = new WindowClosing(node.keys, node.windows)
+  private val withWindow = new JoinedRow().withRight(new GenericInternalRow(1))
+  private val startOf = new GenericInternalRow(1)
+  private val startAndGroup = new JoinedRow
+
+  override def begin(): Unit = closing.begin(task.store(node.name))
+
+  override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
+    val whole = withWindow.withLeft(row)
+    if (!row.getBoolean(node.deletedAt) && passes(whole)) {
+      val columns = columnsOf(whole)
+      val group = groupOf(columns)
+      if (!NoKey(group)) node.windows.startsOf(time).foreach { start =>
+        if (start + node.windows.lasting <= reached) leaveLate(row, start, start + node.windows.size)
+        else updates.add(buffer(start, group), columns)
+      }
+      heldBytes += columns.getSizeInBytes
+    }
+  }
+
+  private def buffer(start: Long, group: UnsafeRow): InternalRow = {
+    startOf.update(0, start)
+    val key = toKey(startAndGroup(startOf, group))
+    val found = held.get(key)
+    if (found != null) found
+    else {
+      val stored = task.store(node.name).get(key)
+      if (stored != null) heldBytes += stored.getSizeInBytes
+      val opened = if (stored == null) buffers.fresh() else buffers.fromState(stored)
+      held.put(key.copy(), opened)
+      opened
+    }
+  }
+
+  override protected def save(key: UnsafeRow, buffer: InternalRow): Iterator[InternalRow] = {
+    task.store(node.name).put(key, buffers.toState(buffer))
+    if (node.windows.isFinal) Iterator.empty else Iterator.single(buffers.result(ofKey(key), buffer))
+  }
+
+  override protected def close(reached: Closing, fresh: Boolean): Iterator[InternalRow] =
+    closing.over(reached, fresh).map { case (key, value) => buffers.result(ofKey(key), buffers.fromState(value)) }
+
+  override protected def earliest(closed: Long): Long = closing.earliest(closed)
+}
+
+/** Sessions and sliding windows: records say where their windows are. */
+private[keyed] final class RecordWindowProcessor(node: RecordWindowed, task: TaskAtWork)
+  extends WindowedProcessor[UnsafeRow, OpenGroup](node, task) {
+
+  private val passes = new Condition(node.rows.condition)
+  private val columnsOf = node.rows.projection
+  private val groupOf = UnsafeProjection.create(node.group)
+  private val resultOf = node.result.projection
+  private val windows = WindowsOfTask(node.rule, node.columns, 0, node.aggregates, node.output)
+  private val streamTime = new GenericInternalRow(1)
+  private val withTime = new JoinedRow().withRight(streamTime)
+
+  override def begin(): Unit = windows.begin(task.store(node.name))
+
+  override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
+    streamTime.update(0, reached)
+    val whole = withTime.withLeft(row)
+    if (!row.getBoolean(node.deletedAt) && passes(whole)) {
+      val columns = columnsOf(whole)
+      val group = groupOf(columns)
+      if (!NoKey(group)) {
+        var opened = held.get(group)
+        if (opened == null) {
+          val key = group.copy()
+          opened = windows.open(key)
+          held.put(key, opened)
+        }
+        if (!opened.add(columns)) leaveLate(row, time, time + node.rule.span)
+        heldBytes += columns.getSizeInBytes
+      }
+    }
+  }
+
+  override protected def save(group: UnsafeRow, opened: OpenGroup): Iterator[InternalRow] = opened.save().map(resultOf(_))
+  override protected def close(closing: Closing, fresh: Boolean): Iterator[InternalRow] = windows.close(closing, fresh).map(resultOf(_))
+  override protected def earliest(closed: Long): Long = windows.earliest(closed)
+}
