@@ -11,11 +11,12 @@ import argparse
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from benchmarks import first_output, latency, memory, report, restore, sub_topologies, systems, table_join, word_count
+from benchmarks import by_key, first_output, latency, memory, report, restore, sub_topologies, systems, word_count
 from benchmarks.kafka_edge import Kafka
 from benchmarks.systems import KAFKA_STREAMS, OURS, STOCK_SPARK, Starter
 from streamapp.kafka.broker import EmbeddedBroker
@@ -61,12 +62,14 @@ class Bench:
         head = ("lines/s", *self._numbers, "median", *AGAINST, "CPU s / 1M lines", "records out")
         return f"{load.lines:,} lines of 5 words.\n\n" + report.table(head, rows)
 
-    def table_join(self) -> str:
-        load = table_join.Load(records=200_000) if self._quick else table_join.Load()
+    def by_key(self, what: str) -> str:
+        records = self._options.records or (200_000 if self._quick else by_key.RECORDS[what])
+        load = by_key.Load(records)
+        workload = by_key.WORKLOADS[what](load)
         found = self._rounds(
-            "table-join",
-            table_join.SYSTEMS,
-            lambda name, start, run: table_join.measure(self._kafka, name, start, load, run, self._scratch),
+            what,
+            workload.systems,
+            lambda name, start, run: by_key.measure(self._kafka, name, start, workload, load, run, self._scratch),
         )
         rate = {name: [one.records_per_second for one in rounds] for name, rounds in found.items()}
         rows = [
@@ -80,7 +83,7 @@ class Bench:
             for name, rounds in found.items()
         ]
         head = ("records/s", *self._numbers, "median", AGAINST[0], "CPU s / 1M records")
-        return f"{load.records:,} records, a table of {table_join.KEYS:,} rows.\n\n" + report.table(head, rows)
+        return f"{load.records:,} records, {by_key.KEYS:,} keys.\n\n" + report.table(head, rows)
 
     def latency(self) -> str:
         load = latency.Load(seconds=10, warm_up_seconds=10) if self._quick else latency.Load()
@@ -199,7 +202,7 @@ def _ratio(rate: dict[str, list[float]], name: str, other: str) -> str:
 
 BENCHMARKS: dict[str, Callable[[Bench], str]] = {
     "word-count": Bench.word_count,
-    "table-join": Bench.table_join,
+    **{what: partial(Bench.by_key, what=what) for what in by_key.WORKLOADS},
     "latency": Bench.latency,
     "restore": Bench.restore,
     "memory": Bench.memory,
@@ -218,18 +221,19 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a small load, one round: does it run?")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--lines", type=int, default=0, help="of word-count")
+    parser.add_argument("--records", type=int, default=0, help=f"of {', '.join(by_key.WORKLOADS)}")
     parser.add_argument("--keys", type=int, default=0, help="of restore and memory")
     parser.add_argument("--apps", type=int, default=0, help="of operator")
     parser.add_argument("--only", default="", help="systems whose name has this in it")
     parser.add_argument(
-        "--profile", action="store_true", help="of word-count, table-join and restore: where the time goes"
+        "--profile", action="store_true", help="of word-count, restore and those with --records: where the time goes"
     )
     options = parser.parse_args()
     systems.PROFILING = options.profile
     for what in options.what:
         if what not in BENCHMARKS:
             parser.error(f"no benchmark {what!r}; there are {', '.join(BENCHMARKS)}")
-    sized = options.rounds or options.lines or options.keys or options.apps
+    sized = options.rounds or options.lines or options.records or options.keys or options.apps
     full = not (sized or options.quick or options.only or options.profile)
     options.rounds = options.rounds or (1 if options.quick else 3)
     wanted = options.what or list(BENCHMARKS)

@@ -40,6 +40,10 @@ class Kafka:
         self.admin.delete(name for name in self.admin.topics() if name.startswith(prefix))
 
 
+Record = tuple[bytes, bytes] | tuple[bytes, bytes, int]
+"""Key and value, and the event time in milliseconds since 1970 where it has one."""
+
+
 def paced(per_second: int, seconds: float) -> Iterator[int]:
     """Numbers from 0, each when it is due: so many a second, for so many seconds."""
     start = time.monotonic()
@@ -53,7 +57,7 @@ def paced(per_second: int, seconds: float) -> Iterator[int]:
 class Gate:
     """Records that lie on the topic, in a transaction, and become readable all at once when it is opened."""
 
-    def __init__(self, kafka: Kafka, topic: str, records: Iterable[bytes | tuple[bytes, bytes]]) -> None:
+    def __init__(self, kafka: Kafka, topic: str, records: Iterable[bytes | Record]) -> None:
         """`records`: values, or keys with values."""
         self._producer = Producer(
             {
@@ -71,10 +75,10 @@ class Gate:
         self._producer.init_transactions(30)
         self._producer.begin_transaction()
         for record in records:
-            key, value = record if isinstance(record, tuple) else (None, record)
+            key, value, *at = record if isinstance(record, tuple) else (None, record)
             while True:
                 try:
-                    self._producer.produce(topic, value, key)
+                    self._producer.produce(topic, value, key, timestamp=at[0] if at else 0)
                     break
                 except BufferError:
                     self._producer.poll(0.05)
@@ -178,7 +182,8 @@ class Watch:
                 if not self._by_key:
                     self.total += 1
                     continue
-                key, value = message.key() or b"", int(message.value() or b"")
+                # A deletion takes its number out.
+                key, value = message.key() or b"", int(message.value() or 0)
                 before = self.counts.get(key, 0)
                 self.counts[key] = value
                 self.total += value - before

@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,7 @@ def same_finals(app: App) -> dict[tuple[str, int], int]:
     return found
 
 
-BY = {"alone": str, "hops": behind_hops, "task": in_a_task}
+BY: dict[str, Callable[[str], str]] = {"alone": str, "hops": behind_hops, "task": in_a_task}
 """What keeps the windows, and what comes before it."""
 
 

@@ -35,7 +35,7 @@ def grouped(node: o.Aggregate, flow: Flow) -> Flow:
         counted = grouping.flow.frame.groupBy(*grouping.groups).agg(*results)
     else:
         placed = _in_windows(node, node.window, grouping.flow)
-        group = (WINDOW, *grouping.groups, *([] if node.late is None else [RECORD]))
+        group: list[Column | str] = [WINDOW, *grouping.groups, *(() if node.late is None else (RECORD,))]
         if node.needs_order:
             counted = in_order(placed, grouping.flow.order_time, group, results)
         else:

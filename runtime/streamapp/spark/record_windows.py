@@ -26,7 +26,8 @@ def record_windows(grouping: Grouping, window: o.Window) -> Flow:
     Args:
         grouping: rows with STREAM_TIME.
     """
-    node, late = grouping.node, ()
+    node = grouping.node
+    late: tuple[str, ...] = ()
     if node.late is not None:
         lasting = window.size_ms * 1000 if window.kind == "sliding" else 0
         last = F.timestamp_micros(F.unix_micros(column(EVENT_TIME)) + F.lit(lasting))
