@@ -68,6 +68,8 @@ class Gate:
                 "linger.ms": 20,
                 "batch.size": 256 << 10,
                 "compression.type": "lz4",
+                # As Kafka's own producers do, and as Kafka Streams expects it of a foreign-key join's tables.
+                "partitioner": "murmur2_random",
                 "queue.buffering.max.messages": 200_000,
                 "sticky.partitioning.linger.ms": 20,
             }

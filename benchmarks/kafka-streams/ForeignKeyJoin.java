@@ -14,7 +14,7 @@ public final class ForeignKeyJoin {
         Consumed<String, String> texts = Consumed.with(Serdes.String(), Serdes.String());
         KTable<String, String> table = builder.table(args[2] + "-table", texts);
         builder.table(args[2], texts)
-            .join(table, name -> name, (name, row) -> name + "," + row,
+            .join(table, name -> name, (name, row) -> row,
                 Materialized.with(Serdes.String(), Serdes.String()))
             .toStream()
             .to(args[3], Produced.with(Serdes.String(), Serdes.String()));
