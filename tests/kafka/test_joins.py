@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,19 @@ JOIN = """
   - {name: to-%(kind)s, to: {topic: $T-%(kind)s-pairs}}
 """
 KINDS = ("inner", "left", "outer")
+COUNTED = """
+  - name: %(kind)s-counted
+    from: %(kind)s
+    groupBy: [key]
+    window: {tumbling: 10s}
+    aggregate: {'n': count(*)}
+  - {name: to-%(kind)s-counted, to: {topic: $T-%(kind)s-counted}}
+"""
+"""In the task of the join: results that wait for a partner are in time for it."""
+BEHIND_A_TABLE = """
+  - {name: known, table: {topic: $T-known, value: text}}
+  - {name: l, from: first, join: {with: known, type: left, select: {value: first.value}}}
+"""
 LATE = """
   - {name: l, stream: {topic: $T-left, value: {format: json, schema: "v STRING, more INT"}}}
   - {name: r, stream: {topic: $T-right, value: {format: json, schema: "w STRING"}}}
@@ -67,18 +81,41 @@ def results_in(kafka: KafkaConfig, topic: str) -> Counter[Result]:
     return found
 
 
+def counted_in(kafka: KafkaConfig, topic: str) -> dict[tuple[str, int], int]:
+    """The latest counts by key and begin of the window."""
+    found = {}
+    for message in committed(kafka, topic):
+        key = json.loads(message.key() or b"")
+        window = int(datetime.fromisoformat(key["window_start"]).timestamp() * 1000)
+        found[key["key"], window] = int(json.loads(message.value() or b"")["n"])
+    return found
+
+
+def times_in(kafka: KafkaConfig, topic: str) -> Counter[tuple[str, int]]:
+    """How many results there are by key and ten seconds of their times."""
+    times = ((message.key() or b"", message.timestamp()[1]) for message in committed(kafka, topic))
+    return Counter((key.decode(), at - at % (10 * SECOND)) for key, at in times)
+
+
 def numbered(events: Sequence[Event], since: int) -> list[tuple[Event, int]]:
     return [(event, since + i) for i, event in enumerate(events)]
 
 
-@pytest.mark.parametrize("cuts", [(), (1, 90, 40, 2), (60, 2, 99, 97)], ids=["at-once", "one-behind", "another-behind"])
+@pytest.mark.parametrize(
+    ("cuts", "together"),
+    [((), False), ((1, 90, 40, 2), True), ((60, 2, 99, 97), False)],
+    ids=["at-once", "one-behind-and-all-in-one-task", "another-behind"],
+)
 def test_results_do_not_depend_on_how_partitions_are_read(
-    kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...]
+    kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...], together: bool
 ) -> None:
     """`cuts`: how much of each partition, two of the left and two of the right side, a first run reads in percent."""
-    app = App(kafka, tmp_path, SOURCES + "".join(JOIN % {"kind": kind} for kind in KINDS))
+    sources = SOURCES.replace("name: l,", "name: first,") + BEHIND_A_TABLE if together else SOURCES
+    app = App(kafka, tmp_path, sources + "".join((JOIN + COUNTED) % {"kind": kind} for kind in KINDS))
     for side in ("left", "right"):
         app.create(side, partitions=2)
+    if together:
+        app.create("known")
     all_of = {
         side: {p: numbered(disordered(5 + i, p, 400, NOON, 2000 + 50 * p, 25 * SECOND), 1000 * p) for p in range(2)}
         for i, side in enumerate(("left", "right"))
@@ -96,10 +133,13 @@ def test_results_do_not_depend_on_how_partitions_are_read(
                 (model.left if side == "left" else model.right).read(new)
         app.run()
         for kind, model in models.items():
-            late[kind] += app.statuses[-1]["subTopologies"][kind]["lateRecords"]
+            late[kind] += app.statuses[-1]["subTopologies"]["known" if together else kind]["lateRecords"]
             assert results_in(kafka, app.topic(f"{kind}-pairs")) == model.results, kind
-    for kind, model in models.items():
-        assert late[kind] == model.late > 50, kind
+            counts = counted_in(kafka, app.topic(f"{kind}-counted"))
+            assert counts == times_in(kafka, app.topic(f"{kind}-pairs")), kind
+    assert all(model.late > 50 for model in models.values())
+    all_late = sum(model.late for model in models.values())
+    assert late == {kind: all_late if together else model.late for kind, model in models.items()}
     alone = [result for result in models["outer"].results if None in result]
     assert models["inner"].results.total() > models["outer"].results.total() - len(alone) > 200
     assert len(alone) > 50

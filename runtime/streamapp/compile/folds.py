@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pass that moves groups into tasks.
 
-A `groupBy` of a stream runs in the task of its key where its result depends on the order of its records, where its
-groups expire, and where its table, as it is or behind filters, is looked up or joined by that key: it gets there
-without an internal topic and in the same epoch. So it does where it is grouped once more, which takes what each row
-was: a task knows it. A `groupBy` of a table does where it keeps the table's rows. Else records are combined before the
-shuffle, which is cheaper.
+A `groupBy` of a stream runs in the task of its key where its result depends on the order of its records, where records
+say where its windows are, where its groups expire, and where its table, as it is or behind filters, is looked up or
+joined by that key: it gets there without an internal topic and in the same epoch. So it does where it is grouped once
+more, which takes what each row was: a task knows it. A `groupBy` of a table does where it keeps the table's rows. Else
+records are combined before the shuffle, which is cheaper.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ def fold_what_is_needed_in_tasks(topology: Topology, context: Context) -> Topolo
     """The topology with such groups in tasks."""
 
     def moved(node: Node) -> Node:
-        if not isinstance(node, Aggregate) or node.window is not None:
+        if not isinstance(node, Aggregate):
             return node
         if topology.kind(node.input) != STREAM:
             return replace(node, folds=node.keeps_rows)
+        if node.window is not None:
+            return replace(node, folds=node.needs_order or node.window.of_records)
         return replace(node, folds=node.needs_order or node.ttl_ms > 0 or _is_needed(topology, node))
 
     return Topology(tuple(map(moved, topology.nodes)))

@@ -136,7 +136,7 @@ class _Cut:
             there, apart = {}, [name for name in node.inputs if not self._comes_from_topics(node, name)]
         task = self._tasks.unite(there.values(), node.name)
         cut = {}
-        for name in apart:
+        for name in dict.fromkeys(apart):  # of a stream that is joined with itself once
             hop = node.hop_name(name)
             cut[name] = self._hop(node, name, hop)
             if self._needs_table(node, name):
@@ -159,7 +159,8 @@ class _Cut:
         if not node.keeps_task:
             return False
         key = [column.lower() for column in self._topology.key_columns(name)]
-        return self._needs_table(node, name) or not node.met_by or [column.lower() for column in node.met_by] == key
+        met_by = [column.lower() for column in node.met_by(name)]
+        return self._needs_table(node, name) or not met_by or met_by == key
 
     def _needs_table(self, node: Node, name: str) -> bool:
         is_table = name in self._topology and self._topology.kind(name) == TABLE

@@ -203,9 +203,8 @@ class Node:
         """Those of its inputs whose rows it looks up by their key."""
         return ()
 
-    @property
-    def met_by(self) -> tuple[str, ...]:
-        """The columns of its first input that its key is made of; none: that input's key."""
+    def met_by(self, name: str) -> tuple[str, ...]:
+        """The columns of that input that its key is made of; none: the input's key."""
         return ()
 
     def takes_changes(self, kinds: Sequence[str]) -> bool:

@@ -240,8 +240,7 @@ class Aggregate(OneInput):
     def in_a_task(self) -> Self:
         return replace(self, folds=True)
 
-    @property
-    def met_by(self) -> tuple[str, ...]:
+    def met_by(self, name: str) -> tuple[str, ...]:
         # A text that is no column's name is no key's either.
         plain = {text: parsed.columns[0][0] for _, text in self.by if (parsed := read_expression(text)).is_column}
         return tuple(plain.get(text, text) for _, text in self.by)

@@ -97,8 +97,13 @@ class Join(Joining):
         return with_late_records(made, made.late, "join.late")
 
     @property
-    def timed(self) -> bool:
+    def in_task(self) -> bool:
         return True
+
+    def met_by(self, name: str) -> tuple[str, ...]:
+        if self.left == self.right and self.by != self.match:
+            return ("",)  # its rows go to two places: by no key of theirs to both
+        return self.by if name == self.left else self.match
 
     @property
     def lag_ms(self) -> int:
@@ -111,11 +116,6 @@ class Join(Joining):
     @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
-
-    @property
-    def subtopology(self) -> str:
-        """The store's name: it lasts as long as the state does, and the node may be renamed."""
-        return self.store
 
     def output_kind(self, inputs: Sequence[str]) -> str:
         return STREAM
@@ -137,6 +137,7 @@ class Join(Joining):
                 said = f"'{side}' is a table, and `within` is for two streams"
                 yield Problem(self.name, "join", side, said, "remove `within`, or join the streams")
         yield from self.check_columns(topology)
+        yield from self.check_deterministic()
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
         left, right = inputs

@@ -20,7 +20,14 @@ from streamapp.nodes.pairs import Pairs, names_of, pairs_of, placed
 from streamapp.operations.late import LateSpec
 from streamapp.operations.making import Making
 from streamapp.origins import UNKNOWN, digest, kept
-from streamapp.scope import check_column, check_joined_expression, check_names, key_changed, listed
+from streamapp.scope import (
+    check_column,
+    check_joined_expression,
+    check_names,
+    key_changed,
+    listed,
+    require_deterministic,
+)
 
 TYPES = ("inner", "left", "outer")
 SIDES = ("left", "right")
@@ -194,6 +201,13 @@ class Joining(Node):
     def used(self) -> frozenset[str]:
         """The columns that `select` uses, with the side that it has them of, in lower case."""
         return frozenset(name for _, text in self.select or () for name in _used(text))
+
+    def check_deterministic(self) -> Iterator[Problem]:
+        """What of `select` would be another row when it is computed again."""
+        for name, text in self.select or ():
+            why = "a row that is computed again, when it is deleted or an epoch is repeated, must be the same"
+            fix = "compute it in a `with` node before or behind the join"
+            yield from require_deterministic(self.name, f"join.select.{name}", text, why, fix)
 
     def check_columns(self, topology: Topology) -> Iterator[Problem]:
         """What is wrong with the columns that rows meet by, and with those of the result."""

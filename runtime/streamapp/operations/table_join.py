@@ -15,7 +15,7 @@ from streamapp.nodes.pairs import Pairs, described
 from streamapp.operations.joining import NEEDS_WITHIN, Joining
 from streamapp.operations.table import Table
 from streamapp.origins import all_typed
-from streamapp.scope import listed, require_deterministic
+from streamapp.scope import listed
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ class TableJoin(Joining):
     def tables_needed(self) -> tuple[str, ...]:
         return (self.right,)
 
-    @property
-    def met_by(self) -> tuple[str, ...]:
+    def met_by(self, name: str) -> tuple[str, ...]:
         return self.by
 
     def output_kind(self, inputs: Sequence[str]) -> str:
@@ -119,13 +118,6 @@ class TableJoin(Joining):
             yield from self._check_sides(topology, *kinds)
         yield from self.check_columns(topology)
         yield from self.check_deterministic()
-
-    def check_deterministic(self) -> Iterator[Problem]:
-        """What of `select` would be another row when it is computed again."""
-        for name, text in self.select or ():
-            why = "a row that is computed again, when it is deleted or an epoch is repeated, must be the same"
-            fix = "compute it in a `with` node before or behind the join"
-            yield from require_deterministic(self.name, f"join.select.{name}", text, why, fix)
 
     def _check_sides(self, topology: Topology, left: str, right: str) -> Iterator[Problem]:
         if self.as_of:

@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.types import StructField, StructType
 
 from streamapp import operations as o
 from streamapp.nodes.pairs import names_of
 from streamapp.operations.group_checks import FOLDED
-from streamapp.spark.flow import PLACE, Flow, column
+from streamapp.spark.flow import Flow, column
 from streamapp.spark.guard import expression, expression_within
 
 
@@ -33,14 +31,6 @@ def aggregates_of(node: o.Aggregate, flow: Flow) -> list[Column]:
             for name, sql in node.columns
         ]
     return [value.alias(f"__result_{i}") for i, value in enumerate(found)]
-
-
-def in_order(rows: DataFrame, time: str, group: Sequence[Column | str], results: Sequence[Column]) -> DataFrame:
-    """The aggregates of groups that take their rows one by one, in the order of a column of time and of PLACE."""
-    order = (time, PLACE)
-    counted = rows.groupBy(*map(column, order), *group).agg(*results)
-    ours: Any = rows.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.OrderedAggregation  # type: ignore[union-attr]
-    return ClassicDataFrame(ours.of(counted._jdf, len(order), len(group)), rows.sparkSession)
 
 
 def _reduced(node: o.Aggregate, flow: Flow) -> Column:

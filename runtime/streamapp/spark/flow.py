@@ -79,6 +79,8 @@ class Flow:
     """Whether its rows are those of changes, and have SIGN."""
     moves: bool = False
     """Whether its rows have MOVE."""
+    by: tuple[str, ...] = ()
+    """Physical columns that the rows are shuffled by, where these are not the key's."""
     guard: Column | None = None
     """Which rows of the frame are this node's, when several branches share the frame."""
     carried: tuple[str, ...] = ()
@@ -107,6 +109,7 @@ class Flow:
             *((PLACE,) if self.placed else ()),
             *((SIGN,) if self.signed else ()),
             *((MOVE,) if self.moves else ()),
+            *self.by,
             *(p for _, p in self.key),
             *self.columns,
         ]
@@ -119,7 +122,8 @@ class Flow:
 
     def row(self) -> list[str]:
         """The physical columns of the row itself, without those of its way here."""
-        return [name for name in self.physical() if name not in (*self.carried, STREAM_TIME, ORDER_TIME, PLACE)]
+        way = (*self.carried, STREAM_TIME, ORDER_TIME, PLACE, *self.by)
+        return [name for name in self.physical() if name not in way]
 
     def schema(self) -> StructType:
         """The types of `row`."""

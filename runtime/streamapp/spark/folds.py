@@ -11,9 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streamapp import operations as o
+from streamapp.expressions import read_expression
 from streamapp.spark.aggregates import aggregates_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, SIGN, Flow, all_null, column, hidden
 from streamapp.spark.guard import expression
+from streamapp.spark.records import PLACE_FIELDS
 from streamapp.spark.tables import TaskRows
 
 OWN = "__own_"
@@ -35,6 +37,23 @@ def entering(node: o.Aggregate, flow: Flow) -> Flow:
     if flow.guard is None:
         frame = frame.filter(~column(DELETED) & ~all_null(column(physical) for _, physical in key))
     return replace(flow, columns=columns, fields=("timestamp",), key=key).tidy(frame)
+
+
+def entering_windows(node: o.Aggregate, flow: Flow) -> Flow:
+    """The records with the columns that they are shuffled by. What windows and late records need not is left out."""
+    texts = [text for _, text in (*node.by, *node.values)]
+    used = {parts[0].lower() for text in texts for parts in read_expression(text).columns}
+    used |= {name.lower() for name in node.reduced}
+    columns = flow.columns
+    if node.late is None and not node.within:
+        columns = tuple(name for name in columns if name.lower() in used)
+    kept = {"timestamp", *(PLACE_FIELDS if node.late is not None else ())} | used
+    by = {f"__by_{i}": flow.only_mine(expression(sql)) for i, (_, sql) in enumerate(node.by)}
+    frame = flow.scope().withColumns(by)
+    if flow.guard is None:
+        frame = frame.filter(~column(DELETED) & ~all_null(map(column, by)))
+    fields = tuple(field for field in flow.fields if field in kept)
+    return replace(flow, columns=columns, fields=fields, by=tuple(by)).tidy(frame)
 
 
 def rows_kept(flow: Flow, rows: TaskRows) -> tuple[DataFrame, DataFrame, DataFrame]:

@@ -9,11 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streamapp import operations as o
-from streamapp.spark.aggregates import in_order
 from streamapp.spark.flow import EVENT_TIME, STREAM_TIME, Flow, column
 from streamapp.spark.grouping import LATEST, Grouping
 from streamapp.spark.late import RECORD, late_record
-from streamapp.spark.record_windows import record_windows
 from streamapp.spark.tables import of_changes
 
 WINDOW = "__window"
@@ -28,18 +26,13 @@ _LATE = "streamapp.late"
 def grouped(node: o.Aggregate, flow: Flow) -> Flow:
     """A table: for each group of rows, and each of its windows, what they come to."""
     grouping = Grouping.of(node, flow)
-    if node.window is not None and node.window.of_records:
-        return record_windows(grouping, node.window)
     results = grouping.results()
     if node.window is None:
         counted = grouping.flow.frame.groupBy(*grouping.groups).agg(*results)
     else:
         placed = _in_windows(node, node.window, grouping.flow)
-        group: list[Column | str] = [WINDOW, *grouping.groups, *(() if node.late is None else (RECORD,))]
-        if node.needs_order:
-            counted = in_order(placed, grouping.flow.order_time, group, results)
-        else:
-            counted = placed.groupBy(*group).agg(*results)
+        late = () if node.late is None else (RECORD,)
+        counted = placed.groupBy(WINDOW, *grouping.groups, *late).agg(*results)
     if flow.signed:
         counted = of_changes(counted)
     needed = [*(column(f"__result_{i}") for i in range(len(node.values))), column(LATEST)]

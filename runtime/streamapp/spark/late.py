@@ -4,21 +4,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
+from py4j.java_gateway import JavaObject
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from streamapp import operations as o
 from streamapp.formats import Format
 from streamapp.spark import formats
 from streamapp.spark.cogroups import fields_of
 from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column, hidden
+from streamapp.spark.tables import STREAM_TIME_FIELD, TaskRows
 
 RECORD = "__late_record"
 """The struct column of a late record among what a node gives; null in its results."""
 _RESULTS = "__results"
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+_SPAN = StructType([StructField("__start", TimestampType()), StructField("__end", TimestampType())])
 _HEADERS = "array<struct<key:string,value:binary>>"
 
 
@@ -60,6 +65,19 @@ def late_record(
         F.unix_millis(flow.physically(EVENT_TIME)).alias("timestamp"),
         added.cast(_HEADERS).alias("headers"),
     )
+
+
+def late_rows(
+    node: o.Aggregate | o.Join, flow: Flow, rows: TaskRows, more: Mapping[str, Column] = MappingProxyType({})
+) -> JavaObject | None:
+    """What a late record becomes that comes to a task: over its row, begin and end of its window, and stream time. None
+    where nobody gets it."""
+    if node.late is None:
+        return None
+    row = rows.of(StructType([*flow.schema().fields, *_SPAN, STREAM_TIME_FIELD]))
+    start, end = map(column, _SPAN.names)
+    record = late_record(node, replace(flow, frame=row), start, end, more)
+    return row.select(record.alias(RECORD)).select(f"{RECORD}.*")._jdf
 
 
 def _value(node: o.Aggregate | o.Join, flow: Flow) -> Column:

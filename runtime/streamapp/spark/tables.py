@@ -14,10 +14,12 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
 from streamapp import operations as o
-from streamapp.spark.flow import DELETED, EVENT_TIME, IS, SIGN, WAS, Flow, column, quoted
+from streamapp.spark.flow import DELETED, EVENT_TIME, IS, SIGN, STREAM_TIME, WAS, Flow, column, quoted
 from streamapp.spark.joins import keys_of, result_of, values_of
 
 _NOW = "__now"
+STREAM_TIME_FIELD = StructField(STREAM_TIME, LongType(), nullable=False)
+"""What processors have of a row beside its columns."""
 
 
 class TaskRows:
@@ -31,6 +33,10 @@ class TaskRows:
     def of(self, schema: StructType) -> DataFrame:
         """One row of these columns."""
         return ClassicDataFrame(self.task.rowOf(schema.json()), self._spark)
+
+    def timed(self, schema: StructType) -> DataFrame:
+        """The same beside STREAM_TIME."""
+        return self.of(StructType([*schema.fields, STREAM_TIME_FIELD]))
 
     def of_both(
         self, left: StructType, left_alias: str, right: StructType, right_alias: str, *more: StructField

@@ -16,10 +16,11 @@ from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
 from streamapp.spark.flow import PLACE, SIGN, STREAM_TIME, Flow, column
-from streamapp.spark.folds import answers_of, entering, folded, rows_kept
+from streamapp.spark.folds import answers_of, entering, entering_windows, folded, rows_kept
 from streamapp.spark.foreign_keys import foreign_results, foreign_rows
 from streamapp.spark.joins import chosen, keys_of
-from streamapp.spark.records import RECORD_COLUMNS
+from streamapp.spark.pairs import paired
+from streamapp.spark.records import PLACE_FIELDS, RECORD_COLUMNS
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
 from streamapp.spark.windows_in_tasks import windowed
 
@@ -44,6 +45,8 @@ class Entry:
     """Rows that come to a node of the task by a shuffle."""
 
     reader: n.Node
+    number: int
+    """Of the reader's inputs."""
     source: str
     """The node that gives them: itself, of a table that reads a topic."""
     of_table: bool
@@ -54,9 +57,9 @@ def entries_of(part: SubTopology) -> tuple[Entry, ...]:
     """Those that keep what comes first: others look it up."""
     inner = [node for node in part.nodes if node.name in part.task]
     found = [
-        Entry(node, name, part.topology.kind(name) == n.TABLE)
+        Entry(node, number, name, part.topology.kind(name) == n.TABLE)
         for node in inner
-        for name in ((node.name,) if node.source else node.inputs)
+        for number, name in enumerate((node.name,) if node.source else node.inputs)
         if node.source or name not in part.task
     ]
     return tuple(sorted(found, key=lambda entry: not entry.reader.stores))
@@ -93,7 +96,7 @@ class Task:
         self._task: Any = self._rows.task
         self._places: dict[str, int] = {}
         self._flows: dict[str, Flow] = {}
-        self._entered: dict[tuple[str, str], tuple[int, Flow]] = {}
+        self._entered: dict[tuple[str, int], tuple[int, Flow]] = {}
         self._late: dict[str, str] = {}
 
     def exits(self, entries: Sequence[Entry], flows: Sequence[Flow]) -> tuple[list[Exit], DataFrame]:
@@ -107,8 +110,9 @@ class Task:
         flows = self._entering(entries, flows)
         for i, (entry, flow) in enumerate(zip(entries, flows, strict=True)):
             schema = flow.schema()
-            given = replace(flow, frame=self._rows.of(schema), packed=None, timed=False, hopped=False, placed=False)
-            self._entered[entry.reader.name, entry.source] = self._task.entry(i, schema.json()), given
+            bare = replace(flow, packed=None, timed=False, hopped=False, placed=False, by=())
+            given = replace(bare, frame=self._rows.of(schema))
+            self._entered[entry.reader.name, entry.number] = self._task.entry(i, schema.json()), given
         for node in self._part.nodes:
             if node.name in self._part.task:
                 self._places[node.name], flow = self._step(node)
@@ -149,7 +153,8 @@ class Task:
         return [flow if flow.packed is None else replace(flow, frame=frame) for flow in found]
 
     def _prepared(self, node: o.Aggregate, flow: Flow) -> Flow:
-        return self._visitor.checked(node, [flow], lambda given: entering(node, given))
+        enter = entering if node.window is None else entering_windows
+        return self._visitor.checked(node, [flow], lambda given: enter(node, given))
 
     def _prepared_among_others(self, node: o.Aggregate, flow: Flow, packed: str) -> tuple[DataFrame, Flow]:
         """Rows of a struct column, whose frame others share: that frame, and the flow over it."""
@@ -171,27 +176,35 @@ class Task:
             return ours
         if isinstance(entry.reader, o.Deduplicate):
             return chosen(flow, entry.reader.by)
-        return flow.key
+        if isinstance(entry.reader, o.Join):
+            return keys_of(entry.reader, self._input(entry.reader, 0)[1], self._input(entry.reader, 1)[1])[entry.number]
+        return [(name, name) for name in flow.by] or flow.key
 
-    def _input(self, node: n.Node, name: str) -> tuple[int, Flow]:
-        return self._entered.get((node.name, name)) or (self._places[name], self._flows[name])
+    def _input(self, node: n.Node, number: int = 0) -> tuple[int, Flow]:
+        if (found := self._entered.get((node.name, number))) is not None:
+            return found
+        name = node.inputs[number]
+        return self._places[name], self._flows[name]
 
     def _step(self, node: n.Node) -> tuple[int, Flow]:
         if isinstance(node, o.ForeignRows):
-            (left, one), (right, two) = (self._input(node, name) for name in node.inputs)
+            (left, one), (right, two) = self._input(node, 0), self._input(node, 1)
             return foreign_rows(node, (left, one), (right, two), self._rows)
         if isinstance(node, o.ForeignResults):
-            return foreign_results(node, *self._input(node, node.input), self._rows)
+            return foreign_results(node, *self._input(node), self._rows)
         if isinstance(node, o.TableJoin):
             return self._join(node)
+        if isinstance(node, o.Join):
+            return self._with_late(node, lambda left, right: paired(node, left, right, self._rows))
+        if isinstance(node, o.Aggregate) and (window := node.window) is not None:
+            return self._with_late(node, lambda rows: windowed(node, window, rows[0], rows[1], self._rows))
         if isinstance(node, o.Aggregate):
             return self._fold(node)
         if isinstance(node, o.Deduplicate):
             return self._deduplicate(node)
         if isinstance(node, o.Suppress):
             return self._suppress(node)
-        name = node.name if node.source else node.inputs[0]
-        place, given = self._input(node, name)
+        place, given = self._input(node)
         if not isinstance(node, o.Table | o.ToTable):
             flow = self._visitor.visit(node, [given])
             return self._task.steps(place, flow.frame._jdf, flow.table), flow
@@ -203,7 +216,7 @@ class Task:
         return self._task.table(place, store, *frames, node.ttl_ms * 1000, history), replace(flow, frame=table.row)
 
     def _join(self, node: o.TableJoin) -> tuple[int, Flow]:
-        (left, one), (right, two) = (self._input(node, name) for name in node.inputs)
+        (left, one), (right, two) = self._input(node, 0), self._input(node, 1)
         waiting = one
         if node.holds_back:
             # What waits lies in an order that follows from its fingerprint.
@@ -224,10 +237,8 @@ class Task:
         return self._task.heldLookup(left, right, store, key._jdf, result, keeps_all, node.grace_ms * 1000), flow
 
     def _fold(self, node: o.Aggregate) -> tuple[int, Flow]:
-        place, given = self._input(node, node.input)
-        if node.window is not None:
-            return self._windows(node, node.window, place, given)
-        if (node.name, node.input) not in self._entered:
+        place, given = self._input(node)
+        if (node.name, 0) not in self._entered:
             grouped = self._prepared(node, given)
             place = self._task.steps(place, grouped.frame._jdf, False)
             given = replace(grouped, frame=self._rows.of(grouped.schema()))
@@ -238,25 +249,27 @@ class Task:
             return self._task.keptGroup(place, node.store, SIGN, *frames, flow.frame._jdf, answers), flow
         return self._task.group(place, node.store, flow.frame._jdf, answers, node.ttl_ms * 1000), flow
 
-    def _windows(self, node: o.Aggregate, window: o.Window, place: int, given: Flow) -> tuple[int, Flow]:
-        at: list[int] = []
+    def _with_late(self, node: n.Node, keep: Callable[..., tuple[int, Flow]]) -> tuple[int, Flow]:
+        """A step for which records may be late. It is made of the steps whose rows it takes, and these rows."""
+        inputs = [self._input(node, number) for number in range(len(node.inputs))]
+        made: list[int] = []
 
-        def kept(rows: Flow) -> Flow:
-            step, table = windowed(node, window, place, rows, self._rows)
-            at.append(step)
-            return table
+        def kept(*_: Flow) -> Flow:
+            place, flow = keep(*inputs)
+            made.append(place)
+            return flow
 
-        table = self._visitor.checked(node, [given], kept)
+        flow = self._visitor.checked(node, [given for _, given in inputs], kept)
         self._late[node.name] = _column(self._task.lateAt())
-        return at[0], table
+        return made[0], flow
 
     def _deduplicate(self, node: o.Deduplicate) -> tuple[int, Flow]:
-        place, given = self._input(node, node.input)
+        place, given = self._input(node)
         key = given.frame.select(*(column(physical) for _, physical in chosen(given, node.by)))
         return self._task.deduplicate(place, node.store, key._jdf, node.within_ms * 1000), given
 
     def _suppress(self, node: o.Suppress) -> tuple[int, Flow]:
-        place, flow = self._input(node, node.input)
+        place, flow = self._input(node)
         key = self._rows.of(flow.schema()).select(*(column(physical) for _, physical in flow.key))
         return self._task.suppress(place, node.store, key._jdf, node.limit_ms * 1000), flow
 
@@ -280,8 +293,15 @@ class Task:
 
 def _slim(reader: n.Node, flow: Flow) -> Flow:
     """Without the record's own fields that this reader does not use."""
-    used = reader.used_of_left if isinstance(reader, o.TableJoin) else frozenset()
+    used: frozenset[str] = frozenset()
+    if isinstance(reader, o.TableJoin):
+        used = reader.used_of_left
+    elif isinstance(reader, o.Join):
+        names = (*(name.rpartition(".")[2] for name in reader.used), *reader.by, *reader.match)
+        used = frozenset(name.lower() for name in names)
     wanted = used - {name.lower() for name in flow.columns}
+    if isinstance(reader, o.Join) and reader.late is not None:
+        wanted |= {*PLACE_FIELDS}
     return replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp" or f in wanted))
 
 

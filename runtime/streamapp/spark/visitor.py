@@ -28,13 +28,14 @@ from streamapp.spark.foreign_keys import answered, moved_rows
 from streamapp.spark.grouped import grouped
 from streamapp.spark.guard import expression, require_allowed
 from streamapp.spark.hops import HOP_OFFSET, HOP_PLACE, Hops
-from streamapp.spark.joins import joined
 from streamapp.spark.merged import merged
+from streamapp.spark.pairs import pairs_of
 from streamapp.spark.records import HEADERS, PLACE_FIELDS, RECORD_COLUMNS
 from streamapp.spark.sources import Sources, dead_letters
 from streamapp.spark.streamtime import tags_of, with_stream_time, with_times_of_hop
 from streamapp.spark.tables import TaskRows, joined_with_table, signed_rows
 from streamapp.spark.usercode import MINE, UserFunction
+from streamapp.spark.windows_in_tasks import table_of
 
 
 class Visitor:
@@ -195,10 +196,14 @@ class Visitor:
     # State
 
     def visit_aggregate(self, node: o.Aggregate, flow: Flow) -> Flow:
-        return folded(node, entering(node, flow)) if node.folds else grouped(node, flow)
+        if not node.folds:
+            return grouped(node, flow)
+        if node.window is not None:
+            return table_of(node, node.window, flow, TaskRows(flow.frame.sparkSession))
+        return folded(node, entering(node, flow))
 
     def visit_join(self, node: o.Join, left: Flow, right: Flow) -> Flow:
-        return joined(node, left, right)
+        return pairs_of(node, left, right, TaskRows(left.frame.sparkSession))
 
     def visit_tablejoin(self, node: o.TableJoin, left: Flow, right: Flow) -> Flow:
         return joined_with_table(node, left, right, TaskRows(left.frame.sparkSession))

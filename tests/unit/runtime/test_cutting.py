@@ -20,6 +20,8 @@ OTHER = "- {name: other, stream: {topic: u, value: {format: json, schema: 'user 
 PAIR = IN + OTHER + "- {name: l, from: in, keyBy: [user]}\n- {name: r, from: other, keyBy: [user]}\n"
 JOINED = PAIR + "- {name: joined, from: l, join: {with: r, within: 5s}}\n"
 COUNT = "groupBy: [user], aggregate: {'n': count(*)}"
+BY_AMOUNT = COUNT.replace("user", "amount")
+"""By another key than that of the pairs."""
 
 
 def parts(plan: Plan) -> dict[str, list[str]]:
@@ -38,7 +40,7 @@ def test_one_shuffle_is_one_query(plan: Compile) -> None:
 
 def test_the_name_of_a_query_is_that_of_its_store(plan: Compile) -> None:
     written = PAIR + "- {name: FIRST, from: l, join: {with: r, within: 5s}, store: pairs}\n"
-    written += f"- {{name: SECOND, from: FIRST, {COUNT}, store: users}}\n- {{name: out, to: {{topic: o}}}}"
+    written += f"- {{name: SECOND, from: FIRST, {BY_AMOUNT}, store: users}}\n- {{name: out, to: {{topic: o}}}}"
     made = [plan(written.replace("FIRST", one).replace("SECOND", two)) for one, two in (("a", "b"), ("c", "d"))]
     assert [[part.name for part in one.subtopologies] for one in made] == [["pairs", "users"]] * 2
     assert made[0].topics == made[1].topics
@@ -89,7 +91,8 @@ def test_a_source_of_both_is_read_by_both(plan: Compile) -> None:
 
 def test_state_after_state_goes_through_a_topic(plan: Compile) -> None:
     made = plan(
-        JOINED + f"- {{name: big, filter: amount > 1}}\n- {{name: table, {COUNT}}}\n- {{name: out, to: {{topic: o}}}}"
+        JOINED
+        + f"- {{name: big, filter: amount > 1}}\n- {{name: table, {BY_AMOUNT}}}\n- {{name: out, to: {{topic: o}}}}"
     )
     assert parts(made) == {
         "joined": ["in", "l", "other", "r", "joined", "big", "table-repartition-sink"],
@@ -120,13 +123,19 @@ def test_a_join_of_joins_keeps_the_names_of_its_sides(plan: Compile) -> None:
         JOINED + "- {name: again, from: joined, join: {with: l, within: 5s, select: {a: joined.paid, b: l.amount}}}\n"
         "- {name: out, to: {topic: o}}"
     )
+    (part,) = made.subtopologies
+    assert (part.name, part.stores) == ("joined", ("joined", "again"))
+    made = plan(
+        JOINED + "- {name: again, from: joined, join: {with: in, match: {amount: amount}, within: 5s, "
+        "select: {a: joined.paid, b: in.amount}}}\n- {name: out, to: {topic: o}}"
+    )
     assert parts(made) == {
         "joined": ["in", "l", "other", "r", "joined", "again-left-repartition-sink"],
-        "again": ["in", "l", "again-left-repartition-source", "again", "out"],
+        "again": ["in", "again-left-repartition-source", "again", "out"],
     }
     join = made.subtopology("again").topology.node("again")
     assert isinstance(join, Join)
-    assert (join.inputs, join.aliases) == (("again-left-repartition-source", "l"), ("joined", "l"))
+    assert (join.inputs, join.aliases) == (("again-left-repartition-source", "in"), ("joined", "in"))
 
 
 def test_random_values_are_written_down_before_they_are_grouped(plan: Compile) -> None:
@@ -171,7 +180,7 @@ def test_branches_of_one_join_that_meet_again_need_no_topic(plan: Compile) -> No
 
 
 def test_two_tables_of_one_join_have_a_topic_each(plan: Compile) -> None:
-    made = plan(JOINED + f"- {{name: x, {COUNT}}}\n- {{name: z, from: joined, {COUNT}}}")
+    made = plan(JOINED + f"- {{name: x, {BY_AMOUNT}}}\n- {{name: z, from: joined, {BY_AMOUNT}}}")
     assert parts(made) == {
         "joined": ["in", "l", "other", "r", "joined", "x-repartition-sink", "z-repartition-sink"],
         "x": ["x-repartition-source", "x"],
@@ -223,7 +232,7 @@ def test_a_topology_without_any_effect_is_an_error(plan: Compile) -> None:
             "is internal",
         ),
         (
-            JOINED + f"- {{name: table, {COUNT}}}\n- {{name: x, from: in, to: {{topic: app-table-repartition}}}}",
+            JOINED + f"- {{name: table, {BY_AMOUNT}}}\n- {{name: x, from: in, to: {{topic: app-table-repartition}}}}",
             "topic 'app-table-repartition' is internal to this app (of 'table-repartition-sink')",
         ),
         (

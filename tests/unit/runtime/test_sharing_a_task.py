@@ -66,6 +66,44 @@ def test_groups_and_windows_behind_a_join_are_in_its_task(plan: Compile) -> None
     assert len(hops(other)) == 4
 
 
+PAYMENTS = '- {name: payments, stream: {topic: payments, value: {format: json, schema: "paid BIGINT"}}}\n'
+
+
+def test_pairs_are_in_the_task_of_their_key(plan: Compile) -> None:
+    """Beside tables that their sides look up before, and groups of them behind."""
+    enriched = ENRICHED.replace("by: [user], ", "").replace(
+        "city: users.city", "city: users.city, time: orders.timestamp"
+    )
+    pairs = "- {name: pairs, join: {with: payments, within: 1 hour, type: left, select: {paid: payments.paid}}}\n"
+    count = "- {name: counts, groupBy: [key], window: {tumbling: 1 day}, aggregate: {found: count(paid)}}\n"
+    made = plan(USERS + ORDERS + PAYMENTS + enriched + pairs + count + OUT.replace("LAST", "counts"))
+    (part,) = made.subtopologies
+    assert part.stores == ("users", "pairs", "counts")
+    assert hops(made) == []
+
+
+def test_a_side_of_another_key_comes_by_a_topic(plan: Compile) -> None:
+    by_city = "- {name: pairs, from: enriched, join: {with: payments, match: {city: key}, within: 1 hour, "
+    by_city += "select: {paid: payments.paid}}}\n"
+    made = plan(USERS + ORDERS + PAYMENTS + ENRICHED + by_city + OUT.replace("LAST", "pairs"))
+    assert [part.stores for part in made.subtopologies] == [("users",), ("pairs",)]
+    assert hops(made) == ["app-pairs-left-repartition"]
+
+
+def test_a_stream_joined_with_itself_is_read_once(plan: Compile) -> None:
+    twice = "- {name: pairs, from: orders, join: {with: orders, within: 1 hour, select: {MORE}}}\n"
+    made = plan(
+        ORDERS + twice.replace("MORE", "first: left.amount, second: right.amount") + OUT.replace("LAST", "pairs")
+    )
+    (part,) = made.subtopologies
+    assert (part.name, [node.name for node in part.nodes if node.source]) == ("pairs", ["orders"])
+    # Behind a join by its key, it goes by that of one side alone.
+    chosen = twice.replace("orders, join: {with: orders", "enriched, join: {with: enriched, match: {city: key}")
+    keyed = ENRICHED.replace("by: [user], ", "")
+    made = plan(USERS + ORDERS + keyed + chosen.replace("MORE", "first: left.amount") + OUT.replace("LAST", "pairs"))
+    assert [part.stores for part in made.subtopologies] == [("users",), ("pairs",)]
+
+
 def test_what_reads_windows_reads_them_by_a_topic(plan: Compile) -> None:
     """Their key has a window in it, which is not what their task goes by."""
     windows = "- {name: hourly, from: enriched, groupBy: [key], window: {tumbling: 1 hour}, emit: final, "

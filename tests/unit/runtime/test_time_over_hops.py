@@ -76,8 +76,8 @@ def test_windows_keep_what_makes_their_results(plan: Compile, node: str, lag_ms:
     [("within: 5s, grace: 1s", 6_000), ("before: 1 minute, after: 2s", MINUTE), ("after: 2s, type: left", 2_000)],
 )
 def test_a_join_keeps_a_side_for_as_long_as_the_other_may_come(plan: Compile, join: str, lag_ms: int) -> None:
-    pairs = f"- {{name: pairs, from: l, join: {{with: r, {join}, select: {{user: left.user}}}}}}\n"
-    made = plan(PAIR + pairs + WINDOW)
+    pairs = f"- {{name: pairs, from: l, join: {{with: r, {join}, select: {{whose: left.user}}}}}}\n"
+    made = plan(PAIR + pairs + WINDOW.replace("user: user", "user: whose"))
     assert hops(made) == {"last": ("pairs", lag_ms)}
 
 

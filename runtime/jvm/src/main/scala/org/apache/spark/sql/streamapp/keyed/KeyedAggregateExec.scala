@@ -90,10 +90,7 @@ class KeyedExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectResolutionRule(_ => CountsDistinct)
     extensions.injectPlannerStrategy(_ => StreamTimeStrategy)
-    extensions.injectPlannerStrategy(_ => KeyedJoinStrategy)
     extensions.injectPlannerStrategy(_ => KeyedTaskStrategy)
-    extensions.injectPlannerStrategy(_ => RecordWindowsStrategy)
-    extensions.injectPlannerStrategy(_ => OrderedAggregationStrategy)
     extensions.injectColumnar(_ => new ColumnarRule {
       override def preColumnarTransitions: Rule[SparkPlan] = KeyedAggregates
     })

@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, U
 import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair}
 
 /**
- * The work of one task of [[KeyedAggregateExec]] and [[OrderedAggregationExec]]. Late records pass. Results come in the order in which their groups have come, behind them
+ * The work of one task of [[KeyedAggregateExec]]. Late records pass. Results come in the order in which their groups have come, behind them
  * those of windows that close, the earliest first.
  *
  * @param add changes a buffer by a row that has come

@@ -83,7 +83,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
       private lazy val input = firstParent[InternalRow].iterator(split, context)
       private lazy val task = TasksAtWork.take(state, split.index, new TaskAtWork(graph, output)).begin(stores.toMap, times.before)
       private lazy val closing = times.ask()
-      private var stages = 0
+      private var forgotten = 0
       private var ended = false
 
       override def hasNext: Boolean = {
@@ -94,9 +94,9 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
             task.take(row, row.getLong(nowAt))
           }
           else if (task.holds) task.isLettingGo = true
-          else if (task.forgets && stages < TaskAtWork.Stages) {
-            task.forget(stages, closing, times.fresh)
-            stages += 1
+          else if (forgotten < task.forgetting.length) {
+            task.forget(forgotten, closing, times.fresh)
+            forgotten += 1
           } else {
             times.due.add(task.due)
             stores.foreach(_._2.commit())
@@ -170,7 +170,8 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     node.inputs.zipWithIndex.foreach { case (input, number) => processors(input).readBy(processors(place).port(number)) }
   }
   private val entries = processors.collect { case entry: EntryProcessor => entry }
-  private val forgetting = processors.filter(_.forgets)
+  /** Those that keep what time makes worthless, in the order in which they let it go: each behind those that it reads. */
+  val forgetting: Seq[Processor] = processors.indices.filter(processors(_).forgets).sortBy(place => (stageOf(place), place)).map(processors(_))
   private val holding = processors.filter(_.gathers)
 
   /** An epoch begins, with the stores at its version, and what is over by `closed` closed. */
@@ -212,12 +213,21 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
    */
   def reached(lag: Long): Long = if (isOfRow) now else math.max(StreamTimes.behind(closed, lag), StreamTimes.LongAgo)
 
-  def forgets: Boolean = forgetting.nonEmpty
-  /** What time has come for, in stages: when one is over, what it lets go has gone on. */
-  def forget(stage: Int, closing: Closing, fresh: Boolean): Unit = {
+  /** One of those forgets what time has come for. What it lets go has gone on before the next one does. */
+  def forget(number: Int, closing: Closing, fresh: Boolean): Unit = {
     now = closing.after
     isOfRow = false
-    forgetting.filter(_.stage == stage).foreach(_.forget(closing, fresh))
+    forgetting(number).forget(closing, fresh)
+  }
+
+  private def stageOf(place: Int): Int = (graph.nodes(place).inputs.map(stageOf) :+ processors(place).stage).max
+
+  /** What goes on meanwhile is made of several records, and has the time of no partition. */
+  def withoutTime(send: => Unit): Unit = {
+    val before = isOfRow
+    isOfRow = false
+    send
+    isOfRow = before
   }
 
   /** The time at which the first of what it keeps is to be forgotten; Long.MaxValue for nothing. */
@@ -248,5 +258,4 @@ private[keyed] object TaskAtWork {
   val Rows = 1
   /** Last windows close, with all that has gone on. */
   val Windows = 2
-  val Stages = 3
 }

@@ -115,17 +115,17 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   /**
    * Groups in sessions or sliding windows.
    *
-   * @param found [[RecordWindows]] of the input's rows beside their stream time, without columns of a late record
+   * @param found [[RecordWindows]] of the input's rows beside their stream time
    * @param result over the columns of `found`: the row that goes on
    * @param late of a late record, as of `windowed`
    * @param answers over begin and end of a window, the columns of its group, and the aggregates
    */
   def recordWindowed(input: Int, store: String, found: DataFrame, result: DataFrame, late: DataFrame, answers: DataFrame): Int = {
     castToImpl(found).queryExecution.optimizedPlan match {
-      case RecordWindows(rule, order, groups, 0, output, Aggregation(rows)) =>
-        val of = RecordRows(rows, order, groups, late = 0)
-        val read = Project(of.head ++ rows.keys(1 until 1 + order) ++ rows.columns, rows.of)
-        val aggregates = of.aggregates(read.output)
+      case RecordWindows(rule, groups, output, Aggregation(rows)) =>
+        val of = RecordRows(rows, groups)
+        val read = Project(of.read, rows.of)
+        val aggregates = of.aggregates
         val kept = WindowRows.of(rule, of.group, aggregates.buffers.bufferSchema)
         val layout = RecordWindowLayout(rule, of.group, aggregates.buffers, output.drop(RecordWindows.Head.length + groups))
         stores += TaskStore(store, kept.keys, kept.values, kept.encoding, hasFamilies = true, Some(shown(layout, answers)))
@@ -134,6 +134,32 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
           schemas(input).fieldIndex(deleted), lateExit(late)), result.schema)
       case plan => throw new IllegalArgumentException(s"no windows of records:\n$plan")
     }
+  }
+
+  /** One side of a join of two streams, for [[pairs]]; the frames are over the input's row beside its stream time. */
+  def side(input: Int, key: DataFrame, row: DataFrame, late: DataFrame): PairFrames = PairFrames(input, key, row, late)
+
+  /**
+   * Pairs of two streams.
+   *
+   * @param pairing [[Pairing]] as JSON
+   * @param result over the rows of both sides, as they are kept
+   * @param streamTime what their column is called with the stream time, if there is one
+   */
+  def pairs(left: PairFrames, right: PairFrames, store: String, pairing: String, result: DataFrame, streamTime: String): Int = {
+    val rule = Pairing.read(pairing)
+    val late = lateExit(left.late)
+    def input(name: String, of: PairFrames, late: LateExit, earlier: Long, later: Long, keeps: Boolean): PairInput = {
+      val schema = of.row.schema
+      val side = JoinSide(name, schema, schema.fieldIndex(time), schema.getFieldIndex(streamTime).getOrElse(-1), earlier, later, keeps)
+      val key = RowsOf(of.key)
+      PairInput(of.input, side, RowsOf(key.values.map(NormalizeFloatingNumbers.normalize), None), RowsOf(of.row),
+        schemas(of.input).fieldIndex(deleted), late)
+    }
+    stores += TaskStore.byKey(store, KeyedOperator.Unused, KeyedOperator.Unused, hasFamilies = true)
+    add(Pairs(input("left", left, late, rule.before, rule.after, rule.keepsLeft),
+      input("right", right, late.copy(record = Option(right.late).map(RowsOf(_))), rule.after, rule.before, rule.keepsRight),
+      store, rule, left.key.schema, RowsOf(result), result.schema.fieldIndex(time)), result.schema)
   }
 
   // Where nobody gets them there is a column all the same: they are counted.
@@ -145,6 +171,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   /** The column of the task's output in which the late records of the latest step leave. */
   def lateAt: Int = nodes.last match {
     case windowed: WindowedNode => windowed.late.at
+    case pairs: Pairs => pairs.left.late.at
     case other => throw new IllegalStateException(s"nothing is late for $other")
   }
 
@@ -296,6 +323,9 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
 
   private def over(columns: Seq[AttributeReference]): DataFrame = Dataset.ofRows(session, GivenRows(columns))
 }
+
+/** What comes to one side of a join of two streams, as frames. */
+final case class PairFrames(input: Int, key: DataFrame, row: DataFrame, late: DataFrame)
 
 /**
  * An aggregation of a processor's rows.

@@ -64,7 +64,7 @@ private[keyed] abstract class Processor extends Port {
   /** Whether it keeps things that time makes worthless. */
   def forgets: Boolean = false
 
-  /** In which of the stages of [[TaskAtWork]] it does. */
+  /** In which of the stages of [[TaskAtWork]] it does, at the earliest. */
   def stage: Int = TaskAtWork.Rows
 
   /**

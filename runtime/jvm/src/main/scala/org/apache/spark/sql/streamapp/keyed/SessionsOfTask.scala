@@ -6,8 +6,8 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, JoinedRow, UnsafeRo
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Sessions: a record makes one of all that it meets. */
-private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attribute], late: Int, aggregates: RowAggregates,
-    output: Seq[Attribute]) extends WindowsOfTask(columns, late, aggregates, output) {
+private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute])
+  extends WindowsOfTask(columns, aggregates, output) {
 
   private val state = new SessionState(sessions, SessionLayout(columns, aggregates.buffers.bufferSchema))
   private val groupAndBuffer = new JoinedRow

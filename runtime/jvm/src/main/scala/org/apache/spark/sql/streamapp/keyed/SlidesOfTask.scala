@@ -8,8 +8,8 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Sliding windows: a window is merged of panes each time that it is told of. */
-private[keyed] final class SlidesOfTask(slides: Slides, columns: Seq[Attribute], late: Int, aggregates: RowAggregates,
-    output: Seq[Attribute]) extends WindowsOfTask(columns, late, aggregates, output) {
+private[keyed] final class SlidesOfTask(slides: Slides, columns: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute])
+  extends WindowsOfTask(columns, aggregates, output) {
 
   private val state = new PaneState(slides, PaneLayout(columns, aggregates.buffers.bufferSchema))
   private val merge = new PaneMerge(buffers)

@@ -47,8 +47,6 @@ object StoredResults {
   def in(plan: SparkPlan, store: String, run: UUID): StoredResults = plan.collectFirst {
     case found: KeyedAggregateExec => new StoredAggregates(found)
     case task: KeyedTaskExec if task.graph.store(store).isDefined => new StoredTable(task, store, task.stateInfo(run, version = 0))
-    case found: OrderedAggregationExec => new StoredInOrder(found, found.stateInfo(run, version = 0))
-    case found: RecordWindowsExec => new StoredRecordWindows(found, found.stateInfo(run, version = 0))
   }.getOrElse(throw new IllegalStateException(s"no table of ours with store '$store' in the plan:\n$plan"))
 }
 
@@ -111,23 +109,6 @@ private final case class FinishedScan(stored: AggregateScan, bound: BoundAggrega
   }
 }
 
-/** Groups and buffers, as an aggregation in order saves them. */
-private final class StoredInOrder(keyed: OrderedAggregationExec, override val place: StatefulOperatorStateInfo) extends StoredResults {
-  private val keys = keyed.groupKeys
-  private val bound = keyed.aggregates.buffers
-  private val shown = keyed.groups.length - keys.late.size
-
-  override def named: Seq[Attribute] = keys.named
-  override def together: Boolean = keys.windows.isEmpty
-  override def scanned: Seq[Attribute] = keyed.output
-  override def scan(wanted: Option[UnsafeRow]): StoredScan =
-    FinishedScan(AggregateScan(keys, DataTypeUtils.toAttributes(bound.bufferSchema), named, wanted), bound)
-  override def finish(rows: SparkPlan): SparkPlan = {
-    val (columns, results) = rows.output.splitAt(keyed.groups.length)
-    ProjectExec(columns.take(shown).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() } ++ results, rows)
-  }
-}
-
 /** A table of a keyed task. */
 private final class StoredTable(task: KeyedTaskExec, name: String, override val place: StatefulOperatorStateInfo) extends StoredResults {
   private val store = task.graph.store(name).get
@@ -142,24 +123,6 @@ private final class StoredTable(task: KeyedTaskExec, name: String, override val 
   override def finish(rows: SparkPlan): SparkPlan = {
     val found = shown.answering(rows.output).fold(rows)(FilterExec(_, rows))
     ProjectExec(shown.answersOver(rows.output), found)
-  }
-}
-
-/** Windows that records have made. */
-private final class StoredRecordWindows(keyed: RecordWindowsExec, override val place: StatefulOperatorStateInfo) extends StoredResults {
-  private val results = keyed.output.drop(RecordWindows.Head.length + keyed.groups + keyed.late)
-  private val layout = RecordWindowLayout(keyed.rule, keyed.columns, keyed.aggregates.buffers, results)
-
-  override def named: Seq[Attribute] = layout.named
-  override def together: Boolean = true
-  override def scanned: Seq[Attribute] = layout.columns
-  override def scan(wanted: Option[UnsafeRow]): StoredScan = layout.scan(wanted)
-
-  override def finish(rows: SparkPlan): SparkPlan = {
-    val (span, columns) = rows.output.splitAt(RecordWindows.span.length)
-    val window = CreateNamedStruct(span.flatMap(time => Seq(Literal(time.name), time)))
-    val keys = (window +: columns.take(keyed.groups)).zipWithIndex.map { case (key, index) => Alias(key, s"__key_$index")() }
-    ProjectExec(keys ++ columns.drop(keyed.groups), rows)
   }
 }
 

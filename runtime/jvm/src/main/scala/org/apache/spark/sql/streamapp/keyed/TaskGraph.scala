@@ -143,6 +143,29 @@ private[keyed] sealed trait WindowedNode extends TaskNode {
 private[keyed] final case class LateExit(at: Int, record: Option[RowsOf])
 
 /**
+ * The pairs of two streams, in the store of that name.
+ *
+ * @param key the columns that rows meet by
+ * @param result over the rows of both sides, as they are kept; null where a side is missing
+ * @param timeAt which column of the result is its event time
+ */
+private[keyed] final case class Pairs(left: PairInput, right: PairInput, name: String, pairing: Pairing, key: StructType, result: RowsOf,
+    timeAt: Int) extends TaskNode {
+  override def inputs: Seq[Int] = Seq(left.input, right.input)
+  override def store: Option[String] = Some(name)
+  override def lasting: Long = pairing.lasting
+  override def open(task: TaskAtWork): Processor = new PairProcessor(this, task)
+}
+
+/**
+ * What comes to one side. A row for which column `deletedAt` is true takes no part.
+ *
+ * @param key over the row
+ * @param row over the row and its stream time: what is kept of it
+ */
+private[keyed] final case class PairInput(input: Int, side: JoinSide, key: RowsOf, row: RowsOf, deletedAt: Int, late: LateExit)
+
+/**
  * Tumbling and hopping windows.
  *
  * @param keys the columns of the group, the first of which is the window

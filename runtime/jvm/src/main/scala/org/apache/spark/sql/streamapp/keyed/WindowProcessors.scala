@@ -12,10 +12,7 @@ import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow,
  */
 private[keyed] abstract class WindowedProcessor[K, V](node: WindowedNode, task: TaskAtWork) extends Processor {
   private val lag = task.graph.heldBefore(node)
-  private val lateOf = node.late.record.map(_.projection)
-  private val noRecord = new GenericInternalRow(1)
-  private val spanAndTime = new GenericInternalRow(3)
-  private val withSpan = new JoinedRow().withRight(spanAndTime)
+  private val late = new LateRows(task, node.late)
 
   /** What has had records in the epoch, by group or window. */
   protected val held = new JLinkedHashMap[K, V]()
@@ -34,12 +31,7 @@ private[keyed] abstract class WindowedProcessor[K, V](node: WindowedNode, task: 
   protected final def reached: Long = task.reached(lag)
 
   /** The row under way is late for that window. */
-  protected final def leaveLate(row: InternalRow, start: Long, end: Long): Unit = {
-    spanAndTime.update(0, start)
-    spanAndTime.update(1, end)
-    spanAndTime.update(2, reached)
-    task.leave(node.late.at, lateOf.fold[InternalRow](noRecord)(_(withSpan.withLeft(row))))
-  }
+  protected final def leaveLate(row: InternalRow, start: Long, end: Long): Unit = late.leave(row, start, end, reached)
 
   override def gathers: Boolean = true
   override def holds: Boolean = !held.isEmpty || results.hasNext
@@ -71,6 +63,22 @@ private[keyed] object WindowedProcessor {
   // An epoch that changes more of them in a partition tells of some several times: each result is right for its time.
   val MostHeld = 100000
   val MostBytes = 32L << 20
+}
+
+/** Late records on their way out. */
+private[keyed] final class LateRows(task: TaskAtWork, exit: LateExit) {
+  private val recordOf = exit.record.map(_.projection)
+  private val noRecord = new GenericInternalRow(1)
+  private val spanAndTime = new GenericInternalRow(3)
+  private val withSpan = new JoinedRow().withRight(spanAndTime)
+
+  /** The row is late for that window. */
+  def leave(row: InternalRow, start: Long, end: Long, reached: Long): Unit = {
+    spanAndTime.update(0, start)
+    spanAndTime.update(1, end)
+    spanAndTime.update(2, reached)
+    task.leave(exit.at, recordOf.fold[InternalRow](noRecord)(_(withSpan.withLeft(row))))
+  }
 }
 
 /** Tumbling and hopping windows: a record is in those that its time says. */
@@ -135,7 +143,7 @@ private[keyed] final class RecordWindowProcessor(node: RecordWindowed, task: Tas
   private val columnsOf = node.rows.projection
   private val groupOf = UnsafeProjection.create(node.group)
   private val resultOf = node.result.projection
-  private val windows = WindowsOfTask(node.rule, node.columns, 0, node.aggregates, node.output)
+  private val windows = WindowsOfTask(node.rule, node.columns, node.aggregates, node.output)
   private val streamTime = new GenericInternalRow(1)
   private val withTime = new JoinedRow().withRight(streamTime)
 

@@ -19,19 +19,17 @@ private[keyed] trait OpenGroup {
  * [[RecordWindows]]. For one thread.
  *
  * @param columns of the group: the first of the rows that come; then come event time and stream time
- * @param late how many columns a late record has
  * @param output of [[RecordWindows]]
  */
-private[keyed] abstract class WindowsOfTask(columns: Seq[Attribute], late: Int, aggregates: RowAggregates, output: Seq[Attribute]) {
+private[keyed] abstract class WindowsOfTask(columns: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute]) {
   protected val timeAt: Int = columns.length
   protected val streamTimeAt: Int = columns.length + 1
   protected val buffers = new AggregateBuffers(aggregates.buffers)
   protected val updates = new RowUpdates(aggregates)
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
   private val head = new GenericInternalRow(RecordWindows.Head.length)
-  private val noRecord = new GenericInternalRow(late)
   private val noResult = new GenericInternalRow(aggregates.buffers.results.length)
-  private val (withGroup, withRecord, whole) = (new JoinedRow, new JoinedRow, new JoinedRow)
+  private val (withGroup, whole) = (new JoinedRow, new JoinedRow)
 
   /** An epoch begins, with the store at its version. */
   def begin(store: StateStore): this.type
@@ -49,33 +47,27 @@ private[keyed] abstract class WindowsOfTask(columns: Seq[Attribute], late: Int, 
   /** When the next thing is over, with time at `closed`; Long.MaxValue when nothing is open. */
   def earliest(closed: Long): Long
 
-  /** A record is late. */
-  final def late(group: UnsafeRow, record: InternalRow): InternalRow =
-    told(group, 0, 0, 0, isLate = true, isGone = false, record, noResult)
-
   /** A window has this result, as of the latest of its records. */
   protected final def result(group: UnsafeRow, start: Long, end: Long, latest: Long, buffer: InternalRow): InternalRow =
-    told(group, start, end, latest, isLate = false, isGone = false, noRecord, buffers.result(group, buffer))
+    told(group, start, end, latest, isGone = false, buffers.result(group, buffer))
 
   /** There is no such window any more. */
   protected final def gone(group: UnsafeRow, start: Long, end: Long, latest: Long): InternalRow =
-    told(group, start, end, latest, isLate = false, isGone = true, noRecord, noResult)
+    told(group, start, end, latest, isGone = true, noResult)
 
-  private def told(group: UnsafeRow, start: Long, end: Long, latest: Long, isLate: Boolean, isGone: Boolean,
-      late: InternalRow, values: InternalRow): InternalRow = {
+  private def told(group: UnsafeRow, start: Long, end: Long, latest: Long, isGone: Boolean, values: InternalRow): InternalRow = {
     head.update(0, start)
     head.update(1, end)
     head.update(2, latest)
-    head.update(3, isLate)
-    head.update(4, isGone)
-    resultOf(whole(withRecord(withGroup(head, group), late), values))
+    head.update(3, isGone)
+    resultOf(whole(withGroup(head, group), values))
   }
 }
 
 private[keyed] object WindowsOfTask {
-  def apply(rule: WindowRule, columns: Seq[Attribute], late: Int, aggregates: RowAggregates, output: Seq[Attribute]): WindowsOfTask =
+  def apply(rule: WindowRule, columns: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute]): WindowsOfTask =
     rule match {
-      case sessions: Sessions => new SessionsOfTask(sessions, columns, late, aggregates, output)
-      case slides: Slides => new SlidesOfTask(slides, columns, late, aggregates, output)
+      case sessions: Sessions => new SessionsOfTask(sessions, columns, aggregates, output)
+      case slides: Slides => new SlidesOfTask(slides, columns, aggregates, output)
     }
 }

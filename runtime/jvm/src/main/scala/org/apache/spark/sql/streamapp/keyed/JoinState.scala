@@ -1,105 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
+import org.json4s.DefaultFormats
+import org.json4s.jackson.Serialization
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types._
 
 /**
- * The work of one task of [[KeyedJoinExec]]: each row meets the rows of the other side that are there, and is there for
- * those that come. So each pair is given once. Behind the pairs come the rows that have met none, when their time is over.
+ * A join of two streams, as the manifest has it; times are in microseconds.
  *
- * A row that waits gives its result when time has passed the last moment at which another could meet it. So a row that is
- * read later than that in its partition meets it no more, although it is still there for others: what is a pair does not
- * depend on when results were given.
- *
- * @param late where a row may have a late record, which passes with nothing beside it
+ * @param before how much earlier than a left row's event time the right row's may be
+ * @param after how much later
+ * @param grace how much later than that a row may come
+ * @param keepsLeft whether a left row that meets none gives a result
+ * @param keepsRight the same of a right row
  */
-private[keyed] final class PairsOfTask(store: StateStore, rows: Iterator[InternalRow], keyOf: UnsafeProjection, left: JoinState,
-    right: JoinState, late: Option[Expression], output: Seq[Attribute], times: TaskClosing) extends Iterator[InternalRow] {
+final case class Pairing(before: Long, after: Long, grace: Long, keepsLeft: Boolean, keepsRight: Boolean) {
+  /** How far apart two rows may be, in both directions together. */
+  def reach: Long = before + after
 
-  private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
-  private val (both, whole) = (new JoinedRow, new JoinedRow)
-  private val (noLeft, noRight) = (left.missing, right.missing)
-  private val noRecord = new GenericInternalRow(late.size)
-  private val lateOf = UnsafeProjection.create(late.toSeq)
-  private var results: Iterator[InternalRow] = Iterator.empty
-  private var isRead = false
-  private var committed = false
-
-  override def hasNext: Boolean = {
-    while (!results.hasNext && rows.hasNext) {
-      val row = rows.next()
-      results = if (isLate(row)) Iterator.single(resultOf(whole(both(noLeft, noRight), lateOf(row)))) else meet(row)
-    }
-    if (!results.hasNext && !isRead) {
-      isRead = true
-      results = close()
-    }
-    val more = results.hasNext
-    if (!more && !committed) {
-      store.commit()
-      committed = true
-    }
-    more
-  }
-
-  override def next(): InternalRow = {
-    if (!hasNext) throw new NoSuchElementException
-    results.next()
-  }
-
-  private def isLate(row: InternalRow): Boolean = late.nonEmpty && !row.isNullAt(right.side.at + 1)
-
-  private def meet(row: InternalRow): Iterator[InternalRow] = {
-    val (mine, others) = if (left.has(row)) (left, right) else (right, left)
-    val record = mine.of(row)
-    val key = keyOf(row)
-    if (key.anyNull) if (mine.side.keeps) Iterator.single(alone(mine, record)) else Iterator.empty // null equals nothing
-    else {
-      val place = mine.add(key, record)
-      var met = false
-      others.ofKey(key).filter(pair => mine.meets(record, others, pair.value)).map { pair =>
-        met = true
-        others.noMoreAlone(pair.key)
-        result(if (mine eq left) both(record, pair.value) else both(pair.value, record))
-      } ++ {
-        if (!met) mine.waits(place)
-        Iterator.empty
-      }
-    }
-  }
-
-  private def alone(side: JoinState, row: InternalRow): InternalRow =
-    result(if (side eq left) both(row, noRight) else both(noLeft, row))
-
-  private def result(pair: InternalRow): InternalRow = resultOf(whole(pair, noRecord))
-
-  private def close(): Iterator[InternalRow] = {
-    val Closing(before, after) = times.ask()
-    val sides = Seq(left, right)
-    sides.iterator.flatMap(side => side.over(before, after).map(alone(side, _))) ++ {
-      sides.foreach(_.remove(before, after))
-      times.due.add(sides.map(_.earliest(after)).min)
-      Iterator.empty
-    }
-  }
+  /** How much earlier than what is closed a result may be. */
+  def lasting: Long = math.max(before, after) + grace + 1
 }
 
+object Pairing {
+  /** Out of JSON. */
+  def read(text: String): Pairing = Serialization.read[Pairing](text)(DefaultFormats, manifest[Pairing])
+}
+
+/**
+ * One side of a join, as it is kept.
+ *
+ * @param schema the columns of a row
+ * @param timeAt which is the event time
+ * @param streamTimeAt which one says how far its partition's event time had come when the row was read; -1: none, as nothing waits
+ * @param later how much later than one of its rows a row of the other side may be
+ * @param earlier how much earlier
+ * @param keeps whether a row that meets none gives a result
+ */
+private[keyed] final case class JoinSide(name: String, schema: StructType, timeAt: Int, streamTimeAt: Int, earlier: Long, later: Long,
+    keeps: Boolean)
+
 /** The rows of one side in the state: by key, in the order of their times, and which of them have met none. */
-private[keyed] final class JoinState(store: StateStore, val side: JoinSide, keyTypes: Seq[DataType], pairing: Pairing) {
+private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType], pairing: Pairing) {
   private val keys = StructType(keyTypes.zipWithIndex.map { case (dataType, i) => StructField(s"key$i", dataType) })
   private val place = new StructType().add("time", LongType, nullable = false).add("number", LongType, nullable = false)
   private val byKey = StructType(keys ++ place)
   private val byTime = StructType(place ++ keys)
   private val times = s"${side.name}-times"
   private val alone = s"${side.name}-alone"
-  store.createColFamilyIfAbsent(side.name, byKey, side.schema,
-    PrefixKeyScanStateEncoderSpec(byKey, keys.length))
-  store.createColFamilyIfAbsent(times, byTime, KeyedOperator.Unused, TimeOrder.encoding(byTime))
-  if (side.keeps) store.createColFamilyIfAbsent(alone, byTime, KeyedOperator.Unused, TimeOrder.encoding(byTime))
-
+  private var store: StateStore = _
   private val toByKey = UnsafeProjection.create(byKey)
   private val toByTime = UnsafeProjection.create(byTime)
   private val keyOfTimes = moved(byTime, place.length)
@@ -110,13 +63,19 @@ private[keyed] final class JoinState(store: StateStore, val side: JoinSide, keyT
   private val now = new GenericInternalRow(place.length)
   private val nothing = UnsafeProjection.create(KeyedOperator.Unused)(InternalRow(0)).copy()
   // Numbers rise from epoch to epoch, so that rows of one key and time have different ones.
-  private var number = store.version << 32
+  private var number = 0L
+
+  /** An epoch begins, with the store at its version. */
+  def begin(store: StateStore): Unit = {
+    this.store = store
+    number = store.version << 32
+    store.createColFamilyIfAbsent(side.name, byKey, side.schema, PrefixKeyScanStateEncoderSpec(byKey, keys.length))
+    store.createColFamilyIfAbsent(times, byTime, KeyedOperator.Unused, TimeOrder.encoding(byTime))
+    if (side.keeps) store.createColFamilyIfAbsent(alone, byTime, KeyedOperator.Unused, TimeOrder.encoding(byTime))
+  }
 
   /** A record of this side that is not there. */
   def missing: InternalRow = new GenericInternalRow(side.schema.length)
-
-  def has(row: InternalRow): Boolean = !row.isNullAt(side.at)
-  def of(row: InternalRow): UnsafeRow = row.getStruct(side.at, side.schema.length).asInstanceOf[UnsafeRow]
 
   /** @return where it is among the times, good until the next is added */
   def add(key: UnsafeRow, row: UnsafeRow): UnsafeRow = {
@@ -173,7 +132,7 @@ private[keyed] final class JoinState(store: StateStore, val side: JoinSide, keyT
     }
 
   /** How far stream time may have come when a row of the other side is read that is to meet one of this time. */
-  private def lastMoment(time: Long): Long = time + side.later + pairing.grace
+  def lastMoment(time: Long): Long = time + side.later + pairing.grace
 
   // The earliest event time of rows that may be there when time has come that far.
   private def waitingSince(closed: Long): Option[Long] =

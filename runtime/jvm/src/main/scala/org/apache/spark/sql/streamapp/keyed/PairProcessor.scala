@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+
+/**
+ * Joins two streams: each row meets the rows of the other side that are there, and is there for those that come. So each pair is
+ * given once. When their time is over, the rows go on that have met none.
+ *
+ * A row that waits gives its result when time has passed the last moment at which another could meet it. So a row that is
+ * read later than that in its partition meets it no more, although it is still there for others: what is a pair does not
+ * depend on when results were given.
+ */
+private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends Processor {
+  private val lag = task.graph.heldBefore(node)
+  private val Seq(left, right) = Seq(node.left, node.right).map(new End(_))
+  private val resultOf = node.result.projection
+  private val both = new JoinedRow
+  private var results: Iterator[(InternalRow, Long)] = Iterator.empty
+
+  /** One side at work. */
+  private final class End(input: PairInput) extends Port {
+    val state = new JoinState(input.side, node.key.map(_.dataType), node.pairing)
+    val missing: InternalRow = state.missing
+    private val rowOf = input.row.projection
+    private val keyOf = input.key.projection
+    private val late = new LateRows(task, input.late)
+    private val streamTime = new GenericInternalRow(1)
+    private val withTime = new JoinedRow().withRight(streamTime)
+
+    override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
+      if (!row.getBoolean(input.deletedAt)) {
+        val reached = task.reached(lag)
+        if (state.lastMoment(time) < reached) late.leave(row, time - input.side.earlier, time + input.side.later, reached)
+        else {
+          streamTime.update(0, reached)
+          meet(this, keyOf(row), rowOf(withTime.withLeft(row)))
+        }
+      }
+  }
+
+  override def begin(): Unit = for (end <- Seq(left, right)) end.state.begin(task.store(node.name))
+
+  override def port(number: Int): Port = if (number == 0) left else right
+
+  override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
+    throw new IllegalStateException("a row is of neither side")
+
+  private def meet(mine: End, key: UnsafeRow, row: UnsafeRow): Unit =
+    if (key.anyNull) { if (mine.state.side.keeps) send(alone(mine, row)) } // null equals nothing
+    else {
+      val others = if (mine eq left) right else left
+      val place = mine.state.add(key, row)
+      var met = false
+      others.state.ofKey(key).filter(pair => mine.state.meets(row, others.state, pair.value)).foreach { pair =>
+        met = true
+        others.state.noMoreAlone(pair.key)
+        send(if (mine eq left) both(row, pair.value) else both(pair.value, row))
+      }
+      if (!met) mine.state.waits(place)
+    }
+
+  private def alone(mine: End, row: InternalRow): InternalRow = if (mine eq left) both(row, right.missing) else both(left.missing, row)
+
+  private def send(pair: InternalRow): Unit = {
+    val result = resultOf(pair)
+    task.withoutTime(forward(null, result, null, result.getLong(node.timeAt)))
+  }
+
+  override def gathers: Boolean = true
+  override def holds: Boolean = results.hasNext
+  override def letGo(): Unit = {
+    val (row, time) = results.next()
+    forward(null, row, null, time)
+  }
+
+  override def forgets: Boolean = true
+  // Those alone look up what others are about to forget.
+  override def stage: Int = TaskAtWork.Records
+
+  override def forget(closing: Closing, fresh: Boolean): Unit = {
+    val Closing(before, after) = closing.behind(lag)
+    val ends = Seq(left, right)
+    results = ends.iterator.flatMap(end => end.state.over(before, after).map { row =>
+      val result = resultOf(alone(end, row))
+      result -> result.getLong(node.timeAt)
+    }) ++ {
+      ends.foreach(_.state.remove(before, after))
+      Iterator.empty
+    }
+  }
+
+  override def due: Long = {
+    val next = Seq(left, right).map(_.state.earliest(StreamTimes.behind(task.now, lag))).min
+    if (next == Long.MaxValue) next else next + lag
+  }
+}
