@@ -22,6 +22,8 @@ from benchmarks.systems import KAFKA_STREAMS, OURS, STATE_PARTITIONS, Job, Runni
 
 PARTITIONS = 4
 KEYS = 100_000
+_BEGIN_MS = 1_700_000_000_000
+"""The event time of the first record, where records have one each millisecond."""
 
 _HEAD = """\
 apiVersion: streamapp.dev/v1alpha1
@@ -112,6 +114,32 @@ class StreamTable(Workload):
         return _first(value for key, value in results if value != b"value of %s,row %s" % (key[1:], key[1:]))
 
 
+class StreamStream(Workload):
+    """Each record with the one of another stream that has its key, and was there before."""
+
+    program = "StreamJoin"
+    topology = """\
+  - {{name: others, stream: {{topic: {input}-table, value: text}}}}
+  - {{name: records, stream: {{topic: {input}, value: text}}}}
+  - name: joined
+    join:
+      with: others
+      within: 1 hour
+      grace: 1 minute
+      select: {{value: "concat(records.value, ',', others.value)"}}
+  - {{name: out, to: {{topic: {output}, value: text}}}}
+"""
+
+    def row(self, key: int) -> Record:
+        return b"k%d" % key, b"row %d" % key, _BEGIN_MS
+
+    def record(self, number: int, key: int) -> Record:
+        return b"k%d" % key, b"value of %d" % key, _BEGIN_MS + number
+
+    def wrong(self, results: list[tuple[bytes, bytes | None]]) -> str | None:
+        return _first(value for key, value in results if value != b"value of %s,row %s" % (key[1:], key[1:]))
+
+
 class TableTable(Workload):
     """Rows of two tables with equal keys: those of one are updated again and again."""
 
@@ -193,7 +221,7 @@ class Sessions(Workload):
         raise NotImplementedError
 
     def record(self, number: int, key: int) -> Record:
-        return b"k%d" % key, b"x", 1_700_000_000_000 + number
+        return b"k%d" % key, b"x", _BEGIN_MS + number
 
     def wrong(self, results: list[tuple[bytes, bytes | None]]) -> str | None:
         # A session's key has its group, and the time at which it begins.
@@ -203,13 +231,20 @@ class Sessions(Workload):
 
 WORKLOADS: dict[str, type[Workload]] = {
     "table-join": StreamTable,
+    "stream-join": StreamStream,
     "table-table": TableTable,
     "foreign-key": ForeignKey,
     "sessions": Sessions,
 }
 
 
-RECORDS = {"table-join": 1_500_000, "table-table": 1_000_000, "foreign-key": 500_000, "sessions": 1_000_000}
+RECORDS = {
+    "table-join": 1_500_000,
+    "stream-join": 500_000,
+    "table-table": 1_000_000,
+    "foreign-key": 500_000,
+    "sessions": 1_000_000,
+}
 """That are measured: some ten seconds of work for each system."""
 
 
