@@ -36,6 +36,42 @@ def app(kafka: KafkaConfig, tmp_path: Path) -> Make:
     return make
 
 
+def test_the_current_time_is_that_of_the_epoch(app: Make) -> None:
+    """Before a shuffle, and in what a task computes, whose expressions live from epoch to epoch."""
+    a = app(
+        """
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "at BIGINT"}}}
+  - {name: timed, with: {at: unix_micros(now())}}
+  - {name: known, table: {topic: $T-known, value: text}}
+  - name: joined
+    from: timed
+    join:
+      with: known
+      type: left
+      select:
+        at: timed.at
+        here: unix_micros(current_timestamp())
+        now: unix_micros(now())
+        day: current_date() = cast(current_timestamp() as date)
+        local: unix_micros(cast(localtimestamp() as timestamp))
+  - {name: out, to: {topic: $T-out}}
+""",
+        inputs=("in", "known"),
+    )
+    # An app begins with epochs of a few thousand records.
+    a.send("in", *((f"k{i}", {"at": 0}, NOON) for i in range(20_000)))
+    begun = time.time() * 1e6
+    a.run()
+    found = [
+        (r.value["at"], r.value["here"], r.value["now"], r.value["local"], r.value["day"]) for r in a.received("out")
+    ]
+    assert len(found) == 20_000
+    assert all((here, now, local, day) == (at, at, at, True) for at, here, now, local, day in found)
+    epochs = {at for at, *_ in found}
+    assert len(epochs) > 1
+    assert all(begun < at < time.time() * 1e6 for at in epochs)
+
+
 def test_filter_with_and_select_keep_key_and_time(app: Make) -> None:
     a = app("""
   - {name: in, stream: {topic: $T-in, value: {format: json, schema: "user STRING, amount DOUBLE"}}}

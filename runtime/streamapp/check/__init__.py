@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain, islice
 
+from streamapp.check.clock import check_clock
 from streamapp.check.code import check_code
 from streamapp.check.names import check_names
 from streamapp.errors import Problem
@@ -28,6 +29,7 @@ def check_topology(
     """
     found = chain(
         check_names(topology, application_id),
+        check_clock(topology),
         chain.from_iterable(node.check(topology) for node in topology.nodes),
         check_code(topology, modules) if modules is not None else (),
     )

@@ -92,6 +92,11 @@ class Expression:
         """True when the same record always gives the same value."""
         return not any(name in fn.NON_DETERMINISTIC for name in self.functions)
 
+    @property
+    def clock(self) -> str | None:
+        """A function that it calls which says the time of the epoch."""
+        return next((name for name in self.functions if name in fn.CLOCK), None)
+
 
 @lru_cache(maxsize=4096)
 def read_expression(text: str) -> Expression:

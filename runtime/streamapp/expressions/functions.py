@@ -98,11 +98,14 @@ GENERATOR = _words("""
 KNOWN = SCALAR | AGGREGATE | WINDOW | GENERATOR
 
 NON_DETERMINISTIC = _words("""
-    aes_encrypt monotonically_increasing_id rand randn random randstr shuffle spark_partition_id uniform
+    aes_encrypt current_time monotonically_increasing_id rand randn random randstr shuffle spark_partition_id uniform
     uuid
 """)
-"""Another answer each time a record is computed again. Not `current_timestamp` and its kind: Spark fixes
-those for an epoch, and an epoch that is run again runs with the same."""
+"""Another answer each time a record is computed again. Not those of CLOCK: they are fixed for an epoch, and an epoch
+that is run again runs with the same."""
+
+CLOCK = _words("current_timestamp now current_date curdate localtimestamp")
+"""The time of the epoch (EpochNow.scala)."""
 
 _LEAVES = "it reaches outside the data that the topology reads"
 _ANY = "which of several results it gives follows from how its state lies in memory"

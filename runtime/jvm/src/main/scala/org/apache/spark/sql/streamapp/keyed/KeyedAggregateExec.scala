@@ -89,6 +89,7 @@ object KeyedAggregates extends Rule[SparkPlan] {
 class KeyedExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectResolutionRule(_ => CountsDistinct)
+    extensions.injectResolutionRule(_ => EpochTime)
     extensions.injectPlannerStrategy(_ => StreamTimeStrategy)
     extensions.injectPlannerStrategy(_ => KeyedTaskStrategy)
     extensions.injectColumnar(_ => new ColumnarRule {

@@ -9,7 +9,7 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, SupportsNonDeterministicExpression, UnaryNode}
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.execution.{ProjectExec, SparkPlan, SparkStrategy, UnaryExecNode}
 import org.apache.spark.sql.execution.exchange.{REPARTITION_BY_NUM, ShuffleExchangeExec}
@@ -26,9 +26,13 @@ import org.apache.spark.sql.types.LongType
  * @param keys  how many columns of the child, the first, decide the state partition
  * @param order how many columns behind those the rows of an epoch are in the order of; then come the graph's inputs
  * @param nowAt which column is the stream time of a row's partition
+ * @param clock the current time: Spark puts the epoch's in its place
  * @param output a column for each exit; last, where that is asked for, the stream time of the row that one is made of
  */
-final case class KeyedTask(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, output: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
+final case class KeyedTask(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, clock: Expression, output: Seq[Attribute], child: LogicalPlan)
+  extends UnaryNode with SupportsNonDeterministicExpression {
+  // Spark counts the epoch's time among these.
+  override def allowNonDeterministicExpression: Boolean = true
   // The inputs are whole, whichever of their columns anybody uses.
   @transient override lazy val references: AttributeSet = child.outputSet
   override def producedAttributes: AttributeSet = AttributeSet(output)
@@ -38,18 +42,19 @@ final case class KeyedTask(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, 
 /** Plans [[KeyedTask]] with a shuffle by the key. */
 object KeyedTaskStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
-    case KeyedTask(keys, order, nowAt, graph, output, child) =>
+    case KeyedTask(keys, order, nowAt, graph, clock, output, child) =>
       // Spark's `=` takes 0.0 and -0.0 for one, and so must what hashes them.
       val by = child.output.take(keys).map(NormalizeFloatingNumbers.normalize)
       // What one record was made into stays in its order: it comes from one map task.
       val numbered = ProjectExec(child.output :+ Alias(MonotonicallyIncreasingID(), "__number")(), planLater(child))
       val rows = ShuffleExchangeExec(HashPartitioning(by, SQLConf.get.numShufflePartitions), numbered, REPARTITION_BY_NUM)
-      Seq(KeyedTaskExec(keys, order, nowAt, graph, output, rows))
+      Seq(KeyedTaskExec(keys, order, nowAt, graph, clock.eval().asInstanceOf[Long], output, rows))
     case _ => Nil
   }
 }
 
-case class KeyedTaskExec(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, output: Seq[Attribute], child: SparkPlan)
+/** @param epochTime in microseconds */
+case class KeyedTaskExec(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, epochTime: Long, output: Seq[Attribute], child: SparkPlan)
   extends UnaryExecNode with KeyedOperator {
   override def producedAttributes: AttributeSet = AttributeSet(output)
 
@@ -58,7 +63,7 @@ case class KeyedTaskExec(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, ou
 
   override protected def doExecute(): RDD[InternalRow] = {
     val times = TaskClosing.of(this, getStateInfo, graph.lasting)
-    new KeyedTaskRDD(child.execute(), nowAt, graph, output, getStateInfo, times, session.sessionState,
+    new KeyedTaskRDD(child.execute(), nowAt, graph, epochTime, output, getStateInfo, times, session.sessionState,
       session.streams.stateStoreCoordinator)
   }
 
@@ -66,7 +71,7 @@ case class KeyedTaskExec(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, ou
 }
 
 /** One task per state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
-private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, graph: TaskGraph, output: Seq[Attribute],
+private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, graph: TaskGraph, epochTime: Long, output: Seq[Attribute],
     state: StatefulOperatorStateInfo, times: TaskClosing, session: SessionState, @transient private val coordinator: StateStoreCoordinatorRef)
   extends BaseStateStoreRDD[InternalRow, InternalRow](rows, state.checkpointLocation, state.queryRunId, state.operatorId,
     session, Some(coordinator)) {
@@ -87,6 +92,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
       private var ended = false
 
       override def hasNext: Boolean = {
+        EpochNow.begin(epochTime)
         while (task.left.isEmpty && !ended) {
           if (task.isLettingGo) task.letGo()
           else if (input.hasNext) {

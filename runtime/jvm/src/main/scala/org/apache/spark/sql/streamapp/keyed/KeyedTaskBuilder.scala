@@ -295,7 +295,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
     }
     val nowAt = input.columns.indexOf(now)
     Dataset.ofRows(session,
-      KeyedTask(keys, order, nowAt, TaskGraph(shifted, stores.toSeq), some ++ time, input.queryExecution.analyzed))
+      KeyedTask(keys, order, nowAt, TaskGraph(shifted, stores.toSeq), CurrentTimestamp(), some ++ time, input.queryExecution.analyzed))
   }
 
   private def add(node: TaskNode, schema: StructType): Int = {

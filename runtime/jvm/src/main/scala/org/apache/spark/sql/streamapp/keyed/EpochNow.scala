@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.streamapp.keyed
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
+import org.apache.spark.sql.types.{DataType, DateType, TimestampNTZType, TimestampType}
+
+/**
+ * The time of the epoch in what a task computes, whose expressions live from epoch to epoch: Spark would put the time at which it
+ * optimizes them in its place. The same in each run of the epoch.
+ */
+private[keyed] case class EpochNow() extends LeafExpression with CodegenFallback {
+  override def dataType: DataType = TimestampType
+  override def nullable: Boolean = false
+  override def foldable: Boolean = false
+  override def eval(input: InternalRow): Any = EpochNow.micros
+}
+
+private[keyed] object EpochNow {
+  private val ofThread = new ThreadLocal[java.lang.Long]
+
+  /** An epoch's task goes on, on this thread. */
+  def begin(micros: Long): Unit = ofThread.set(micros)
+
+  /** Who asks a question has the clock's. */
+  private def micros: Long = Option(ofThread.get).fold(System.currentTimeMillis * 1000)(_.longValue)
+}
+
+/**
+ * What expressions call the current time is that of the epoch: in a query's plan Spark gives `current_timestamp` that meaning, but not
+ * `now`; in the rows of a task it is [[EpochNow]].
+ */
+object EpochTime extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    lazy val ofTask = plan.collectLeaves().exists(_.isInstanceOf[GivenRows])
+    plan.transformAllExpressionsWithPruning(_.containsPattern(CURRENT_LIKE)) {
+      case CurrentTimestamp() | Now() if ofTask => EpochNow()
+      case Now() => CurrentTimestamp()
+      case date: CurrentDate if ofTask && date.resolved => Cast(EpochNow(), DateType, date.timeZoneId)
+      case local: LocalTimestamp if ofTask && local.resolved => Cast(EpochNow(), TimestampNTZType, local.timeZoneId)
+    }
+  }
+}
