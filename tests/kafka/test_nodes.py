@@ -288,7 +288,7 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
     assert got == [("o1", 3, 5 * 60_000, NOON + 5 * 60_000), ("o1", 9, -60_000, NOON)]
     assert a.latest("totals") == {"o1": {"n": 2, "open": 12}}
     assert a.statuses[-1]["subTopologies"]["paid"]["lateRecords"] == 1
-    assert len(a.plan.subtopologies) == 2
+    assert len(a.plan.subtopologies) == 1
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
             val row = input.next()
             task.take(row, row.getLong(nowAt))
           }
-          else if (task.holds) task.isLettingGo = true
+          else if (task.holds) task.letAllGo()
           else if (forgotten < task.forgetting.length) {
             task.forget(forgotten, closing, times.fresh)
             forgotten += 1
@@ -157,8 +157,8 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   var change = 0L
   /** How far the time of the partition had come that the row under way was read from, in microseconds; behind all rows, that of all. */
   var now: Long = StreamTimes.Unknown
-  /** Whether processors are to send what they hold before the next row is taken. */
-  var isLettingGo = false
+  /** The processor that is to send what it holds before the next row is taken; null for none. */
+  private var sending: Processor = _
   private var closed: Long = StreamTimes.Unknown
   // Whether a row that leaves is made of the row under way. What was held, or is over, has no partition's time.
   private var isOfRow = false
@@ -205,7 +205,17 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     var entry = 0
     while (entry < entries.length && !entries(entry).take(row)) entry += 1
     if (entry == entries.length) throw new IllegalStateException("a row is of none of the task's inputs")
-    isLettingGo = holding.exists(_.isFull)
+    sending = lastFull
+  }
+
+  /** Whether something is to go on before the next row is taken. */
+  def isLettingGo: Boolean = sending != null
+
+  // What one sends may fill those behind it: they are the first to send.
+  private def lastFull: Processor = {
+    var place = holding.length - 1
+    while (place >= 0 && !holding(place).isFull) place -= 1
+    if (place < 0) null else holding(place)
   }
 
   /** What a processor sends now is another change. */
@@ -228,25 +238,23 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
 
   private def stageOf(place: Int): Int = (graph.nodes(place).inputs.map(stageOf) :+ processors(place).stage).max
 
-  /** What goes on meanwhile is made of several records, and has the time of no partition. */
-  def withoutTime(send: => Unit): Unit = {
-    val before = isOfRow
-    isOfRow = false
-    send
-    isOfRow = before
-  }
 
   /** The time at which the first of what it keeps is to be forgotten; Long.MaxValue for nothing. */
   def due: Long = forgetting.map(_.due).minOption.getOrElse(Long.MaxValue)
 
   def holds: Boolean = holding.exists(_.holds)
 
-  /** One change more; a processor has sent all of its own before the next one does. */
+  /** All rows were read: the first that holds something is to send it. */
+  def letAllGo(): Unit = sending = holding.find(_.holds).orNull
+
+  /** One change more. */
   def letGo(): Unit = {
     change += 1
     isOfRow = false
-    holding.find(_.holds).foreach(_.letGo())
-    isLettingGo = holds
+    val before = sending
+    before.letGo()
+    sending = lastFull
+    if (sending == null && before.holds) sending = before
   }
 
   def leave(at: Int, row: InternalRow): Unit = {

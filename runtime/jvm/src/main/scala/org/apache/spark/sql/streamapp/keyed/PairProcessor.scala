@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
+import java.util.ArrayDeque
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 
@@ -17,7 +19,10 @@ private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends 
   private val Seq(left, right) = Seq(node.left, node.right).map(new End(_))
   private val resultOf = node.result.projection
   private val both = new JoinedRow
-  private var results: Iterator[(InternalRow, Long)] = Iterator.empty
+  /** What the row under way meets, or those that stay alone: there may be very many, and they are made one by one. */
+  private var results: Iterator[InternalRow] = Iterator.empty
+  /** Of rows that have come with it: of one that is on both sides, or that were held back together. */
+  private val ready = new ArrayDeque[InternalRow]()
 
   /** One side at work. */
   private final class End(input: PairInput) extends Port {
@@ -47,32 +52,35 @@ private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends 
   override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
     throw new IllegalStateException("a row is of neither side")
 
-  private def meet(mine: End, key: UnsafeRow, row: UnsafeRow): Unit =
-    if (key.anyNull) { if (mine.state.side.keeps) send(alone(mine, row)) } // null equals nothing
-    else {
-      val others = if (mine eq left) right else left
-      val place = mine.state.add(key, row)
-      var met = false
-      others.state.ofKey(key).filter(pair => mine.state.meets(row, others.state, pair.value)).foreach { pair =>
-        met = true
-        others.state.noMoreAlone(pair.key)
-        send(if (mine eq left) both(row, pair.value) else both(pair.value, row))
+  private def meet(mine: End, key: UnsafeRow, row: UnsafeRow): Unit = {
+    // What the row before meets must not be what this one puts there.
+    while (results.hasNext) ready.add(results.next().copy())
+    results =
+      if (key.anyNull) if (mine.state.side.keeps) Iterator.single(alone(mine, row)) else Iterator.empty // null equals nothing
+      else {
+        val others = if (mine eq left) right else left
+        val place = mine.state.add(key, row)
+        var met = false
+        others.state.ofKey(key).filter(pair => mine.state.meets(row, others.state, pair.value)).map { pair =>
+          met = true
+          others.state.noMoreAlone(pair.key)
+          if (mine eq left) both(row, pair.value) else both(pair.value, row)
+        } ++ {
+          if (!met) mine.state.waits(place)
+          Iterator.empty
+        }
       }
-      if (!met) mine.state.waits(place)
-    }
+  }
 
   private def alone(mine: End, row: InternalRow): InternalRow = if (mine eq left) both(row, right.missing) else both(left.missing, row)
 
-  private def send(pair: InternalRow): Unit = {
-    val result = resultOf(pair)
-    task.withoutTime(forward(null, result, null, result.getLong(node.timeAt)))
-  }
-
   override def gathers: Boolean = true
-  override def holds: Boolean = results.hasNext
+  override def holds: Boolean = !ready.isEmpty || results.hasNext
+  // They go on before another row comes that they could meet.
+  override def isFull: Boolean = holds
   override def letGo(): Unit = {
-    val (row, time) = results.next()
-    forward(null, row, null, time)
+    val result = resultOf(if (ready.isEmpty) results.next() else ready.poll())
+    forward(null, result, null, result.getLong(node.timeAt))
   }
 
   override def forgets: Boolean = true
@@ -82,10 +90,7 @@ private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends 
   override def forget(closing: Closing, fresh: Boolean): Unit = {
     val Closing(before, after) = closing.behind(lag)
     val ends = Seq(left, right)
-    results = ends.iterator.flatMap(end => end.state.over(before, after).map { row =>
-      val result = resultOf(alone(end, row))
-      result -> result.getLong(node.timeAt)
-    }) ++ {
+    results = ends.iterator.flatMap(end => end.state.over(before, after).map(alone(end, _))) ++ {
       ends.foreach(_.state.remove(before, after))
       Iterator.empty
     }

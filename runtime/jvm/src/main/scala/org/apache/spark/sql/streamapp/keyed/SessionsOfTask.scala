@@ -45,6 +45,7 @@ private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attri
       new Session(Some(found.copy(buffer = null)), found.start, found.end, buffers.fromState(found.buffer))
     }.toSeq.sortBy(session => (session.start, session.end))
     private val before = open.flatMap(_.stored)
+    override val bytes: Long = open.map(session => buffers.toState(session.buffer).getSizeInBytes + OpenGroup.Overhead).sum
 
     override def add(row: InternalRow): Boolean = {
       val (time, reached) = (row.getLong(timeAt), row.getLong(streamTimeAt))

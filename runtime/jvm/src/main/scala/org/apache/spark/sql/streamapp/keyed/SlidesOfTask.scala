@@ -51,6 +51,7 @@ private[keyed] final class SlidesOfTask(slides: Slides, columns: Seq[Attribute],
   private final class Group(key: UnsafeRow) extends OpenGroup {
     private val stored = state.ofGroup(key)
     private val there = stored.map(pane => (pane.place, pane.from) -> pane).toMap
+    override val bytes: Long = stored.map(_.buffer.getSizeInBytes + OpenGroup.Overhead).sum
     private val changed = mutable.TreeMap.empty[(Long, Long), InternalRow]
 
     override def add(row: InternalRow): Boolean = {

@@ -161,6 +161,7 @@ private[keyed] final class RecordWindowProcessor(node: RecordWindowed, task: Tas
           val key = group.copy()
           opened = windows.open(key)
           held.put(key, opened)
+          heldBytes += opened.bytes
         }
         if (!opened.add(columns)) leaveLate(row, time, time + node.rule.span)
         heldBytes += columns.getSizeInBytes

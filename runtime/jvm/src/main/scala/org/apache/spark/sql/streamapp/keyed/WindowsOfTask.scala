@@ -10,8 +10,16 @@ private[keyed] trait OpenGroup {
   /** Whether the row is in some window now; else it is late. */
   def add(row: InternalRow): Boolean
 
+  /** About how much memory it takes what was there of the group. */
+  def bytes: Long
+
   /** Writes back what has changed. @return what there is to tell, each good until the next */
   def save(): Iterator[InternalRow]
+}
+
+private[keyed] object OpenGroup {
+  /** What a window takes beside its buffer, in bytes. */
+  val Overhead = 200L
 }
 
 /**
