@@ -159,6 +159,38 @@ spec:
     assert in_shared.endswith("(line 8)")
 
 
+LATE = """
+apiVersion: streamapp.dev/v1alpha1
+kind: StreamApp
+metadata: {name: late}
+spec:
+  topology:
+  - {name: l, stream: {topic: l, value: text}}
+  - {name: r, stream: {topic: r, value: text}}
+  - {name: fixed, from: l, groupBy: [key], window: {tumbling: 1h}, late: {topic: one}, aggregate: {count: count(*)}}
+  - {name: fixed-out, to: {topic: fixed}}
+  - {name: visits, from: l, groupBy: [key], window: {session: 1h}, late: {topic: two}, aggregate: {count: count(*)}}
+  - name: pairs
+    from: l
+    join: {with: r, within: 1h, late: {topic: three}, select: {value: r.value}}
+  - {name: near, groupBy: [key], window: {sliding: 1h}, late: {topic: four}, aggregate: {count: count(*)}}
+  - {name: near-out, to: {topic: near}}
+  - {name: wrong, from: l, filter: length(value)}
+  - {name: wrong-out, to: {topic: wrong}}
+"""
+
+
+def test_validate_checks_apps_with_late_records(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(LATE.replace("length(value)", "length(value) > 1"))
+    bad.write_text(LATE)
+    assert main(["validate", str(good), str(bad)]) == 1
+    said = capfd.readouterr()
+    assert f"{good}: ok" in said.out
+    (error,) = [line for line in said.err.splitlines() if line.startswith("error:")]
+    assert f"{bad}: node 'wrong': `filter`: a condition is true or false" in error
+
+
 def test_validate_finds_nothing_wrong_with_the_examples(capfd: pytest.CaptureFixture[str]) -> None:
     """A part that reads a hop is checked with the columns that its writer has given it."""
     folder = Path(__file__).parents[2] / "examples"

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
 from streamapp.errors import ManifestError, Problem
-from streamapp.nodes import Node
+from streamapp.nodes import LateRecords, Node
 from streamapp.plan import Plan
-from streamapp.spark.assemble import visit_node
+from streamapp.spark.assemble import unpacked, visit_node
 from streamapp.spark.flow import Flow
 from streamapp.spark.session import Place, open_session
 from streamapp.spark.sources import Sources
@@ -55,11 +55,14 @@ def require_types(spark: SparkSession, plan: Plan) -> None:
         visitor.enter(part)
         flows: dict[str, Flow] = {}
         for node in part.nodes:
+            if isinstance(node, LateRecords):  # of the author's it has the topic alone
+                continue
             if not flows.keys() >= set(node.inputs):
                 unchecked.append(node.name)
                 continue
             try:
-                flows[node.name] = visit_node(node, part.nodes, visitor, [flows[name] for name in node.inputs])
+                flow = visit_node(node, part.nodes, visitor, [flows[name] for name in node.inputs])
+                flows[node.name] = unpacked(flow)
             except ManifestError as error:
                 problems += error.problems
                 unchecked += [] if error.problems else [node.name]

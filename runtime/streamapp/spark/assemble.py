@@ -116,7 +116,7 @@ def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]
     # Read twice, what several share would be computed twice.
     if len(given) > 1 or any(len(edges) > 1 for edges in consumers.values()):
         return _Weave(nodes, visitor, given, consumers).records()
-    flows = {name: _unpacked(flow) for name, flow in given.items()}
+    flows = {name: unpacked(flow) for name, flow in given.items()}
     for node in nodes:
         flows[node.name] = visit_node(node, nodes, visitor, [flows[name] for name in node.inputs])
     sinks = [flows[node.name].frame for node in nodes if node.name not in consumers]
@@ -134,7 +134,8 @@ def _consumers(nodes: tuple[n.Node, ...]) -> dict[str, list[tuple[str, int]]]:
     return found
 
 
-def _unpacked(flow: Flow) -> Flow:
+def unpacked(flow: Flow) -> Flow:
+    """The flow alone, where its frame has rows of others too."""
     if flow.packed is None:
         return flow
     names = flow.physical()
