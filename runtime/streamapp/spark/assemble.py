@@ -18,11 +18,13 @@ from pyspark.sql import functions as F
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
+from streamapp.spark.entries import entries_of
+from streamapp.spark.exits import wanted_by
 from streamapp.spark.flow import Flow, column
 from streamapp.spark.late import RECORD
 from streamapp.spark.merged import merged
 from streamapp.spark.records import RECORD_COLUMNS, RECORD_TYPES
-from streamapp.spark.tasks import Task, entries_of, wanted_by
+from streamapp.spark.tasks import Task
 from streamapp.spark.visitor import Visitor
 
 _AT = "__at"

@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
-from streamapp.spark.flow import PLACE, SIGN, STREAM_TIME, Flow, column
+from streamapp.spark.entries import ORDER, TIME, Entry, in_one_frame, slim
+from streamapp.spark.exits import CHANGES, LATE, ROWS, Exit, timed, wanted_by
+from streamapp.spark.flow import SIGN, STREAM_TIME, Flow, column
 from streamapp.spark.folds import answers_of, entering, entering_windows, folded, rows_kept
 from streamapp.spark.foreign_keys import foreign_results, foreign_rows
 from streamapp.spark.joins import chosen, keys_of
 from streamapp.spark.pairs import paired
-from streamapp.spark.records import PLACE_FIELDS, RECORD_COLUMNS
+from streamapp.spark.records import RECORD_COLUMNS
 from streamapp.spark.tables import TaskRows, changes, deletions, joined_with_table, kept
 from streamapp.spark.windows_in_tasks import windowed
 
@@ -30,58 +31,6 @@ class Visits(Protocol):
 
     def visit(self, node: n.Node, inputs: list[Flow]) -> Flow: ...
     def checked(self, node: n.Node, inputs: list[Flow], make: Callable[..., Flow]) -> Flow: ...
-
-
-_RANK = "__rank"
-_INPUT = "__input"
-_TIME = "__time"
-_ORDER = (_TIME, _RANK, PLACE, _INPUT)
-"""Rows of an epoch are in the order of their stream times; where these are equal, tables come first. A record that
-comes to several nodes has come to all of them before the next one does. What was made of one stays in its order."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Rows that come to a node of the task by a shuffle."""
-
-    reader: n.Node
-    number: int
-    """Of the reader's inputs."""
-    source: str
-    """The node that gives them: itself, of a table that reads a topic."""
-    of_table: bool
-    """Whether they are a table's."""
-
-
-def entries_of(part: SubTopology) -> tuple[Entry, ...]:
-    """Those that keep what comes first: others look it up."""
-    inner = [node for node in part.nodes if node.name in part.task]
-    found = [
-        Entry(node, number, name, part.topology.kind(name) == n.TABLE)
-        for node in inner
-        for number, name in enumerate((node.name,) if node.source else node.inputs)
-        if node.source or name not in part.task
-    ]
-    return tuple(sorted(found, key=lambda entry: not entry.reader.stores))
-
-
-ROWS = "rows"
-"""What leaves a task is rows."""
-CHANGES = "changes"
-"""It is of each change what was and what is."""
-LATE = "late"
-"""It is records that are late for the node."""
-
-
-@dataclass(frozen=True)
-class Exit:
-    """Rows that leave a task."""
-
-    node: str
-    flow: Flow
-    """In a struct column of the task's output, which all exits share."""
-    kind: str
-    """ROWS, CHANGES or LATE."""
 
 
 class Task:
@@ -122,10 +71,10 @@ class Task:
         found = [exit for node in self._part.nodes if node.name in self._part.task for exit in self._leaving(node)]
         # Rows of internal topics have their place in the order by another time than the one that they go by.
         hopped = any(flow.hopped for flow in flows)
-        order = (*_ORDER, STREAM_TIME) if hopped else _ORDER
-        rows = _in_one_frame(flows, [not entry.of_table for entry in entries], keys, order)
+        order = (*ORDER, STREAM_TIME) if hopped else ORDER
+        rows = in_one_frame(flows, [not entry.of_table for entry in entries], keys, order)
         carries = bool(self._part.hops_with_time)
-        times = (STREAM_TIME if hopped else _TIME, STREAM_TIME if carries else "")
+        times = (STREAM_TIME if hopped else TIME, STREAM_TIME if carries else "")
         made = self._task.frame(rows._jdf, len(keys[0]), len(order), *times)
         output: DataFrame = ClassicDataFrame(made, self._spark)
         read = {exit.flow.packed for exit in found}
@@ -134,7 +83,7 @@ class Task:
             if late not in read:
                 output = output.filter(column(late).isNull())
         if carries:
-            output, found = _timed(output, found)
+            output, found = timed(output, found)
         return [replace(exit, flow=replace(exit.flow, frame=output)) for exit in found], output
 
     def _entering(self, entries: Sequence[Entry], flows: Sequence[Flow]) -> list[Flow]:
@@ -144,7 +93,7 @@ class Task:
             if isinstance(entry.reader, o.Deduplicate):
                 found.append(flow)
             elif not isinstance(entry.reader, o.Aggregate):
-                found.append(_slim(entry.reader, flow))
+                found.append(slim(entry.reader, flow))
             elif flow.packed is None:
                 found.append(self._prepared(entry.reader, flow))
             else:
@@ -220,7 +169,7 @@ class Task:
         waiting = one
         if node.holds_back:
             # What waits lies in an order that follows from its fingerprint.
-            slim = _slim(node, one)
+            slim = slim(node, one)
             slim = replace(slim, fields=tuple(sorted(slim.fields)), columns=tuple(sorted(slim.columns, key=str.lower)))
             rows = one.frame.select(*map(column, slim.row()))
             left, waiting = self._task.steps(left, rows._jdf, False), replace(slim, frame=self._rows.of(rows.schema))
@@ -291,78 +240,5 @@ class Task:
         return found
 
 
-def _slim(reader: n.Node, flow: Flow) -> Flow:
-    """Without the record's own fields that this reader does not use."""
-    used: frozenset[str] = frozenset()
-    if isinstance(reader, o.TableJoin):
-        used = reader.used_of_left
-    elif isinstance(reader, o.Join):
-        names = (*(name.rpartition(".")[2] for name in reader.used), *reader.by, *reader.match)
-        used = frozenset(name.lower() for name in names)
-    wanted = used - {name.lower() for name in flow.columns}
-    if isinstance(reader, o.Join) and reader.late is not None:
-        wanted |= {*PLACE_FIELDS}
-    return replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp" or f in wanted))
-
-
-def wanted_by(reader: n.Node) -> str:
-    """Which kind of exit it reads."""
-    if isinstance(reader, n.LateRecords):
-        return LATE
-    return CHANGES if isinstance(reader, n.RepartitionSink) and reader.signed else ROWS
-
-
 def _column(exit: int) -> str:
     return f"__exit_{exit}"
-
-
-def _in_one_frame(
-    flows: Sequence[Flow], ranks: Sequence[int], keys: Sequence[Sequence[str]], ordering: Sequence[str]
-) -> DataFrame:
-    """The rows of all entries: what they are shuffled by, what they are ordered by, and each entry's in a struct."""
-    numbered = list(enumerate(flows))
-    if flows[0].packed is None:
-        parts = [_selected(flow.frame, [(i, flow)], ranks, keys) for i, flow in numbered]
-        rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
-    else:
-        rows = _selected(flows[0].frame, numbered, ranks, keys)
-    entries = (f"__in_{i}" for i, _ in numbered)
-    return rows.select(*(f"__key_{k}" for k in range(len(keys[0]))), *ordering, *entries)
-
-
-def _selected(
-    frame: DataFrame, mine: Sequence[tuple[int, Flow]], ranks: Sequence[int], keys: Sequence[Sequence[str]]
-) -> DataFrame:
-    def first(values: Iterable[tuple[Flow, Column]]) -> Column:
-        return F.coalesce(*(_if_there(flow, value) for flow, value in values))
-
-    width = len(keys[0])
-    by = (first((flow, flow.physically(keys[i][k])) for i, flow in mine).alias(f"__key_{k}") for k in range(width))
-    times = first((flow, flow.physically(flow.order_time)) for _, flow in mine).alias(_TIME)
-    now = first((flow, flow.physically(STREAM_TIME)) for _, flow in mine).alias(STREAM_TIME)
-    numbers = first((flow, F.lit(i)) for i, flow in mine)
-    order = first((flow, F.lit(int(ranks[i]))) for i, flow in mine)
-    places = first((flow, flow.physically(PLACE)) for _, flow in mine)
-    structs = (
-        _if_there(flow, F.struct(*(flow.physically(name).alias(name) for name in flow.row()))).alias(f"__in_{i}")
-        for i, flow in mine
-    )
-    return frame.select(*by, times, order.alias(_RANK), places.alias(PLACE), numbers.alias(_INPUT), now, *structs)
-
-
-def _timed(output: DataFrame, exits: Sequence[Exit]) -> tuple[DataFrame, list[Exit]]:
-    """The same output with STREAM_TIME in the structs of rows; in others nobody goes by it."""
-    structs = {}
-    for exit in exits:
-        if exit.kind != ROWS:
-            continue
-        assert exit.flow.packed is not None
-        fields = (exit.flow.physically(name).alias(name) for name in exit.flow.physical())
-        struct = F.struct(*fields, column(STREAM_TIME))
-        structs[exit.flow.packed] = F.when(column(exit.flow.packed).isNotNull(), struct)
-    timed = [replace(exit, flow=replace(exit.flow, timed=exit.kind == ROWS)) for exit in exits]
-    return output.withColumns(structs) if structs else output, timed
-
-
-def _if_there(flow: Flow, value: Column) -> Column:
-    return value if flow.packed is None else F.when(column(flow.packed).isNotNull(), value)

@@ -177,7 +177,13 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   }
   private val entries = processors.collect { case entry: EntryProcessor => entry }
   /** Those that keep what time makes worthless, in the order in which they let it go: each behind those that it reads. */
-  val forgetting: Seq[Processor] = processors.indices.filter(processors(_).forgets).sortBy(place => (stageOf(place), place)).map(processors(_))
+  val forgetting: Seq[Processor] = {
+    // One that lets nothing go has no part in it.
+    val stages = graph.alongInputs[Int] { (place, before) =>
+      (before :+ (if (processors(place).forgets) processors(place).stage else TaskAtWork.Records)).max
+    }
+    processors.indices.filter(processors(_).forgets).sortBy(place => (stages(place), place)).map(processors(_))
+  }
   private val holding = processors.filter(_.gathers)
 
   /** An epoch begins, with the stores at its version, and what is over by `closed` closed. */
@@ -235,8 +241,6 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     isOfRow = false
     forgetting(number).forget(closing, fresh)
   }
-
-  private def stageOf(place: Int): Int = (graph.nodes(place).inputs.map(stageOf) :+ processors(place).stage).max
 
 
   /** The time at which the first of what it keeps is to be forgotten; Long.MaxValue for nothing. */

@@ -14,20 +14,25 @@ import org.apache.spark.sql.types.{LongType, StructType}
 final case class TaskGraph(nodes: Seq[TaskNode], stores: Seq[TaskStore]) {
   def store(name: String): Option[TaskStore] = stores.find(_.name == name)
 
-  /** The nodes with a store of which a change comes to this node, itself among them. */
-  private def storesBehind(place: Int): Set[Int] =
-    nodes(place).inputs.flatMap(storesBehind).toSet ++ Some(place).filter(_ => nodes(place).store.isDefined)
+  /** For each node in its place something that follows from the same of its inputs. */
+  private[keyed] def alongInputs[A](of: (Int, Seq[A]) => A): IndexedSeq[A] =
+    nodes.indices.foldLeft(Vector.empty[A])((found, place) => found :+ of(place, nodes(place).inputs.map(found)))
+
+  /** For each node those with a store of which a change comes to it, itself among them. */
+  private lazy val storesBehind = alongInputs[Set[Int]] { (place, before) =>
+    before.flatten.toSet ++ Some(place).filter(_ => nodes(place).store.isDefined)
+  }
 
   /** Whether a change of one row can come to that join by both of its sides. */
   def isDiamond(join: TableJoin): Boolean = storesBehind(join.leftInput).intersect(storesBehind(join.rightInput)).nonEmpty
 
   /** The longest time for which changes and records are held back on their way, in microseconds; None where none are. */
-  def lasting: Option[Long] = nodes.indices.map(heldBefore).maxOption.filter(_ > 0)
+  def lasting: Option[Long] = held.maxOption.filter(_ > 0)
 
-  private def heldBefore(place: Int): Long = nodes(place).lasting + heldBefore(nodes(place))
+  private lazy val held = alongInputs[Long]((place, before) => nodes(place).lasting + before.maxOption.getOrElse(0L))
 
   /** The longest time for which what comes to the node was held back on its way, in microseconds. */
-  def heldBefore(node: TaskNode): Long = node.inputs.map(heldBefore).maxOption.getOrElse(0L)
+  def heldBefore(node: TaskNode): Long = node.inputs.map(held).maxOption.getOrElse(0L)
 
   lazy val hasDiamonds: Boolean = nodes.exists { case join: TableJoin => isDiamond(join); case _ => false }
 
