@@ -48,5 +48,5 @@ def timed(output: DataFrame, exits: Sequence[Exit]) -> tuple[DataFrame, list[Exi
         fields = (exit.flow.physically(name).alias(name) for name in exit.flow.physical())
         struct = F.struct(*fields, column(STREAM_TIME))
         structs[exit.flow.packed] = F.when(column(exit.flow.packed).isNotNull(), struct)
-    timed = [replace(exit, flow=replace(exit.flow, timed=exit.kind == ROWS)) for exit in exits]
-    return output.withColumns(structs) if structs else output, timed
+    found = [replace(exit, flow=replace(exit.flow, timed=exit.kind == ROWS)) for exit in exits]
+    return output.withColumns(structs) if structs else output, found

@@ -169,10 +169,10 @@ class Task:
         waiting = one
         if node.holds_back:
             # What waits lies in an order that follows from its fingerprint.
-            slim = slim(node, one)
-            slim = replace(slim, fields=tuple(sorted(slim.fields)), columns=tuple(sorted(slim.columns, key=str.lower)))
-            rows = one.frame.select(*map(column, slim.row()))
-            left, waiting = self._task.steps(left, rows._jdf, False), replace(slim, frame=self._rows.of(rows.schema))
+            mine = slim(node, one)
+            mine = replace(mine, fields=tuple(sorted(mine.fields)), columns=tuple(sorted(mine.columns, key=str.lower)))
+            rows = one.frame.select(*map(column, mine.row()))
+            left, waiting = self._task.steps(left, rows._jdf, False), replace(mine, frame=self._rows.of(rows.schema))
         flow = joined_with_table(node, one, two, self._rows, waiting)
         result = flow.frame._jdf
         if one.table:
