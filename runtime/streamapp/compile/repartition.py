@@ -121,15 +121,16 @@ class _Cut:
         """The node as it shares a task; None where it does not. What could be alone does where its rows are in one."""
         if node.in_task:
             return node
-        there = node.keyed and all(self._is_there(node, name) for name in node.inputs)
+        there = node.keyed and all(self._task_of(node, name) for name in node.inputs)
         return node.in_a_task() if there else None
 
-    def _is_there(self, node: Node, name: str) -> bool:
-        """Whether a task has the rows of its input under the key that it goes by."""
-        return self._origins[name].task is not None and self._fits(node, name)
+    def _task_of(self, node: Node, name: str) -> str | None:
+        """A node of the task that has the rows of its input under the key that it goes by."""
+        task = self._origins[name].task
+        return task if task is not None and self._fits(node, name) else None
 
     def _join_a_task(self, node: Node) -> None:
-        there = {name: o.task for name in node.inputs if (o := self._origins[name]).task and self._is_there(node, name)}
+        there = {name: task for name in node.inputs if (task := self._task_of(node, name))}
         apart = [name for name in node.inputs if name not in there and not self._comes_from_topics(node, name)]
         fed_by = {source for name in node.inputs if name not in there for source in self._origins[name].behind}
         if not self._tasks.may_unite(there.values(), fed_by):

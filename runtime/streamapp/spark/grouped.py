@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from streamapp import operations as o
 from streamapp.spark.flow import EVENT_TIME, STREAM_TIME, Flow, column
-from streamapp.spark.grouping import LATEST, Grouping
+from streamapp.spark.grouping import LATEST, Grouping, settings_of
 from streamapp.spark.late import RECORD, late_record
 from streamapp.spark.tables import of_changes
 
@@ -51,15 +51,7 @@ def table_of_groups(grouping: Grouping, counted: DataFrame, *, late: bool = Fals
 
 def windows_of(node: o.Aggregate, window: o.Window) -> str:
     """What the operator that keeps the windows has to know (GroupKeys.scala), as JSON."""
-    return json.dumps(
-        {
-            "size": window.size_ms * 1000,
-            "advance": window.advance_ms * 1000,
-            "grace": node.grace_ms * 1000,
-            "retention": node.retention_ms * 1000,
-            "isFinal": node.emit == "final",
-        }
-    )
+    return json.dumps({"size": window.size_ms * 1000, "advance": window.advance_ms * 1000, **settings_of(node)})
 
 
 def _in_windows(node: o.Aggregate, window: o.Window, flow: Flow) -> DataFrame:

@@ -20,6 +20,15 @@ LATEST = "__latest"
 """The column of a result with the event time of the latest record that it is made of."""
 
 
+def settings_of(node: o.Aggregate) -> dict[str, int | bool]:
+    """What whoever keeps windows has to know of them, of whichever kind they are."""
+    return {
+        "grace": node.grace_ms * 1000,
+        "retention": node.retention_ms * 1000,
+        "isFinal": node.emit == "final",
+    }
+
+
 @dataclass(frozen=True)
 class Grouping:
     """The rows that take part in a `groupBy`."""

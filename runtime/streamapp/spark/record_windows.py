@@ -11,7 +11,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from streamapp import operations as o
 from streamapp.spark.flow import EVENT_TIME, STREAM_TIME, Flow, column
-from streamapp.spark.grouping import Grouping
+from streamapp.spark.grouping import Grouping, settings_of
 
 _RULES = {"session": ("Sessions", "gap"), "sliding": ("Slides", "size")}
 """What the operator calls each kind, and its size (WindowRule.scala)."""
@@ -23,16 +23,10 @@ def windows_found(grouping: Grouping, window: o.Window) -> DataFrame:
     Args:
         grouping: rows with STREAM_TIME.
     """
-    node, rows = grouping.node, grouping.flow.frame
+    rows = grouping.flow.frame
     grouped = rows.groupBy(*map(column, (EVENT_TIME, STREAM_TIME, *grouping.by.values())))
     kind, size = _RULES[window.kind]
-    rule = {
-        "kind": kind,
-        size: window.size_ms * 1000,
-        "grace": node.grace_ms * 1000,
-        "retention": node.retention_ms * 1000,
-        "isFinal": node.emit == "final",
-    }
+    rule = {"kind": kind, size: window.size_ms * 1000, **settings_of(grouping.node)}
     ours: Any = rows.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.RecordWindows  # type: ignore[union-attr]
     counted = grouped.agg(*grouping.aggregates())._jdf
     return ClassicDataFrame(ours.of(counted, len(grouping.by), json.dumps(rule)), rows.sparkSession)

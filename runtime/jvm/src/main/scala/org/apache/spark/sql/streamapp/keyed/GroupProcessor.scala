@@ -15,8 +15,6 @@ import org.apache.spark.sql.execution.streaming.state.StateStore
  * unless it is as old itself. A group is deleted, and that is told, when the time of all partitions has come there.
  */
 private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends Processor {
-  import GroupProcessor._
-
   private var store: StateStore = _
   private val passes = new Condition(node.rows.condition)
   private val rowOf = node.rows.projection
@@ -72,7 +70,7 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
 
   override def gathers: Boolean = true
   override def holds: Boolean = !held.isEmpty
-  override def isFull: Boolean = held.size >= MostGroups || heldBytes >= MostBytes
+  override def isFull: Boolean = Held.isFull(held.size, heldBytes)
 
   override def letGo(): Unit = {
     val first = held.entrySet.iterator
@@ -124,12 +122,6 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
     val found = store.get(key)
     if (found == null) null else ofFound.result(key, ofFound.fromState(found))
   }
-}
-
-private object GroupProcessor {
-  // An epoch that changes more groups in a partition lets them say so several times: each result is right for its time.
-  val MostGroups = 100000
-  val MostBytes = 32L << 20
 }
 
 /**

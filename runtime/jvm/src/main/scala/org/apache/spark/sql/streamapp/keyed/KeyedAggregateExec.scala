@@ -48,7 +48,7 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
       getStateInfo, keys.schema, bound.bufferSchema, keys.encoding,
       session.sessionState, Some(session.streams.stateStoreCoordinator)) { (store, rows) =>
         val buffers = new AggregateBuffers(bound)
-        new KeyedAggregation(store, rows, keys, incoming, buffers, buffers.merge, times)
+        new KeyedAggregation(store, rows, keys, incoming, buffers, times)
       }
   }
 

@@ -12,13 +12,9 @@ import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair
 /**
  * The work of one task of [[KeyedAggregateExec]]. Late records pass. Results come in the order in which their groups have come, behind them
  * those of windows that close, the earliest first.
- *
- * @param add changes a buffer by a row that has come
  */
 private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[InternalRow], keys: GroupKeys,
-    incoming: Seq[Attribute], buffers: AggregateBuffers, add: (InternalRow, InternalRow) => Unit, times: Option[TaskClosing]) extends Iterator[InternalRow] {
-  import KeyedAggregation._
-
+    incoming: Seq[Attribute], buffers: AggregateBuffers, times: Option[TaskClosing]) extends Iterator[InternalRow] {
   private val keyOf = keys.ofRow(incoming)
   private val groupOf = keys.toGroup
   private val lateAt = keys.late.fold(-1)(record => incoming.indexWhere(_.exprId == record.exprId))
@@ -36,7 +32,7 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
     while (!results.hasNext && late.isEmpty && closed == null) {
       held.clear()
       heldBytes = 0
-      while (rows.hasNext && held.size < MostGroups && heldBytes < MostBytes) take(rows.next())
+      while (rows.hasNext && !Held.isFull(held.size, heldBytes)) take(rows.next())
       results = held.entrySet.iterator
       if (isFinal) while (results.hasNext) save(results.next())
       if (!results.hasNext && late.isEmpty && !rows.hasNext) closed = close()
@@ -80,7 +76,7 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
     if (lateAt < 0 || row.isNullAt(lateAt)) toGroup(row)
     else {
       val buffer = buffers.fresh()
-      add(buffer, row)
+      buffers.merge(buffer, row)
       late += buffers.result(groupOfLate(row), buffer).copy()
       heldBytes += row.asInstanceOf[UnsafeRow].getSizeInBytes
     }
@@ -94,15 +90,17 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
       buffer = if (stored == null) buffers.fresh() else buffers.fromState(stored)
       held.put(key.copy(), buffer)
     }
-    add(buffer, row)
+    buffers.merge(buffer, row)
     heldBytes += row.asInstanceOf[UnsafeRow].getSizeInBytes
   }
 }
 
-private object KeyedAggregation {
-  // An epoch that changes more groups in a partition gives some of them several times: each result is right for its time.
-  val MostGroups = 100000
-  val MostBytes = 32L << 20
+/** How much of groups a task holds before it gives results: an epoch that changes more gives some of them several times. */
+private[keyed] object Held {
+  private val MostGroups = 100000
+  private val MostBytes = 32L << 20
+
+  def isFull(groups: Int, bytes: Long): Boolean = groups >= MostGroups || bytes >= MostBytes
 }
 
 /** The windows of one task's store that close in the epoch. */

@@ -92,8 +92,8 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
       private var ended = false
 
       override def hasNext: Boolean = {
-        EpochNow.begin(epochTime)
         while (task.left.isEmpty && !ended) {
+          EpochNow.begin(epochTime)
           if (task.isLettingGo) task.letGo()
           else if (input.hasNext) {
             val row = input.next()
@@ -241,7 +241,6 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     isOfRow = false
     forgetting(number).forget(closing, fresh)
   }
-
 
   /** The time at which the first of what it keeps is to be forgotten; Long.MaxValue for nothing. */
   def due: Long = forgetting.map(_.due).minOption.getOrElse(Long.MaxValue)

@@ -96,8 +96,6 @@ private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends 
     }
   }
 
-  override def due: Long = {
-    val next = Seq(left, right).map(_.state.earliest(StreamTimes.behind(task.now, lag))).min
-    if (next == Long.MaxValue) next else next + lag
-  }
+  override def due: Long =
+    StreamTimes.dueBehind(Seq(left, right).map(_.state.earliest(StreamTimes.behind(task.now, lag))).min, lag)
 }

@@ -62,7 +62,7 @@ private[keyed] object Pane {
 private[keyed] final case class Look(group: UnsafeRow, at: Long, place: Long)
 
 /** The panes of a task's store, and looks at the times at which their windows close. */
-private[keyed] final class PaneState(slides: Slides, layout: PaneLayout) {
+private[keyed] final class PaneState(slides: Slides, layout: PaneLayout) extends RecordWindowState {
   private val looks = "looks"
   private var store: StateStore = _
   private val toKey = UnsafeProjection.create(layout.keys)
@@ -75,8 +75,7 @@ private[keyed] final class PaneState(slides: Slides, layout: PaneLayout) {
   private val nothing = PaneLayout.closedKey
   private var gone = StreamTimes.Unknown
 
-  /** An epoch begins, with the store at its version. */
-  def begin(store: StateStore): Unit = {
+  override def begin(store: StateStore): Unit = {
     this.store = store
     gone = StreamTimes.Unknown
     store.createColFamilyIfAbsent(looks, layout.looks, KeyedOperator.Unused, TimeOrder.encoding(layout.looks))
@@ -120,7 +119,7 @@ private[keyed] final class PaneState(slides: Slides, layout: PaneLayout) {
     }
 
   /** When the first look is to be taken, with time at `closed`; Long.MaxValue when there is none. */
-  def earliest(closed: Long): Long = {
+  override def earliest(closed: Long): Long = {
     val scan = store.rangeScan(from(closed), None, looks)
     try if (scan.hasNext) scan.next().key.getLong(0) + slides.grace + 1 else Long.MaxValue
     finally scan.close()

@@ -44,7 +44,7 @@ private[keyed] final case class StoredSession(number: Long, start: Long, end: Lo
  * no later than its end. So a session that goes on has one record in the changelog per epoch, and none is found by a scan
  * of all.
  */
-private[keyed] final class SessionState(sessions: Sessions, layout: SessionLayout) {
+private[keyed] final class SessionState(sessions: Sessions, layout: SessionLayout) extends RecordWindowState {
   private val looks = "looks"
   private val ends = "closed-ends"
   private var store: StateStore = _
@@ -64,8 +64,7 @@ private[keyed] final class SessionState(sessions: Sessions, layout: SessionLayou
   // Numbers rise from epoch to epoch, so that no two sessions of a group have the same one.
   private var next = 0L
 
-  /** An epoch begins, with the store at its version. */
-  def begin(store: StateStore): Unit = {
+  override def begin(store: StateStore): Unit = {
     this.store = store
     next = store.version << 32
     store.createColFamilyIfAbsent(SessionLayout.Closed, layout.keys, layout.values, layout.encoding)
@@ -131,7 +130,7 @@ private[keyed] final class SessionState(sessions: Sessions, layout: SessionLayou
   }
 
   /** When the first of those that are open may be over, with time at `closed`; Long.MaxValue when none is open. */
-  def earliest(closed: Long): Long = {
+  override def earliest(closed: Long): Long = {
     val scan = store.rangeScan(from(closed), None, looks)
     try if (scan.hasNext) scan.next().key.getLong(0) + sessions.lasting else Long.MaxValue
     finally scan.close()

@@ -3,23 +3,15 @@ package org.apache.spark.sql.streamapp.keyed
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, JoinedRow, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Sessions: a record makes one of all that it meets. */
 private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute])
   extends WindowsOfTask(columns, aggregates, output) {
 
-  private val state = new SessionState(sessions, SessionLayout(columns, aggregates.buffers.bufferSchema))
+  override protected val state = new SessionState(sessions, SessionLayout(columns, aggregates.buffers.bufferSchema))
   private val groupAndBuffer = new JoinedRow
 
-  override def begin(store: StateStore): this.type = {
-    state.begin(store)
-    this
-  }
-
   override def open(group: UnsafeRow): OpenGroup = new Group(group)
-
-  override def earliest(closed: Long): Long = state.earliest(closed)
 
   override def close(closing: Closing, fresh: Boolean): Iterator[InternalRow] = {
     val Closing(before, after) = closing
@@ -41,11 +33,13 @@ private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attri
     private final class Session(val stored: Option[StoredSession], var start: Long, var end: Long, val buffer: InternalRow) {
       var changed = false
     }
+    private var read = 0L
     private var open = state.ofGroup(key).map { found =>
+      read += found.buffer.getSizeInBytes + OpenGroup.Overhead
       new Session(Some(found.copy(buffer = null)), found.start, found.end, buffers.fromState(found.buffer))
     }.toSeq.sortBy(session => (session.start, session.end))
     private val before = open.flatMap(_.stored)
-    override val bytes: Long = open.map(session => buffers.toState(session.buffer).getSizeInBytes + OpenGroup.Overhead).sum
+    override def bytes: Long = read
 
     override def add(row: InternalRow): Boolean = {
       val (time, reached) = (row.getLong(timeAt), row.getLong(streamTimeAt))

@@ -5,23 +5,15 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /** Sliding windows: a window is merged of panes each time that it is told of. */
 private[keyed] final class SlidesOfTask(slides: Slides, columns: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute])
   extends WindowsOfTask(columns, aggregates, output) {
 
-  private val state = new PaneState(slides, PaneLayout(columns, aggregates.buffers.bufferSchema))
+  override protected val state = new PaneState(slides, PaneLayout(columns, aggregates.buffers.bufferSchema))
   private val merge = new PaneMerge(buffers)
 
-  override def begin(store: StateStore): this.type = {
-    state.begin(store)
-    this
-  }
-
   override def open(group: UnsafeRow): OpenGroup = new Group(group)
-
-  override def earliest(closed: Long): Long = state.earliest(closed)
 
   override def close(closing: Closing, fresh: Boolean): Iterator[InternalRow] = {
     val Closing(before, after) = closing

@@ -50,6 +50,9 @@ object StreamTimes {
   /** The time so much earlier. */
   def behind(time: Long, lag: Long): Long = if (time == Unknown) Unknown else time - lag
 
+  /** When something is due that is due at `time` where time is so much behind; Long.MaxValue for never. */
+  def dueBehind(time: Long, lag: Long): Long = if (time == Long.MaxValue) time else time + lag
+
   private implicit val formats: Formats = DefaultFormats
 
   def read(bytes: Array[Byte]): StreamTimes = Serialization.read[StreamTimes](new String(bytes, UTF_8))

@@ -134,6 +134,11 @@ private[keyed] final case class Group(input: Int, name: String, rows: RowsOf, ke
 private[keyed] sealed trait WindowedNode extends TaskNode {
   def input: Int
   def name: String
+  /** What is taken of a row, over its columns and one more. */
+  def rows: RowsOf
+  /** The columns of the group, over that. */
+  def group: Seq[Expression]
+  def deletedAt: Int
   def late: LateExit
   override def inputs: Seq[Int] = Seq(input)
   override def store: Option[String] = Some(name)

@@ -10,18 +10,35 @@ import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow,
  * Aggregates records by group, in windows of event time. What there is of a group is read and written once per epoch. When all
  * is read, windows close whose time has come.
  */
-private[keyed] abstract class WindowedProcessor[K, V](node: WindowedNode, task: TaskAtWork) extends Processor {
+private[keyed] abstract class WindowedProcessor[V](node: WindowedNode, task: TaskAtWork) extends Processor {
   private val lag = task.graph.heldBefore(node)
   private val late = new LateRows(task, node.late)
+  private val passes = new Condition(node.rows.condition)
+  private val columnsOf = node.rows.projection
+  private val groupOf = UnsafeProjection.create(node.group)
+  /** What the columns are computed of beside the row. */
+  protected val beside = new GenericInternalRow(1)
+  private val whole = new JoinedRow().withRight(beside)
 
   /** What has had records in the epoch, by group or window. */
-  protected val held = new JLinkedHashMap[K, V]()
+  protected val held = new JLinkedHashMap[UnsafeRow, V]()
   protected var heldBytes = 0L
   /** What there is to tell, each good until the next. */
   private var results: Iterator[InternalRow] = Iterator.empty
 
+  /** A row comes to its group. */
+  protected def add(row: InternalRow, columns: UnsafeRow, group: UnsafeRow, time: Long): Unit
+
+  override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
+    if (!row.getBoolean(node.deletedAt) && passes(whole.withLeft(row))) {
+      val columns = columnsOf(whole)
+      val group = groupOf(columns)
+      if (!NoKey(group)) add(row, columns, group, time)
+      heldBytes += columns.getSizeInBytes
+    }
+
   /** One of those that are held is written back. @return what there is to tell of it */
-  protected def save(key: K, value: V): Iterator[InternalRow]
+  protected def save(key: UnsafeRow, value: V): Iterator[InternalRow]
   /** See [[WindowsOfTask.close]]. */
   protected def close(closing: Closing, fresh: Boolean): Iterator[InternalRow]
   /** See [[WindowsOfTask.earliest]]. */
@@ -35,7 +52,7 @@ private[keyed] abstract class WindowedProcessor[K, V](node: WindowedNode, task: 
 
   override def gathers: Boolean = true
   override def holds: Boolean = !held.isEmpty || results.hasNext
-  override def isFull: Boolean = held.size >= WindowedProcessor.MostHeld || heldBytes >= WindowedProcessor.MostBytes
+  override def isFull: Boolean = Held.isFull(held.size, heldBytes)
 
   override def letGo(): Unit = {
     if (!results.hasNext) {
@@ -53,16 +70,7 @@ private[keyed] abstract class WindowedProcessor[K, V](node: WindowedNode, task: 
   override def stage: Int = TaskAtWork.Windows
   override def forget(closing: Closing, fresh: Boolean): Unit = results = close(closing.behind(lag), fresh)
 
-  override def due: Long = {
-    val next = earliest(StreamTimes.behind(task.now, lag))
-    if (next == Long.MaxValue) next else next + lag
-  }
-}
-
-private[keyed] object WindowedProcessor {
-  // An epoch that changes more of them in a partition tells of some several times: each result is right for its time.
-  val MostHeld = 100000
-  val MostBytes = 32L << 20
+  override def due: Long = StreamTimes.dueBehind(earliest(StreamTimes.behind(task.now, lag)), lag)
 }
 
 /** Late records on their way out. */
@@ -82,33 +90,22 @@ private[keyed] final class LateRows(task: TaskAtWork, exit: LateExit) {
 }
 
 /** Tumbling and hopping windows: a record is in those that its time says. */
-private[keyed] final class WindowProcessor(node: Windowed, task: TaskAtWork) extends WindowedProcessor[UnsafeRow, InternalRow](node, task) {
-  private val passes = new Condition(node.rows.condition)
-  private val columnsOf = node.rows.projection
-  private val groupOf = UnsafeProjection.create(node.group)
+private[keyed] final class WindowProcessor(node: Windowed, task: TaskAtWork) extends WindowedProcessor[InternalRow](node, task) {
   private val toKey = UnsafeProjection.create(node.keys.schema)
   private val ofKey = node.keys.toGroup
   private val updates = new RowUpdates(node.aggregates)
   private val buffers = new AggregateBuffers(node.aggregates.buffers)
   private val closing = new WindowClosing(node.keys, node.windows)
-  private val withWindow = new JoinedRow().withRight(new GenericInternalRow(1))
   private val startOf = new GenericInternalRow(1)
   private val startAndGroup = new JoinedRow
 
   override def begin(): Unit = closing.begin(task.store(node.name))
 
-  override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
-    val whole = withWindow.withLeft(row)
-    if (!row.getBoolean(node.deletedAt) && passes(whole)) {
-      val columns = columnsOf(whole)
-      val group = groupOf(columns)
-      if (!NoKey(group)) node.windows.startsOf(time).foreach { start =>
-        if (start + node.windows.lasting <= reached) leaveLate(row, start, start + node.windows.size)
-        else updates.add(buffer(start, group), columns)
-      }
-      heldBytes += columns.getSizeInBytes
+  override protected def add(row: InternalRow, columns: UnsafeRow, group: UnsafeRow, time: Long): Unit =
+    node.windows.startsOf(time).foreach { start =>
+      if (start + node.windows.lasting <= reached) leaveLate(row, start, start + node.windows.size)
+      else updates.add(buffer(start, group), columns)
     }
-  }
 
   private def buffer(start: Long, group: UnsafeRow): InternalRow = {
     startOf.update(0, start)
@@ -137,36 +134,27 @@ private[keyed] final class WindowProcessor(node: Windowed, task: TaskAtWork) ext
 
 /** Sessions and sliding windows: records say where their windows are. */
 private[keyed] final class RecordWindowProcessor(node: RecordWindowed, task: TaskAtWork)
-  extends WindowedProcessor[UnsafeRow, OpenGroup](node, task) {
+  extends WindowedProcessor[OpenGroup](node, task) {
 
-  private val passes = new Condition(node.rows.condition)
-  private val columnsOf = node.rows.projection
-  private val groupOf = UnsafeProjection.create(node.group)
   private val resultOf = node.result.projection
   private val windows = WindowsOfTask(node.rule, node.columns, node.aggregates, node.output)
-  private val streamTime = new GenericInternalRow(1)
-  private val withTime = new JoinedRow().withRight(streamTime)
 
   override def begin(): Unit = windows.begin(task.store(node.name))
 
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit = {
-    streamTime.update(0, reached)
-    val whole = withTime.withLeft(row)
-    if (!row.getBoolean(node.deletedAt) && passes(whole)) {
-      val columns = columnsOf(whole)
-      val group = groupOf(columns)
-      if (!NoKey(group)) {
-        var opened = held.get(group)
-        if (opened == null) {
-          val key = group.copy()
-          opened = windows.open(key)
-          held.put(key, opened)
-          heldBytes += opened.bytes
-        }
-        if (!opened.add(columns)) leaveLate(row, time, time + node.rule.span)
-        heldBytes += columns.getSizeInBytes
-      }
+    beside.update(0, reached)
+    super.receive(none, row, old, time)
+  }
+
+  override protected def add(row: InternalRow, columns: UnsafeRow, group: UnsafeRow, time: Long): Unit = {
+    var opened = held.get(group)
+    if (opened == null) {
+      val key = group.copy()
+      opened = windows.open(key)
+      held.put(key, opened)
+      heldBytes += opened.bytes
     }
+    if (!opened.add(columns)) leaveLate(row, time, time + node.rule.span)
   }
 
   override protected def save(group: UnsafeRow, opened: OpenGroup): Iterator[InternalRow] = opened.save().map(resultOf(_))

@@ -22,6 +22,15 @@ private[keyed] object OpenGroup {
   val Overhead = 200L
 }
 
+/** What a store has of windows that records have made. */
+private[keyed] trait RecordWindowState {
+  /** An epoch begins, with the store at its version. */
+  def begin(store: StateStore): Unit
+
+  /** When the next thing is over, with time at `closed`; Long.MaxValue when nothing is open. */
+  def earliest(closed: Long): Long
+}
+
 /**
  * The windows that records of groups make, in the store of one task. What there is to tell of them are rows of
  * [[RecordWindows]]. For one thread.
@@ -39,8 +48,9 @@ private[keyed] abstract class WindowsOfTask(columns: Seq[Attribute], aggregates:
   private val noResult = new GenericInternalRow(aggregates.buffers.results.length)
   private val (withGroup, whole) = (new JoinedRow, new JoinedRow)
 
-  /** An epoch begins, with the store at its version. */
-  def begin(store: StateStore): this.type
+  protected def state: RecordWindowState
+
+  final def begin(store: StateStore): Unit = state.begin(store)
 
   def open(group: UnsafeRow): OpenGroup
 
@@ -52,8 +62,7 @@ private[keyed] abstract class WindowsOfTask(columns: Seq[Attribute], aggregates:
    */
   def close(closing: Closing, fresh: Boolean): Iterator[InternalRow]
 
-  /** When the next thing is over, with time at `closed`; Long.MaxValue when nothing is open. */
-  def earliest(closed: Long): Long
+  final def earliest(closed: Long): Long = state.earliest(closed)
 
   /** A window has this result, as of the latest of its records. */
   protected final def result(group: UnsafeRow, start: Long, end: Long, latest: Long, buffer: InternalRow): InternalRow =
