@@ -70,8 +70,9 @@ ENV SPARK_HOME=/opt/spark \
     PYSPARK_PYTHON=python3
 
 FROM spark AS classes
-COPY runtime/streamapp/spark/class_archive.py runtime/streamapp/spark/classes.lst.gz /build/
-RUN PYTHONPATH= python3 /build/class_archive.py
+COPY runtime/streamapp/jars/spark /opt/streamapp/streamapp/jars/spark
+COPY runtime/streamapp/spark/class_archive.py runtime/streamapp/spark/classes.lst.gz /opt/streamapp/streamapp/spark/
+RUN PYTHONPATH= python3 /opt/streamapp/streamapp/spark/class_archive.py
 
 # --- the images -------------------------------------------------------------------------------------------------------
 
@@ -88,6 +89,8 @@ FROM spark AS runtime
 COPY --from=classes /opt/spark/classes.jar /opt/spark/classes.jsa /opt/spark/
 COPY container/entrypoint.sh container/decommission.sh container/sbom.py /opt/
 COPY --from=streamapp /opt/streamapp /opt/streamapp
+# With the dates that the archive of their classes knows.
+COPY --from=classes /opt/streamapp/streamapp/jars/spark /opt/streamapp/streamapp/jars/spark
 RUN python3 /opt/sbom.py streamapp/runtime > /opt/sbom.cdx.json
 LABEL org.opencontainers.image.title="StreamApp runtime" org.opencontainers.image.licenses="Apache-2.0"
 USER 10001:10001

@@ -150,8 +150,9 @@ def compile_scala(force: bool) -> None:
 def archiving(force: bool) -> Iterator[None]:
     """Have the archive of Spark's classes made meanwhile. Without one apps run all the same, so this fails nothing."""
     version = subprocess.run([java(), "-version"], capture_output=True, text=True).stderr
-    spark = "\n".join(f"{jar} {jar.stat().st_mtime}" for jar in sorted(pyspark_jars().glob("*.jar")))
-    fingerprint = fingerprint_of([CLASS_ARCHIVE, CLASS_LIST], version + spark)
+    jars = sorted([*pyspark_jars().glob("*.jar"), *(JARS / "spark").glob("*.jar")])
+    dates = "\n".join(f"{jar} {jar.stat().st_mtime}" for jar in jars)
+    fingerprint = fingerprint_of([CLASS_ARCHIVE, CLASS_LIST], version + dates)
     if not force and stamped("archive", fingerprint):
         yield
         return

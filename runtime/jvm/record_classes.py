@@ -2,7 +2,8 @@
 """`make classes`: which classes apps load, for the archive of them (streamapp/spark/class_archive.py).
 
 Runs the examples to the end of a little input on the embedded broker, and keeps what Java says it has loaded of Spark's
-jars and its own. To be done after another version of Spark; a list that is a little old costs a little time, no more.
+jars, of the libraries beside them and of its own. To be done after another version of Spark; a list that is a little
+old costs a little time, no more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import zipfile
 from pathlib import Path
 
 from streamapp.kafka.broker import EmbeddedBroker
-from streamapp.spark.class_archive import CLASS_LIST, spark
+from streamapp.spark.class_archive import CLASS_LIST, libraries, spark
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 INPUT = {
@@ -37,7 +38,7 @@ _MADE_ON_THE_FLY = re.compile(r"\$Proxy\d|\$\$Lambda|0x[0-9a-f]{8}")
 
 def main() -> None:
     kept: dict[str, None] = {}
-    known = _classes_of_spark()
+    known = _classes_of_jars()
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder, "broker")) as broker:
         for example, topics in INPUT.items():
             loaded = Path(folder, f"{example}.lst")
@@ -73,9 +74,9 @@ def _belongs(line: str, known: set[str]) -> bool:
     return name.startswith("@") or bool(_JAVAS_OWN.match(name)) or name in known
 
 
-def _classes_of_spark() -> set[str]:
+def _classes_of_jars() -> set[str]:
     names: set[str] = set()
-    for jar in (spark() / "jars").glob("*.jar"):
+    for jar in [*(spark() / "jars").glob("*.jar"), *libraries()]:
         with zipfile.ZipFile(jar) as opened:
             names.update(name.removesuffix(".class") for name in opened.namelist() if name.endswith(".class"))
     return names

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
+from streamapp.inputs import Input, Numbering, numbered
 from streamapp.internal_topics import is_repartition_topic
 from streamapp.nodes import DeadLetter, Node
 from streamapp.plan import Plan, Store, SubTopology
 
+NO_EPOCH = -1
 WAYS_OUT = (
     "undo the change, or give the node another `store`, which begins empty; or, to process everything again, choose "
     "another applicationId"
@@ -25,6 +28,11 @@ class Shape:
     partitions: int
     node: str = ""
     """The node in words; empty where that is not known."""
+    since: int = NO_EPOCH
+    """The last epoch that was planned when the store came to a sub-topology that had run; NO_EPOCH for one that was
+    there from its first epoch on."""
+    until: int | None = None
+    """The last epoch that was committed with it, where later versions are without it."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +42,8 @@ class Predecessor:
     stateful: bool
     topics: frozenset[str]
     """That it has read. Empty where none are known."""
-    inputs: int = 0
-    """Sources that it has a position in; 0 where that is not known."""
+    inputs: Mapping[int, Input] = field(default_factory=dict)
+    """Sources that it has a position in, and those of earlier versions, by number. Empty where none are known."""
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     """Of its stores, by name, as far as they are known."""
 
@@ -59,7 +67,7 @@ def predecessors_in(plan: Plan, words: Mapping[str, str]) -> dict[str, Predecess
         part.name: Predecessor(
             bool(part.stateful),
             _topics(part),
-            len(_sources(part)),
+            {number: Input.of(source) for number, source in enumerate(sources_of(part))},
             shapes.get(part.name, {}),
         )
         for part in plan.subtopologies
@@ -79,20 +87,19 @@ def refusals(plan: Plan, known: Mapping[str, Predecessor], words: Mapping[str, s
         before = known.get(part.name)
         problem: str | None
         problem, node = next(
-            ((said, store.node) for store in stores if (said := _of_store(store, before, known, words))), ("", None)
+            ((said, store.node) for store in stores if (said := _of_store(store, part, known, words))), ("", None)
         )
         if not problem and before is not None:
-            problem, node = _misplaced(part, plan, before), stores[0].node if stores else None
+            problem, node = _misplaced(part, before, plan.application_id), stores[0].node if stores else None
         elif not problem and not stores:
             problem = _repeats(part, plan, known)
         if problem:
             yield Refusal(part.name, node, problem)
 
 
-def _of_store(
-    store: Store, before: Predecessor | None, known: Mapping[str, Predecessor], words: Mapping[str, str]
-) -> str:
+def _of_store(store: Store, part: SubTopology, known: Mapping[str, Predecessor], words: Mapping[str, str]) -> str:
     """Why the store cannot be gone on with; empty when it can."""
+    before = known.get(part.name)
     elsewhere = next((name for name, old in known.items() if store.name in old.shapes), store.subtopology)
     if elsewhere != store.subtopology:
         return (
@@ -101,13 +108,31 @@ def _of_store(
         )
     if before is None or not before.shapes:
         return ""
-    if store.name not in before.shapes:
-        return (
-            f"store '{store.name}' (node '{store.node}') is new, and would share its task with "
-            f"{', '.join(before.shapes)}, whose records have been processed: it would miss them; choose another "
-            "applicationId, which processes everything again"
-        )
-    return _misread(store, before.shapes[store.name], words[store.name])
+    if store.name in before.shapes:
+        return _misread(store, before.shapes[store.name], words[store.name])
+    if _misses_nothing(part, store, before):
+        return ""
+    others = ", ".join(name for name, shape in before.shapes.items() if shape.until is None)
+    return (
+        f"store '{store.name}' (node '{store.node}') is new, and would share its task with {others}, whose records "
+        "have been processed: it would miss them; choose another applicationId, which processes everything again"
+    )
+
+
+def _misses_nothing(part: SubTopology, store: Store, before: Predecessor) -> bool:
+    """Whether all that comes to the store's node comes out of other nodes of its task, or from topics that the task has
+    not read. Such a store may begin empty where its task has run: it takes what the others give from now on."""
+    nodes = {node.name: node for node in part.nodes}
+    new = inputs_of(part, before.inputs).new if before.inputs else frozenset()
+
+    @cache
+    def fed(name: str) -> bool:
+        node = nodes[name]
+        if node.source:
+            return name in new
+        return all(nodes[before].keyed or fed(before) for before in node.inputs)
+
+    return all(fed(node.name) for node in part.nodes if store.name in node.stores)
 
 
 def _misread(store: Store, shape: Shape, words: str) -> str:
@@ -129,20 +154,29 @@ def _misread(store: Store, shape: Shape, words: str) -> str:
     return ""
 
 
-def _misplaced(part: SubTopology, plan: Plan, before: Predecessor) -> str:
+def _misplaced(part: SubTopology, before: Predecessor, application_id: str) -> str:
     """Why the part's positions would be good for nothing; empty when they are not. When records come by an internal
     topic that came directly before, or the other way round, they would be processed again, or never."""
-    if before.topics:
-        was = frozenset(topic for topic in before.topics if is_repartition_topic(plan.application_id, topic))
-        will = part.reads_internally
-        if was != will:
-            return (
-                f"{called(part)} has its position in {_way(was - will)}, and would read {_way(will - was)}: records "
-                f"would be processed again, or never; {WAYS_OUT}"
-            )
-    if before.inputs and before.inputs != (has := len(_sources(part))):
-        inputs = "1 input" if before.inputs == 1 else f"{before.inputs} inputs"
-        return f"{called(part)} has a position in {inputs} and would have one in {has}; {WAYS_OUT}"
+    if not before.inputs:
+        return ""
+    sources = inputs_of(part, before.inputs)
+    if sources.back:
+        name, ended = next(iter(sources.back.items()))
+        what = f"topic '{min(ended.topics)}'" if ended.topics else f"pattern '{ended.pattern}'"
+        renamed = "give the node another name, under which it reads its topics from startFrom on; or "
+        return (
+            f"{called(part)}: {what} of source '{name}' was read by an earlier version, up to epoch {ended.until}, and "
+            "not by the version before, so it has no position any more; "
+            f"{renamed if part.stateful else ''}choose another applicationId, which processes everything again"
+        )
+    gone = frozenset(topic for each in sources.gone.values() for topic in each.topics)
+    came = frozenset(t for each in sources_of(part) if each.name in sources.new for t in Input.of(each).topics)
+    was, will = (frozenset(t for t in some if is_repartition_topic(application_id, t)) for some in (gone, came))
+    if gone and came and was != will:
+        return (
+            f"{called(part)} has its position in {_way(was)}, and would read {_way(will)}: records would be processed "
+            f"again, or never; {WAYS_OUT}"
+        )
     return ""
 
 
@@ -185,9 +219,15 @@ def _is_dead_letter(part: SubTopology) -> bool:
     return any(isinstance(node, DeadLetter) for node in part.nodes)
 
 
-def _sources(part: SubTopology) -> list[Node]:
+def inputs_of(part: SubTopology, before: Mapping[int, Input]) -> Numbering:
+    """Its sources, as those before it are found among them. Without state it has a position for each topic, too."""
+    return numbered(sources_of(part), before, by_topic=not part.stateful)
+
+
+def sources_of(part: SubTopology) -> list[Node]:
+    """What it reads, each a query's source of its own."""
     return [node for node in part.nodes if node.source]
 
 
 def _topics(part: SubTopology) -> frozenset[str]:
-    return frozenset(topic for source in _sources(part) for topic in source.topics_read)
+    return frozenset(topic for source in sources_of(part) for topic in source.topics_read)

@@ -14,6 +14,7 @@ from cluster.binaries import binaries
 from lib.apiserver import ApiServer
 from lib.chart import Render
 from lib.left_out import or_left_out
+from lib.nodes import Nodes
 from lib.operator import Apps
 from lib.operator_process import Operators
 from lib.wait import until
@@ -61,6 +62,13 @@ def namespace(new_namespace: Callable[[], str]) -> str:
 def apps(kube: Kube, namespace: str) -> Apps:
     """Apps of the test's namespace."""
     return Apps(kube, namespace)
+
+
+@pytest.fixture
+def nodes(api: ApiServer) -> Iterator[Nodes]:
+    made = Nodes(api)
+    yield made
+    made.delete()
 
 
 @pytest.fixture

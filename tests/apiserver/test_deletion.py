@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from lib.apiserver import ApiServer
 from lib.broker import group_offsets
+from lib.nodes import DRIVER, Nodes, run_on
 from lib.operator import Apps, Crash, Object
 from lib.ownership import record_ownership
 from lib.wait import until
@@ -241,13 +242,11 @@ def running_pods(apps: Apps) -> list[Object]:
     return apps.kube.list("Pod", apps.namespace, "app.kubernetes.io/instance=word-count")
 
 
-def test_a_driver_that_does_not_end_holds_nothing_up_either(apps: Apps, kafka: KafkaConfig) -> None:
+def test_a_driver_that_does_not_end_holds_nothing_up_either(apps: Apps, kafka: KafkaConfig, nodes: Nodes) -> None:
     """Its topics stay: it may still write to them."""
     plan = create(apps, kafka.bootstrap_servers)
     admin = use(kafka, plan, owner_of(apps))
-    pod = apps.await_driver()
-    stuck = {"metadata": {"finalizers": ["example.dev/stuck"]}}
-    apps.kube.merge("Pod", apps.namespace, pod["metadata"]["name"], stuck)
+    pod = run_on(apps, nodes.make())
     delete(apps)
     for _ in range(3):
         assert apps.reconcile() is not None
@@ -255,7 +254,7 @@ def test_a_driver_that_does_not_end_holds_nothing_up_either(apps: Apps, kafka: K
     await_gone(apps)
     assert "word-count-driver-0 does not end" in told(apps, "TopicsLeft")
     assert internal(plan) <= admin.topics().keys()
-    apps.kube.merge("Pod", apps.namespace, pod["metadata"]["name"], {"metadata": {"finalizers": None}})
+    apps.kube.delete("Pod", apps.namespace, DRIVER, pod["metadata"]["uid"], grace=0)
 
 
 def test_a_manifest_that_never_was_one_holds_nothing_up(apps: Apps) -> None:

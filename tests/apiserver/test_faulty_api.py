@@ -81,12 +81,20 @@ def a_life(apps: Apps) -> None:
     apps.settle()
     budget = apps.get("PodDisruptionBudget", "word-count-executors")["metadata"]["uid"]
     apps.kube.delete("PodDisruptionBudget", apps.namespace, "word-count-executors", budget)
-    until(lambda: ("PodDisruptionBudget", "word-count-executors") not in apps.children(), 30, "it is gone")
-    apps.settle()
+
+    def made_anew() -> bool:
+        """By the next round, or by a request of an earlier one that reaches the API server only now."""
+        apps.settle()
+        return bool(apps.get("PodDisruptionBudget", "word-count-executors")["metadata"]["uid"] != budget)
+
+    until(made_anew, 30, "the budget is made anew")
     apps.change(suspend=True)
-    apps.settle()
-    until(lambda: apps.kube.get("Pod", apps.namespace, "word-count-driver-0") is None, 30, "the driver has gone")
-    apps.settle()
+
+    def driver_gone() -> bool:
+        apps.settle()  # a request that comes too late may have asked for a driver once more
+        return apps.kube.get("Pod", apps.namespace, "word-count-driver-0") is None
+
+    until(driver_gone, 30, "the driver has gone")
     apps.change(suspend=False)
     apps.settle()
     third = apps.await_driver(other_than=second)["metadata"]["uid"]

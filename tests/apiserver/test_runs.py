@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
+from lib.nodes import DRIVER, Nodes, run_on
 from lib.operator import Apps, Object
 from lib.wait import until
 from streamapp_operator.manifest.app import RESTART_ANNOTATION
@@ -180,22 +180,17 @@ def test_a_driver_that_ended_before_the_end_is_followed_by_another(apps: Apps, c
     assert job["status"].get("failed", 0) == counted
 
 
-def test_the_next_driver_waits_for_the_one_before(apps: Apps) -> None:
+def test_the_next_driver_waits_for_the_one_before(apps: Apps, nodes: Nodes) -> None:
     """Whichever way it is started: two at once would fence each other."""
     apps.create()
     apps.settle()
-    before = apps.await_driver()
-    change_pod(apps, before, finalizers=["example.dev/slow"])
+    before = run_on(apps, nodes.make())
     apps.change(**BOUNDED)
     apps.settle()
     assert jobs(apps) == []
     assert "StatefulSet" not in {kind for kind, _ in apps.children()}
-    change_pod(apps, before, finalizers=None)
+    apps.kube.delete("Pod", apps.namespace, DRIVER, before["metadata"]["uid"], grace=0)
     until(lambda: settled(apps) and jobs(apps), 30, "the Job is made", every=0.2)
-
-
-def change_pod(apps: Apps, pod: Object, **metadata: Any) -> None:
-    apps.kube.merge("Pod", apps.namespace, pod["metadata"]["name"], {"metadata": metadata})
 
 
 def test_a_schedule_is_a_cron_job_and_its_runs_are_the_apps(apps: Apps) -> None:

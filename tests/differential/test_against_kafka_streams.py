@@ -89,7 +89,7 @@ def assert_same(twin: Twin, ours: Sequence[Result], theirs: Sequence[Result], ev
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_the_same_comes_out(kafka: KafkaConfig, tmp_path: Path, partitions: int) -> None:
     """Records one by one, then, after a restart, all that there is at once."""
-    first = published() if partitions == 1 else seeded(7, 0, 6, partitions)
+    first = published() if partitions == 1 else seeded(7, 0, 2, partitions)
     parts = [ended(first, 0, 0, one_by_one=True), ended(seeded(7, 1, 150, partitions), 1, len(first), one_by_one=False)]
     # The manual's records are in one partition: its joins are compared there.
     twins = [twin for twin in COMPARED if partitions == 1 or not twin.name.startswith("published")]

@@ -49,17 +49,17 @@ object SparkHabits {
   def sourceProvider: String = classOf[HabitSource].getName
 
   /**
-   * Runs a query over as many sources until all offsets were given.
+   * Runs a query over sources of these names until all offsets were given.
    *
    * @param aggregate of `n`, by `word`; empty for no state
    * @return what was noted
    */
-  def run(session: SparkSession, folder: String, sources: Int, aggregate: String, given: java.util.List[String]): java.util.List[String] = {
+  def run(session: SparkSession, folder: String, names: java.util.List[String], aggregate: String, given: java.util.List[String]): java.util.List[String] = {
     val spark = castToImpl(session)
     offsets = given.asScala.toSeq
     checkpoint = new File(folder)
     notes.clear()
-    val read = (0 until sources).map(_ => spark.readStream.format(sourceProvider).load()).reduce(_ union _)
+    val read = names.asScala.map(spark.readStream.format(sourceProvider).name(_).load()).reduce(_ union _)
     val rows = if (aggregate.isEmpty) read else read.groupBy("word").agg(org.apache.spark.sql.functions.expr(aggregate).as("a"))
     val query = rows.writeStream.format(classOf[HabitSink].getName).option("checkpointLocation", folder)
       .outputMode(if (aggregate.isEmpty) "append" else "update").start()

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from lib.faults import alter
 from lib.inprocess import App
+from lib.wait import until
 from streamapp.cli.main import main
 from streamapp.errors import InputError, ManifestError
 from streamapp.kafka.admin import Admin
@@ -223,6 +224,7 @@ def test_partitions_raised_under_way_are_picked_up(app: Make) -> None:
         if not raised and "before" in values:
             client = AdminClient({**a.kafka.for_librdkafka()})
             client.create_partitions([NewPartitions(a.topic("in"), 2)])[a.topic("in")].result(30)
+            until(lambda: Admin(a.kafka).topics()[a.topic("in")].partitions == 2, 30, "the broker knows of them")
             a.send("in", ("b", "after"), partition=1)
             raised = True
         if "after" in values:

@@ -584,6 +584,47 @@ def test_brokers_that_refuse_the_long_time_and_do_not_say_what_they_allow(spark:
         assert s.rebuilt(1) == ["default/default/1=2"]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_of_a_key_are_those_when_the_look_began(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Several looks at a time, over rows that are changed and files that are written meanwhile; some looks are left
+    before their end, and all when an epoch ends."""
+    chooser = random.Random(seed)
+    prefixes = ["0001", "00ff", "00ffff", "0100", "01" * 200]
+    keys = [prefix + suffix for prefix in prefixes for suffix in ("00", "01", "7f", "fe", "ff", "ffff")]
+    rows: dict[str, str] = {}
+    looks: dict[str, list[str]] = {}
+    steps, expected = [], []
+    for number in range(3000):
+        step = chooser.choice(["put"] * 4 + ["remove"] * 3 + ["open"] * 3 + ["next"] * 8 + ["close", "flush", "end"])
+        name = str(number)
+        if step in ("put", "remove"):
+            key = chooser.choice(keys)
+            steps.append(f"put:{key}:{number}" if step == "put" else f"remove:{key}")
+            rows.update({key: str(number)}) if step == "put" else rows.pop(key, None)
+        elif step == "open":
+            prefix = chooser.choice(prefixes)
+            steps.append(f"open:{name}:{prefix}")
+            looks[name] = [f"{key[2:]}={rows[key]}" for key in sorted(rows) if key.startswith(prefix)] + ["none"]
+        elif step == "next" and looks:
+            name = chooser.choice(list(looks))
+            steps.append(f"next:{name}")
+            expected.append(looks[name].pop(0))
+            if not looks[name]:
+                del looks[name]
+        elif step == "close" and looks:
+            name = chooser.choice(list(looks))
+            steps.append(f"close:{name}")
+            del looks[name]
+        elif step == "flush" and chooser.random() < 0.2:
+            steps.append(step)
+        elif step == "end" and chooser.random() < 0.2:
+            steps.append(step)
+            looks = {name: ["none"] for name in looks}
+    probe = spark._jvm.org.apache.spark.sql.execution.streaming.state.ScanProbe  # type: ignore[union-attr]
+    assert list(probe.run(str(tmp_path / "rows"), steps)) == expected
+    assert len([found for found in expected if found != "none"]) > 300
+
+
 def hide_settings(kafka: KafkaConfig) -> None:
     """Nobody may read those of the brokers; all else is allowed, as where there are no rules."""
     cluster = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, "User:*", "*")

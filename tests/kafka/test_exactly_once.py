@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from lib.app import ECHO, TOTALS, Bench, Load
-from lib.faults import await_halt, await_hit, failpoints, jvm, stopped
+from lib.app import COUNTED, ECHO, SEEN, TOTALS, Bench, Load
+from lib.broker import in_order
+from lib.faults import await_halt, await_hit, failpoints, halt_at, jvm, stopped
 from lib.mutants import MARKER_OUTSIDE, NO_FENCE, PROGRAM
-from lib.verify import Proof, committed
+from lib.verify import MARKER, Proof, committed
 from lib.wait import until
 from streamapp.kafka.config import KafkaConfig
 
@@ -83,6 +84,44 @@ def test_at_least_once_loses_nothing_and_has_no_transactions(kafka: KafkaConfig,
         # A transaction's end is a record too, which no reader gets.
         for topic in (*bench.topics.values(), f"{bench.prefix}-totals-changelog"):
             assert sum(bench.admin.end_offsets(topic).values()) == len(committed(kafka, topic)), topic
+
+
+def test_at_least_once_stores_of_a_task_may_part(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Of the stores of one task some had committed an epoch when it died, and others had not: it runs again for all."""
+    with Bench(kafka, tmp_path, "parted", SEEN + COUNTED, partitions=1, spec="guarantee: at-least-once") as bench:
+
+        def send(topic: str, *keys: str) -> None:
+            producer = in_order(kafka)
+            for key in keys:
+                producer.produce(bench.topics[topic], b'{"n": 1}', key.encode())
+            assert producer.flush(30) == 0
+
+        send("ticks", "a", "b")
+        send("numbers", "a", "b")
+        assert bench.start(arguments=["--until-caught-up"]).await_exit() == 0
+        send("numbers", "a", "a", "b")
+        halt_at(bench, "epoch.tasks-committed")
+        changelog = f"{bench.prefix}-counts-changelog"
+        producer = in_order(kafka)
+        for partition, markers in enumerate(_markers(kafka, changelog, 2)):
+            producer.produce(changelog, markers[-2], MARKER, partition=partition)
+        assert producer.flush(30) == 0
+        assert bench.start(arguments=["--until-caught-up"]).await_exit() == 0
+        send("numbers", "a", "b")
+        assert bench.start(arguments=["--until-caught-up"]).await_exit() == 0
+        totals = committed(kafka, bench.topics["totals"])
+        counts = {message.key(): json.loads(message.value() or b"")["n"] for message in totals}
+        assert counts[b"a"] >= 4
+        assert counts[b"b"] >= 3
+
+
+def _markers(kafka: KafkaConfig, changelog: str, partitions: int) -> list[list[bytes]]:
+    """What each partition's epochs have left, in order."""
+    found: list[list[bytes]] = [[] for _ in range(partitions)]
+    for message in committed(kafka, changelog):
+        if message.key() == MARKER:
+            found[message.partition() or 0].append(message.value() or b"")
+    return found
 
 
 def _tell_to_stop_at(bench: Bench, proof: Proof, load: Load, failpoint: str, pause_ms: int) -> None:

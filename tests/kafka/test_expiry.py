@@ -34,7 +34,7 @@ def expiry(kafka: KafkaConfig, clock: Clock) -> Expiry:
 def send(kafka: KafkaConfig, topic: str, partition: int, *ages: float) -> None:
     producer = in_order(kafka)
     for age in ages:
-        producer.produce(topic, b"x", partition=partition, timestamp=int((NOW - age) * 1000))
+        producer.produce(topic, b"x", b"k", partition=partition, timestamp=int((NOW - age) * 1000))
     assert producer.flush(30) == 0
 
 

@@ -209,11 +209,7 @@ STEPS = (
     "transaction.after-commit#1",
     "epoch.tasks-committed",
 )
-SOME = (
-    "store.changes-sent#0",
-    "transaction.before-commit#1",
-    "transaction.after-commit#1",
-)
+SOME = ("store.changes-sent#0", "transaction.after-commit#1")
 KILLED = """
   - {name: orders, table: {topic: $T-numbers, value: text}}
   - {name: customers, table: {topic: $T-ticks, value: text}}

@@ -46,6 +46,7 @@ from lib.faults import (
     kill_executor,
     kill_jvm_only,
     kill_python_only,
+    killed_at,
     lag,
     last_epoch,
     require_work,
@@ -119,13 +120,6 @@ def test_executors_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None
         proof.finish(app)
 
 
-STATELESS_STEPS = (
-    "sink.rows-sent",
-    "transaction.before-markers",
-    "transaction.before-commit",
-    "transaction.after-commit",
-    "epoch.tasks-committed",
-)
 COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epoch.tasks-committed")
 """Around the commit: what comes after it finds its work done."""
 
@@ -135,7 +129,7 @@ COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epo
     ("topology", "steps", "spec"),
     [
         (TOTALS, FAILPOINTS, ""),
-        (ECHO, STATELESS_STEPS, ""),
+        (ECHO, COMMITTED_STEPS, ""),
         pytest.param(WINDOWS, COMMITTED_STEPS, "", marks=pytest.mark.chaos),
         pytest.param(HOP, COMMITTED_STEPS, "", marks=pytest.mark.chaos),
         pytest.param(FUNCTION, COMMITTED_STEPS, FUNCTIONS_CODE, marks=pytest.mark.chaos),
@@ -162,14 +156,25 @@ def test_driver_halted_at_every_step(
         proof.finish(app)
 
 
+SOME_FIRST_STEPS = (
+    "metadata.announced",
+    "driver.own-topics-made",
+    "metadata.before-commit.sources",
+    "metadata.before-commit.state._metadata.metadata",
+)
+
+
 @pytest.mark.timeout(900)
-def test_driver_halted_at_every_step_of_its_first_start(kafka: KafkaConfig, tmp_path: Path) -> None:
+@killed_at(SOME_FIRST_STEPS, FIRST_FAILPOINTS)
+def test_driver_halted_at_every_step_of_its_first_start(
+    kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]
+) -> None:
     """R3. What is written once has to be written by whoever comes next, and only then."""
     with (
         Bench(kafka, tmp_path, "first", TOTALS) as bench,
         Proof(bench, load := bench.load(seed=303, keys=50)) as proof,
     ):
-        for step in FIRST_FAILPOINTS:
+        for step in steps:
             load.send(100)
             app = bench.start(env=failpoints(f"{step}=halt"))
             await_halt(app, step)

@@ -64,9 +64,10 @@ class Habits:
         self._spark = spark
         self.folder = folder
 
-    def run(self, name: str, offsets: list[str], sources: int = 1, aggregate: str = "sum(n)") -> Told:
-        """A query, or one that goes on, over sources that give these offsets."""
-        return Told(tuple(self._probe.run(self._spark._jsparkSession, self.path(name), sources, aggregate, offsets)))
+    def run(self, name: str, offsets: list[str], names: tuple[str, ...] = ("0",), aggregate: str = "sum(n)") -> Told:
+        """A query, or one that goes on, over sources of these names that give these offsets."""
+        told = self._probe.run(self._spark._jsparkSession, self.path(name), list(names), aggregate, offsets)
+        return Told(tuple(told))
 
     def path(self, name: str) -> str:
         return str(self.folder / name)
@@ -111,12 +112,23 @@ def test_the_default_limit_is_asked_for_once(first: Told) -> None:
     assert len(first.of("source=0 default")) == 1 < len(first.of("source=0 latest"))
 
 
-def test_sources_are_numbered_as_in_the_offset_log(habits: Habits) -> None:
-    """PacedKafkaSource.scala takes a source's number from its folder, EpochRanges.scala by the line of the log."""
-    told = habits.run("union", ["5"], sources=2, aggregate="")
+def test_a_position_stands_under_its_source_s_name(habits: Habits) -> None:
+    """PacedKafkaSource.scala takes a source's number from its folder, EpochRanges.scala and predecessors.py from a line
+    of the log. A source that is new has no position, and one that went is passed over."""
+
+    def log(epoch: int) -> tuple[str, list[str]]:
+        lines = (Path(habits.path("union")) / "offsets" / str(epoch)).read_text().splitlines()
+        return lines[0], sorted(lines[2:])
+
+    told = habits.run("union", ["5"], names=("0", "1"), aggregate="")
     assert {note.split()[0] for note in told.notes if note.startswith("source=")} == {"source=0", "source=1"}
-    log = (Path(habits.path("union")) / "offsets" / "0").read_text().splitlines()
-    assert (log[0], log[2:]) == ("v1", ["5", "5"]), "a version, settings, and then a line for each source"
+    assert log(0) == ("v2", ["0:5", "1:5"]), "a version, settings, and then a line for each source"
+    again = habits.run("union", ["6"], names=("12", "1"), aggregate="")
+    assert [call["start"] for call in again.of("source=1 latest")] == ["5"]
+    assert not again.of("source=1 initial")
+    assert [call["start"] for call in again.of("source=12 latest")] == ["0"]
+    assert again.of("source=12 initial")
+    assert log(1) == ("v2", ["12:6", "1:6"])
 
 
 def test_an_epoch_is_noted_before_it_is_planned_and_its_end_when_the_sink_returns(first: Told, again: Told) -> None:

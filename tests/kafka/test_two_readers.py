@@ -61,6 +61,22 @@ def test_a_plan_holds_only_expressions_of_the_list(spark: SparkSession) -> None:
             guard.require_allowed(spark.range(1).select(F.expr(text)))
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["current_timestamp() > 'now'", "current_date() = 'TODAY UTC'", "cast(concat('yester', 'day') as timestamp_ntz)"],
+)
+def test_a_text_that_spark_takes_for_the_time_is_refused(spark: SparkSession, text: str) -> None:
+    """Without a type before it the check of the manifest does not see that it is one."""
+    with pytest.raises(AnalysisException, match=r"Cast of '(now|TODAY UTC|yesterday)', which is not on the list"):
+        guard.require_allowed(spark.range(1).select(guard.expression(text)))
+    same = re.sub("now|today utc", "epoch", text.lower()).replace("yester", "epo").replace("'day", "'ch")
+    guard.require_allowed(spark.range(1).select(guard.expression(same)))
+
+
+def test_a_constant_that_is_an_error_is_not_computed_by_the_check(spark: SparkSession) -> None:
+    guard.require_allowed(spark.range(1).select(guard.expression("cast(element_at(array('1'), 5) as int)")))
+
+
 def examples(spark: SparkSession) -> Iterator[str]:
     """Expressions of Spark's own documentation."""
     session: Any = spark._jsparkSession

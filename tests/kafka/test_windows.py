@@ -168,11 +168,7 @@ STEPS = (
     "epoch.tasks-committed",
     "metadata.deferred.commits",
 )
-SOME = (
-    "transaction.after-commit#1",
-    "epoch.tasks-committed",
-    "metadata.deferred.commits",
-)
+SOME = ("transaction.after-commit#1", "epoch.tasks-committed")
 
 
 @pytest.mark.timeout(600)

@@ -88,6 +88,20 @@ JOIN = """
 """
 """Pairs of the same input and one more, of which the same holds."""
 
+SEEN = """
+  - {name: users, table: {topic: $T-ticks, value: {format: json, schema: "n BIGINT"}}}
+  - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT"}}}
+  - {name: seen, from: numbers, join: {with: users, select: {'n': numbers.n, who: users.n}}}
+  - {name: echo-out, from: seen, to: {topic: $T-echo}}
+"""
+"""Numbers with the rows of their keys: a table and who looks it up, in one task."""
+
+COUNTED = """
+  - {name: counts, from: seen, groupBy: [key], aggregate: {'n': count(*)}}
+  - {name: counts-out, from: counts, to: {topic: $T-totals}}
+"""
+"""How many there are of each key: one store more in that task."""
+
 DEAD_LETTERS = "onBadRecord: {deadLetter: $T-dead}"
 """A setting: bad records, of which there are some among the ticks then, go to a topic of their own."""
 

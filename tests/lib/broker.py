@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.broker import EmbeddedBroker, Node, new_cluster_id
@@ -29,9 +29,16 @@ def in_order(kafka: KafkaConfig, **settings: Any) -> Producer:
     """A producer whose records lie in a partition once each, as they were produced. Without idempotence a batch that is
     sent again, as the first ones to a new topic may be, lies behind later ones.
 
-    It says nothing by itself, into what another test reads: one may outlive its broker. Who sends waits, and is told.
+    It says nothing by itself, into what another test reads: one may outlive its broker. Who sends waits, and is told: a
+    record that is not taken raises where its producer is flushed.
     """
-    return Producer({**kafka.for_librdkafka(), "log_level": 0, **settings, "enable.idempotence": True})
+    ours = {"on_delivery": _require_taken, "enable.idempotence": True}
+    return Producer({**kafka.for_librdkafka(), "log_level": 0, **settings, **ours})
+
+
+def _require_taken(error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        raise AssertionError(f"{message.topic()}/{message.partition()} does not take a record: {error.str()}")
 
 
 class Cluster:

@@ -16,19 +16,25 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from lib.app import WINDOW_MS, Bench, Fold, History, Load
 from lib.wait import until
+from streamapp.errors import RunError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.group import GroupPosition
+from streamapp.kafka.reader import Reader
 
 CATCH_UP_SECONDS = 120.0
+SILENT_SECONDS = 5.0
 
 
 class Violation(AssertionError):
@@ -181,7 +187,7 @@ def checks_of(topics: Mapping[str, str], history: History) -> dict[str, Check]:
 # --- readers ------------------------------------------------------------------------------------------------
 
 
-def _consumer(kafka: KafkaConfig, topics: Iterable[str], isolation: str) -> Consumer:
+def _consumer(kafka: KafkaConfig, isolation: str) -> Consumer:
     settings = {
         "group.id": "verify",
         "isolation.level": isolation,
@@ -191,16 +197,7 @@ def _consumer(kafka: KafkaConfig, topics: Iterable[str], isolation: str) -> Cons
         "reconnect.backoff.max.ms": 500,
         "log_level": 2,
     }
-    consumer = Consumer({**kafka.for_librdkafka(), **settings}, logger=None)
-    known = Admin(kafka).topics()
-    consumer.assign(
-        [
-            TopicPartition(topic, partition, OFFSET_BEGINNING)
-            for topic in topics
-            for partition in range(known[topic].partitions)
-        ]
-    )
-    return consumer
+    return Consumer({**kafka.for_librdkafka(), **settings}, logger=None)
 
 
 def _see(checks: Mapping[str, Check], message: Message) -> None:
@@ -217,7 +214,9 @@ class LiveReader:
 
     def __init__(self, kafka: KafkaConfig, checks: Mapping[str, Check], isolation: str = "read_committed") -> None:
         self._checks = checks
-        self._consumer = _consumer(kafka, checks, isolation)
+        admin = Admin(kafka)
+        places = {(topic, p): start for topic in checks for p, start in admin.start_offsets(topic).items()}
+        self._reader = Reader(lambda: _consumer(kafka, isolation), places)
         self._stop = threading.Event()
         self._problem: Exception | None = None
         self.records = 0
@@ -239,29 +238,37 @@ class LiveReader:
         self._thread.join(30)
 
     def _run(self) -> None:
+        heard_at = time.monotonic()
         try:
             while not self._stop.is_set():
-                for message in self._consumer.consume(5000, timeout=0.2):
+                for message in self._reader.read(5000, 0.2):
+                    heard_at = time.monotonic()
                     if message.error() is not None:  # a broker that is away: the client tries again
                         continue
                     _see(self._checks, message)
                     self.records += 1
+                if time.monotonic() - heard_at > SILENT_SECONDS:
+                    self._find_brokers_again()
+                    heard_at = time.monotonic()
         except Exception as error:
             self._problem = error
         finally:
-            self._consumer.close()
+            self._reader.close()
+
+    def _find_brokers_again(self) -> None:
+        """If the client has lost them."""
+        for topic in list(self._checks)[:1]:
+            with suppress(KafkaException):  # a broker that has just started may not know the topic yet
+                self._reader.partitions_of(topic)
 
 
 class OffsetWatch:
     """I7: the offsets of the application's consumer group never go back."""
 
     def __init__(self, kafka: KafkaConfig, group: str, topics: Iterable[str]) -> None:
-        # No admin client: librdkafka's aborts the process when a broker goes away during this very question.
-        self._consumer = Consumer(
-            {**kafka.for_librdkafka(), "group.id": group, "enable.auto.commit": False, "log_level": 2}
-        )
+        self._position = GroupPosition(kafka, group)
         known = Admin(kafka).topics()
-        self._partitions = [TopicPartition(t, p) for t in topics for p in range(known[t].partitions)]
+        self._partitions = [(topic, p) for topic in topics for p in range(known[topic].partitions)]
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._problem: Violation | None = None
@@ -276,10 +283,9 @@ class OffsetWatch:
     def look(self) -> None:
         with self._lock:
             try:
-                found = self._consumer.committed(self._partitions, timeout=5)
-            except KafkaException:  # the broker is away
+                self._note(self._position.read(self._partitions))
+            except RunError:  # the broker is away
                 return
-            self._note({(p.topic, p.partition): p.offset for p in found if p.offset >= 0 and p.error is None})
 
     def _note(self, offsets: Mapping[tuple[str, int], int]) -> None:
         for where, offset in offsets.items():
@@ -291,7 +297,7 @@ class OffsetWatch:
     def close(self) -> None:
         self._stop.set()
         self._thread.join(60)
-        self._consumer.close()
+        self._position.close()
 
     def _run(self) -> None:
         while not self._stop.wait(0.3):
@@ -316,16 +322,23 @@ def verify_late(
 
 def committed(kafka: KafkaConfig, topic: str, isolation: str = "read_committed") -> list[Message]:
     """All there is now, partition by partition."""
-    ends = Admin(kafka).end_offsets(topic, committed_only=isolation == "read_committed")
-    consumer = _consumer(kafka, [topic], isolation)
-    found: list[Message] = []
+    admin = Admin(kafka)
+    ends = admin.end_offsets(topic, committed_only=isolation == "read_committed")
+    # A client that has to ask where a partition begins waits half a second with it.
+    starts = admin.start_offsets(topic).items()
+    left = [TopicPartition(topic, partition, start) for partition, start in sorted(starts) if start < ends[partition]]
+    found: dict[int | None, list[Message]] = {each.partition: [] for each in left}
+    if not left:
+        return []
+    consumer = _consumer(kafka, isolation)
+    consumer.assign(left)
     try:
-        for partition, end in sorted(ends.items()):
-            here = TopicPartition(topic, partition, OFFSET_BEGINNING)
-            consumer.assign([here])
-            while end > 0 and consumer.position([here])[0].offset < end:
-                found += [message for message in consumer.consume(5000, timeout=0.05) if message.error() is None]
-        return found
+        while left:
+            for message in consumer.consume(5000, timeout=0.05):
+                if message.error() is None:
+                    found[message.partition()].append(message)
+            left = [each for each in consumer.position(left) if each.offset < ends[each.partition]]
+        return [message for messages in found.values() for message in messages]
     finally:
         consumer.close()
 

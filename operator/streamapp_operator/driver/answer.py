@@ -64,6 +64,9 @@ class Answer:
     """Records by TOPIC/PARTITION; None: not known."""
     parts: Mapping[str, SubTopology] = field(default_factory=dict)
     """By name of the sub-topology."""
+    processed: int | None = None
+    """Records that every reader of their topic has processed since the driver began; None: not known, as of an older
+    version."""
     restores: Mapping[str, Restore] = field(default_factory=dict)
     """By name of the store."""
     wanted: int | None = None
@@ -95,6 +98,7 @@ def read_answer(said: Any) -> Answer | None:
         error=_text(said, "error"),
         lag=_lag(said),
         parts=_each(said, "subTopologies", _sub_topology),
+        processed=_count(said, "recordsProcessed"),
         restores=_each(said, "restore", _restore),
         wanted=_count(replicas, "wanted"),
         template=_text(replicas, "template"),

@@ -93,6 +93,9 @@ class Metrics:
     """By sub-topology: seconds of work since its driver has started; None: the driver does not say."""
     topics: frozenset[str] = frozenset()
     """The topics that the records are in."""
+    processed: int | None = None
+    """Records processed since the driver has started, counted together with `busy`, when an epoch ends; None: the
+    driver does not say. `consumed` is read at another moment: it may be a whole epoch ahead of `busy`, or behind."""
 
     @property
     def lag(self) -> int:
@@ -221,11 +224,19 @@ def _speed(samples: Sequence[Sample], record: Record) -> float | None:
     for first in recent:  # the longest time first
         if latest.metrics.replicas == 0 or _seconds(first, latest) < LEAST_RATE_SECONDS:
             return None
-        busy = _busy([sample for sample in recent if sample.at >= first.at])
-        done = latest.metrics.consumed - first.metrics.consumed
+        since = [sample for sample in recent if sample.at >= first.at]
+        busy, done = _busy(since), _done(since)
         if done > 0 and busy is not None and busy >= LEAST_BUSY_SECONDS:
             return done / busy / latest.metrics.replicas
     return None
+
+
+def _done(samples: Sequence[Sample]) -> int:
+    """Records processed between the first of these samples and the last, counted as `_busy` counts the time."""
+    first, latest = samples[0].metrics, samples[-1].metrics
+    if first.processed is not None and latest.processed is not None:
+        return latest.processed - first.processed
+    return latest.consumed - first.consumed
 
 
 def _settled(samples: Sequence[Sample], record: Record) -> list[Sample]:
@@ -241,9 +252,12 @@ def _settled(samples: Sequence[Sample], record: Record) -> list[Sample]:
         if _seconds(sample, latest) > RATE_SECONDS or sample.at < _soonest(record):
             break
         found.insert(0, sample)
+    stood = False
     while len(found) > 1 and found[0].metrics.lag > 0 and found[0].metrics.consumed == found[1].metrics.consumed:
         found.pop(0)
-    return found
+        stood = True
+    # The epoch that ends a standstill may have begun before the change.
+    return found[1:] if stood else found
 
 
 def _soonest(record: Record) -> datetime:
@@ -264,9 +278,15 @@ def _busy(samples: Sequence[Sample]) -> float | None:
     if before is not None and after is not None:
         spent = [after.get(name, 0.0) - was for name, was in before.items()]
         # A driver that has started anew counts anew.
-        return min(max(spent), seconds) if spent and min(spent) >= 0 else None
-    rate = (latest.metrics.consumed - first.metrics.consumed) / seconds
-    return seconds if all(sample.metrics.lag > rate * BUSY_SECONDS for sample in samples) else None
+        return max(spent) if spent and min(spent) >= 0 else None
+    return seconds if _has_all_it_can_take(samples) else None
+
+
+def _has_all_it_can_take(samples: Sequence[Sample]) -> bool:
+    """Whether there was more lag than the app processes in BUSY_SECONDS, all the time between the first of these
+    samples and the last: what it did then is what it can do, and not what came in."""
+    rate = (samples[-1].metrics.consumed - samples[0].metrics.consumed) / _seconds(samples[0], samples[-1])
+    return all(sample.metrics.lag > rate * BUSY_SECONDS for sample in samples)
 
 
 def _income(samples: Sequence[Sample]) -> float | None:
@@ -379,7 +399,10 @@ def _in_vain(samples: Sequence[Sample], record: Record, policy: Policy) -> Chang
     seconds, busy = _seconds(recent[0], recent[-1]), _busy(recent)
     if seconds < LEAST_RATE_SECONDS or busy is None or busy < BUSY_SHARE * seconds:
         return None
-    does = (recent[-1].metrics.consumed - recent[0].metrics.consumed) / busy
+    # An app whose epochs are small is at work all the time too, with whatever comes in.
+    if not _has_all_it_can_take(recent):
+        return None
+    does = _done(recent) / busy
     expected = change.capacity * (change.replicas / change.was - 1) if change.was else 0.0
     return change if does - change.capacity < LEAST_GAIN * expected else None
 

@@ -95,8 +95,15 @@ def scaled(
         size = executor_size(app, settings)
         tasks = max(position.partitions, app.plan.max_parallelism if app.plan.stores else 1)
         useful = math.ceil(tasks / size.processors)
-        busy = _busy(live or Answer())
-        metrics = Metrics(position.produced, position.consumed, running, useful, busy, position.topics)
+        metrics = Metrics(
+            position.produced,
+            position.consumed,
+            running,
+            useful,
+            busy=_busy(live or Answer()),
+            topics=position.topics,
+            processed=None if live is None else live.processed,
+        )
     hold = _hold(live or Answer(), on_trial)
     decision, history = decide(metrics, policy_of(spec, now), history, replicas, now, hold)
     if decision.reason == UNKNOWN and unknown:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from streamapp.describe.words import of_stores
+from streamapp.operations import Table
 from streamapp.plan import Plan, Store
-from streamapp.succession import predecessors_in, refusals
+from streamapp.succession import Predecessor, called, inputs_of, predecessors_in, refusals, sources_of
 
 KEPT, NEW, UNUSED, REFUSED = "Kept", "New", "Unused", "Refused"
 
@@ -18,7 +19,7 @@ class StateChange:
     """What becomes of a store, or of the position of a part without state."""
 
     name: str
-    """Of the store, or of the sub-topology."""
+    """Of the store, of the sub-topology, or of the source's node."""
     outcome: str
     """KEPT, NEW, UNUSED, or REFUSED: the change cannot be made."""
     words: str
@@ -27,7 +28,8 @@ class StateChange:
 
 
 def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
-    """One for each store of either plan, and one for each position that would be lost."""
+    """One for each store of either plan, one for each position that would be lost, and one for each source that comes
+    to a sub-topology of before or leaves it."""
     was, will = {store.name: store for store in before.stores}, {store.name: store for store in after.stores}
     known = predecessors_in(before, of_stores(before))
     refused = {refusal.name: refusal for refusal in refusals(after, known, of_stores(after))}
@@ -51,11 +53,35 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
         if refusal := refused.get(store.subtopology):
             yield StateChange(name, REFUSED, refusal.words, store.node)
         else:
-            feeders = _going_on(after, store, before)
+            sources = [source.name for source in sources_of(after.subtopology(store.subtopology))]
+            feeders = [] if store.node in sources else _going_on(after, store, before)
             then = f"with what '{feeders[0]}' gives from now on" if feeders else "and reads its input from startFrom on"
             yield StateChange(name, NEW, f"store '{name}' is new and begins empty, {then}", store.node)
+    yield from _sources(after, known, refused.keys(), {*was, *will})
     for refusal in (each for name, each in refused.items() if name not in told):
         yield StateChange(refusal.name, REFUSED, refusal.words, refusal.node)
+
+
+def _sources(
+    after: Plan, known: Mapping[str, Predecessor], refused: Collection[str], stores: Collection[str]
+) -> Iterator[StateChange]:
+    """Of sub-topologies that are in both plans; a table's store says what becomes of the table."""
+    for part in after.subtopologies:
+        if part.name not in known or part.name in refused:
+            continue
+        found = inputs_of(part, known[part.name].inputs)
+        for source in sources_of(part):
+            if source.name in found.new and source.name not in stores:
+                start = "the start" if isinstance(source, Table) else "startFrom"
+                others = any(gone.node == source.name for gone in found.gone.values())
+                what = "reads other topics than before, from" if others else "is new: its topics are read from"
+                words = f"source '{source.name}' of {called(part)} {what} {start} on"
+                yield StateChange(source.name, NEW, words, source.name)
+        for gone in found.gone.values():
+            if gone.node not in {*stores, *found.new}:
+                what = ", ".join(sorted(gone.topics)) or str(gone.pattern)
+                words = f"source '{gone.node}' of {called(part)} does not read {what} any more"
+                yield StateChange(gone.node, UNUSED, words, gone.node)
 
 
 def would_miss(before: Plan, after: Plan) -> str:
@@ -69,7 +95,10 @@ def would_miss(before: Plan, after: Plan) -> str:
 
 
 def _going_on(plan: Plan, store: Store, other: Plan) -> list[str]:
-    """What feeds the store by internal topics in the plan, and is in the other one too: it has one position in both."""
+    """What feeds the store in its task or by internal topics in the plan, and is in the other one too: it has one
+    position in both."""
     there = {part.name for part in other.subtopologies}
+    if store.subtopology in there:
+        return [store.subtopology]
     read = plan.subtopology(store.subtopology).reads_internally
     return sorted(part.name for part in plan.subtopologies if part.writes_internally & read and part.name in there)

@@ -145,8 +145,12 @@ class _Cut:
                 cut[name] = self._kept(hop, cut[name], task)
         made = self._add(node.with_inputs(cut))
         self._reads((name for name in made.inputs if name not in there), node.name)
-        goes_on = node.keeps_task and not node.leaves_task
+        goes_on = self._keeps_task(node) and not node.leaves_task
         self._origins[node.name] = _Origin(node.name, True, node.name if goes_on else None)
+
+    def _keeps_task(self, node: Node) -> bool:
+        """Whether its rows are under the key that its task goes by. Those of what this pass has made are."""
+        return node.name not in self._topology or node.keeps_task(self._topology.key_columns(node.name))
 
     def _require_no_history(self, node: Node, name: str) -> None:
         """What comes by a topic is what a table's rows are from now on."""
@@ -157,8 +161,6 @@ class _Cut:
 
     def _fits(self, node: Node, name: str) -> bool:
         """Whether the node goes by the key under which its input's task has the rows."""
-        if not node.keeps_task:
-            return False
         key = [column.lower() for column in self._topology.key_columns(name)]
         met_by = [column.lower() for column in node.met_by(name)]
         return self._needs_table(node, name) or not met_by or met_by == key

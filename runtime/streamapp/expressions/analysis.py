@@ -98,6 +98,15 @@ class Expression:
         return next((name for name in self.functions if name in fn.CLOCK), None)
 
 
+_INSTEAD = {
+    "now": "current_timestamp()",
+    "today": "current_date()",
+    "tomorrow": "current_date() + 1",
+    "yesterday": "current_date() - 1",
+}
+"""Of words for a time what says the same, and the same again when an epoch is run again."""
+
+
 @lru_cache(maxsize=4096)
 def read_expression(text: str) -> Expression:
     """Reads an expression; what is wrong with it is in its `faults`. Never raises.
@@ -233,6 +242,11 @@ def _tree_faults(tree: exp.Expr, called: set[str]) -> Iterator[Fault]:
             yield Fault("is `*`", "name one column")
         elif isinstance(node, exp.Interval) and not _has_length(node):
             yield Fault("an interval is a number and a unit", "write e.g. interval 5 minutes")
+        elif isinstance(node, exp.Cast) and (word := _moving_time(node)):
+            yield Fault(
+                f"`{word}` as a time is when Spark plans an epoch, another one when the epoch is run again",
+                f"write {_INSTEAD[word]}",
+            )
         elif isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
             yield Fault("holds a parameter marker, and there are no parameters", "write the value")
         elif isinstance(node, exp.Column) and any(part.name.startswith("__") for part in node.parts):
@@ -246,6 +260,18 @@ def _has_length(interval: exp.Interval) -> bool:
     while isinstance(value, exp.Neg) and interval.args.get("unit") is not None:
         value = value.this
     return isinstance(value, exp.Literal) and (value.is_string or interval.args.get("unit") is not None)
+
+
+def _moving_time(cast: exp.Expr) -> str | None:
+    """The word in `timestamp 'now'` and its kin, which Spark turns into the time of its clock."""
+    kind = cast.args.get("to")
+    value = cast.this
+    if not (isinstance(kind, exp.DataType) and kind.is_type(*exp.DataType.TEMPORAL_TYPES)):
+        return None
+    if not (isinstance(value, exp.Literal) and value.is_string):
+        return None
+    words = value.name.lower().split()
+    return words[0] if words and words[0] in _INSTEAD else None
 
 
 def _nesting(tokens: list[Token]) -> int:

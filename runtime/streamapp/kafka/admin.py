@@ -85,7 +85,7 @@ class Admin:
     def __init__(self, kafka: KafkaConfig) -> None:
         self._kafka = kafka
         self._troubles = Troubles()
-        self._client = make_client(AdminClient, kafka, self._troubles)
+        self._client = self._open()
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Admin:
                     raise self._run_error("list the topics", error) from None
                 self._client.poll(0)
                 if self._troubles.fatal or time.monotonic() >= deadline:
-                    raise unreachable(self._kafka, self._troubles) from None
+                    raise self._unreachable() from None
         return {
             name: TopicState(
                 name,
@@ -333,8 +333,15 @@ class Admin:
             return future.result(timeout=CREATE_SECONDS + ANSWER_SECONDS)
         except KafkaException as error:
             if is_unreachable(error):
-                raise unreachable(self._kafka, self._troubles) from None
+                raise self._unreachable() from None
             raise self._run_error(purpose, error) from None
+
+    def _open(self) -> AdminClient:
+        return make_client(AdminClient, self._kafka, self._troubles)
+
+    def _unreachable(self) -> RunError:
+        self._client = self._open()  # see kafka/reader.py: the old one may never hear of a broker again
+        return unreachable(self._kafka, self._troubles)
 
     def _run_error(self, purpose: str, error: KafkaException) -> RunError:
         reason: KafkaError = error.args[0]

@@ -28,21 +28,20 @@ from uuid import uuid4
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    OFFSET_END,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
     KafkaException,
     Message,
     Producer,
-    TopicPartition,
 )
 
 from streamapp.errors import InputError, RunError
 from streamapp.internal_topics import looks_internal
 from streamapp.kafka.admin import Admin
-from streamapp.kafka.client import Troubles, client_settings, is_unreachable, unreachable
+from streamapp.kafka.client import Troubles, client_settings, is_unreachable, make_client, unreachable
 from streamapp.kafka.config import KafkaConfig
+from streamapp.kafka.reader import Reader
 from streamapp.plain import read_json
 
 DELIVERY_SECONDS = 30.0
@@ -224,28 +223,23 @@ def consume(
     """
     partitions = require_topic(kafka, topic)
     troubles = Troubles()
-    consumer = Consumer(
-        client_settings(
-            kafka,
-            troubles,
-            **{
-                "group.id": f"streamapp-console-{uuid4()}",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                "allow.auto.create.topics": False,
-                "fetch.wait.max.ms": 100,
-            },
-        )
-    )
-    start = OFFSET_BEGINNING if from_beginning else OFFSET_END
+    settings = {
+        "group.id": f"streamapp-console-{uuid4()}",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 100,
+    }
+    admin, wanted = Admin(kafka), [(topic, partition) for partition in range(partitions)]
+    places = admin.starts_of(wanted) if from_beginning else admin.ends_of(wanted)
+    reader = Reader(lambda: make_client(Consumer, kafka, troubles, **settings), places)
     try:
-        consumer.assign([TopicPartition(topic, partition, start) for partition in range(partitions)])
         count = 0
         last_record = last_look = time.monotonic()
         while maximum is None or count < maximum:
             room = BATCH if maximum is None else min(BATCH, maximum - count)
-            batch = [_checked(kafka, topic, troubles, message) for message in consumer.consume(room, POLL_SECONDS)]
+            batch = [_checked(kafka, topic, troubles, message) for message in reader.read(room, POLL_SECONDS)]
             now = time.monotonic()
             if batch:
                 last_record = now
@@ -255,9 +249,9 @@ def consume(
                 return
             if now - last_look >= NEW_PARTITIONS_SECONDS:
                 last_look = now
-                partitions = _follow_new_partitions(kafka, consumer, topic, partitions)
+                partitions = _follow_new_partitions(reader, topic, partitions)
     finally:
-        consumer.close()
+        reader.close()
 
 
 def line_of(message: Message, as_json: bool) -> bytes:
@@ -302,17 +296,14 @@ def require_topic(kafka: KafkaConfig, topic: str, or_else: str = "") -> int:
     return topics[topic].partitions
 
 
-def _follow_new_partitions(kafka: KafkaConfig, consumer: Consumer, topic: str, known: int) -> int:
+def _follow_new_partitions(reader: Reader, topic: str, known: int) -> int:
     """Partitions added while we read are read from their beginning: all in them is new."""
     try:
-        found = consumer.list_topics(topic, timeout=2.0).topics[topic]
-    except KafkaException:
-        return known  # not now; the consumer itself says when Kafka is gone for good
-    if found.error is not None:
-        raise RunError(f"topic {topic!r} is gone: {found.error.str()}")
-    now = len(found.partitions)
+        now = reader.partitions_of(topic) or known  # where nobody answers: not now
+    except KafkaException as error:
+        raise RunError(f"topic {topic!r} is gone: {error.args[0].str()}") from None
     if now > known:
-        consumer.incremental_assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(known, now)])
+        reader.add({(topic, each): OFFSET_BEGINNING for each in range(known, now)})
     return max(now, known)
 
 

@@ -97,11 +97,6 @@ class Node:
         return False
 
     @property
-    def keeps_task(self) -> bool:
-        """True when, in a task, its rows are under the key that the task goes by."""
-        return True
-
-    @property
     def leaves_task(self) -> bool:
         """True when no stateful node can go on with its records in its task: they have another key than the task goes
         by, or go on long after they have come, and are late for what goes by the time of records."""
@@ -202,6 +197,10 @@ class Node:
     def tables_needed(self) -> tuple[str, ...]:
         """Those of its inputs whose rows it looks up by their key."""
         return ()
+
+    def keeps_task(self, key: Sequence[str]) -> bool:
+        """Whether its rows, of this key, are under the key that its task goes by."""
+        return True
 
     def met_by(self, name: str) -> tuple[str, ...]:
         """The columns of that input that its key is made of; none: the input's key."""

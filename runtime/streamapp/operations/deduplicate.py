@@ -60,9 +60,11 @@ class Deduplicate(OneInput):
     def in_task(self) -> bool:
         return True
 
-    @property
-    def keeps_task(self) -> bool:
-        return False
+    def keeps_task(self, key: Sequence[str]) -> bool:
+        return [name.lower() for name in self.by] == [name.lower() for name in key]
+
+    def met_by(self, name: str) -> tuple[str, ...]:
+        return self.by
 
     @property
     def stores(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -45,6 +46,8 @@ REST_SECONDS = 6.0
 ENGINE_SECONDS = 1.5
 """After the epoch's time; what the engine is still at then loses nothing by being ended."""
 COLLECT_SECONDS = 1.0
+LOOK_SECONDS = 0.2
+"""Between two looks at a query that runs to the end of its input."""
 LONGEST_BACKOFF_SECONDS = 30.0
 
 Report = Callable[[Mapping[str, Any]], None]
@@ -162,7 +165,7 @@ class _App:
         self._on_progress = on_progress
         self._stop = threading.Event()
         self._limit = limit
-        self._queries = Queries(spark, plan, kafka)
+        self._queries = Queries(spark, plan, kafka, metadata.begun_late, metadata.numberings)
         self._running: dict[str, StreamingQuery] = {}
         self._progress = Progress(spark, plan)
         self._phases = Phases()
@@ -236,7 +239,11 @@ class _App:
                 self._look()
                 return True
             self._watch()
-            self._stop.wait(0.2)
+            if query.isActive:
+                with suppress(StreamingQueryException):  # the next look deals with it
+                    query.awaitTermination(LOOK_SECONDS)  # type: ignore[arg-type]  # takes parts of a second too
+            else:
+                self._stop.wait(LOOK_SECONDS)
         return False
 
     def _run_for_ever(self) -> None:

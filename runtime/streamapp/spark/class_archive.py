@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's classes, read and verified ahead of time: a Java process with them starts with a quarter less to do.
+"""Spark's classes and those of its libraries, read and verified ahead of time: a Java process with them starts with a
+third less to do.
 
 This is Java's class-data sharing (JEP 310). The archive belongs to one Java and to one class path, which has to begin
-as it did when the archive was made: with one jar without classes that names Spark's own, so that our code and Kafka's,
-which come after it, may change. Java does without an archive that does not fit, and says nothing.
+as it did when the archive was made: with one jar without classes that names Spark's own, and the libraries that come
+with us. Our own code comes after them, as it changes. Java does without an archive that does not fit, and says nothing.
 
 Set-up and the build of the image run this file as it is, with the standard library alone.
 """
@@ -21,6 +22,8 @@ from pathlib import Path
 
 CLASS_LIST = Path(__file__).with_name("classes.lst.gz")
 """The classes that apps use, as `make classes` has seen them loaded; those that a later Spark has not are left out."""
+_LIBRARIES = Path(__file__).parents[1] / "jars" / "spark"
+"""Kafka's client and Spark's connector to it."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -36,9 +39,14 @@ def spark() -> Path:
     return Path(found.origin).parent
 
 
+def libraries() -> list[Path]:
+    """The jars beside Spark's that an app needs, but for our own."""
+    return sorted(_LIBRARIES.glob("*.jar"))
+
+
 def class_path() -> list[str]:
-    """What the class path of a process that uses the archive begins with; empty where there is none."""
-    return [str(_index())] if _archive().exists() else []
+    """What the class path of an app's process begins with; our own jar follows."""
+    return [str(jar) for jar in ([_index()] if _archive().exists() else []) + libraries()]
 
 
 def java_options() -> str:
@@ -66,7 +74,7 @@ def make() -> None:
             f"-XX:SharedClassListFile={classes}",
             f"-XX:SharedArchiveFile={archive}",
             "-cp",
-            str(_index()),
+            os.pathsep.join(map(str, [_index(), *libraries()])),
         ]
         try:
             subprocess.run(command, check=True, capture_output=True, text=True, env=_plain_environment())

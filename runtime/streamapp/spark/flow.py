@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
@@ -42,6 +44,12 @@ def quoted(name: str) -> str:
 
 def column(name: str) -> Column:
     """The column of that name; dots in it do not reach into structs."""
+    return _column(name, SparkContext._gateway)
+
+
+# To make one takes several messages to the Java process, and a topology names few columns thousands of times.
+@lru_cache(maxsize=1000)
+def _column(name: str, of: JavaGateway) -> Column:
     return F.col(quoted(name))
 
 

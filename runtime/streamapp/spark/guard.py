@@ -8,6 +8,7 @@ and so is an analysed plan with an expression of a kind that is not on the list.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -31,7 +32,7 @@ _HARMLESS = fn.SCALAR - fn.FORBIDDEN.keys() - fn.NON_DETERMINISTIC
 
 def restrict_functions(spark: SparkSession) -> None:
     """Makes the session forget all functions but KEPT. Those that are registered later are not touched."""
-    _expressions(spark).restrict(spark._jsparkSession, _java_set(spark, KEPT))
+    _expressions(spark).restrict(spark._jsparkSession, _json(KEPT))
 
 
 def expression(text: str) -> Column:
@@ -56,8 +57,8 @@ def expression_within(text: str, struct: str, outside: Sequence[str]) -> Column:
     """
     _require_read_alike(text)
     spark = SparkSession.active()
-    names = _java_set(spark, (name.lower() for name in outside))
-    aggregates = _java_set(spark, read_expression(text).aggregates)
+    names = _json(name.lower() for name in outside)
+    aggregates = _json(read_expression(text).aggregates)
     return ClassicColumn(_expressions(spark).within(spark._jsparkSession, text, struct, names, aggregates))
 
 
@@ -66,7 +67,7 @@ def _require_read_alike(text: str) -> None:
     ours = read_expression(text)
     known = {f"call {name}" for name in _HARMLESS.union(ours.functions)}
     known |= {f"column {name.lower()}" for name in (*(parts[0] for parts in ours.columns), *fn.WITHOUT_PARENTHESES)}
-    for seen in _expressions(spark).read(spark._jsparkSession, text):
+    for seen in json.loads(_expressions(spark).read(spark._jsparkSession, text)):
         if seen not in known:
             raise AnalysisException(f"is read in another way by Spark, which sees a {seen} in it")
 
@@ -76,7 +77,7 @@ def require_allowed(frame: DataFrame) -> None:
     Raises:
         AnalysisException: when the frame's analysed plan holds an expression of a kind that is not on the list.
     """
-    for name in _expressions(frame.sparkSession).classes(frame._jdf):
+    for name in json.loads(_expressions(frame.sparkSession).classes(frame._jdf)):
         if name not in _allowed():
             raise AnalysisException(f"comes to Spark's expression {name}, which is not on the list of those allowed")
 
@@ -86,12 +87,8 @@ def _allowed() -> frozenset[str]:
     return frozenset(line for line in LIST.read_text().splitlines() if not line.startswith("#"))
 
 
-def _java_set(spark: SparkSession, names: Iterable[str]) -> Any:
-    jvm: Any = spark._jvm
-    made = jvm.java.util.HashSet()
-    for name in names:
-        made.add(name)
-    return made
+def _json(names: Iterable[str]) -> str:
+    return json.dumps(list(names))
 
 
 def _expressions(spark: SparkSession) -> Any:

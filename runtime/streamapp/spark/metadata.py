@@ -21,16 +21,21 @@ from streamapp.plain import plain
 from streamapp.plan import Plan
 from streamapp.spark.failure import diagnose
 from streamapp.spark.predecessors import (
-    NO_EPOCH,
     Shapes,
+    begun_late,
     hops_to_note,
+    inputs_to_json,
+    inputs_to_note,
+    numberings_of,
     read_known,
     require_fed,
     require_succession,
+    shapes_after,
     shapes_to_json,
     shapes_to_note,
     written_before,
 )
+from streamapp.succession import NO_EPOCH
 
 
 class Metadata:
@@ -44,6 +49,8 @@ class Metadata:
         """What of Kafka is the app's."""
         self.kept: frozenset[str] = frozenset()
         """The sub-topologies whose stores have something in them, from earlier runs."""
+        self.begun_late: Mapping[str, int] = {}
+        """The stores that came to a sub-topology which had run: with the last epoch that was planned by then."""
 
     def open(self, settings: Mapping[str, str], owner: str, adopted: str | None = None) -> None:
         """Fences an older driver, and makes sure that the plan can go on from what earlier runs have left.
@@ -77,11 +84,18 @@ class Metadata:
             print(f"note: {plain(line)}", file=sys.stderr, flush=True)
         for name, hops in hops_to_note(plan, known):
             self._bridge.note(plan.application_id, name, "hops", hops.to_json())
-        new, self._unproven = shapes_to_note(plan, known, words)
-        for name in new.keys() & known.keys():
-            # A version that never committed an epoch there has left the form of its state, and nothing in that form.
-            self._bridge.forgetState(plan.application_id, name)
-        self._note(new)
+        after = shapes_after(plan, known, words)
+        self.begun_late = begun_late(after)
+        certain, self._unproven = shapes_to_note(after, known)
+        for name in certain:
+            if name in known and known[name].committed == NO_EPOCH:
+                # A version that never committed an epoch there has left the form of its state, and nothing in it.
+                self._bridge.forgetState(plan.application_id, name)
+        self._note(certain)
+        # After the shapes: a source whose number is on record, and not yet its store, would pass for an old one's.
+        self.numberings = numberings_of(plan, known)
+        for name, inputs in inputs_to_note(plan, known, self.numberings):
+            self._bridge.note(plan.application_id, name, "sources", inputs_to_json(inputs))
 
     def flush(self) -> None:
         """Makes durable which epochs have ended. The driver itself only writes that down with the next epoch.

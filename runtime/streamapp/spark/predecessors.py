@@ -5,16 +5,16 @@ position that nobody goes on from, one in other topics, a store that has been fe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from streamapp.errors import InputError
+from streamapp.inputs import Input, Numbering
 from streamapp.internal_topics import POSITION, REPARTITION
 from streamapp.plan import Plan
-from streamapp.succession import Predecessor, Shape, called, refusals, shapes_of
+from streamapp.succession import NO_EPOCH, Predecessor, Shape, called, inputs_of, refusals, shapes_of, sources_of
 
-NO_EPOCH = -1
 _ANOTHER = (
     "Give the node another `store`, which begins empty; or, to process everything again, choose another applicationId"
 )
@@ -52,8 +52,12 @@ class Known:
     """Its last epoch that was committed."""
     hops: Hops | None = None
     """None when nothing was noted."""
-    inputs: int = 0
-    """Sources that it has a position in; 0 when it has none yet."""
+    inputs: Mapping[int, Input] = field(default_factory=dict)
+    """Sources that it has a position in, and those of earlier versions, by number."""
+    noted: Mapping[int, Input] = field(default_factory=dict)
+    """What is on record of its sources: of some it may have no position yet."""
+    positions: Mapping[int, str] = field(default_factory=dict)
+    """Up to where its last epoch has read each source, as Spark has it, by the source's number."""
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     """What its stores hold, by name; empty when nothing was noted."""
 
@@ -64,26 +68,44 @@ class Known:
         return Predecessor(self.stateful, self.topics, self.inputs, shapes)
 
 
+_NEVER_RUN = Known(False, frozenset())
+
+
 def read_known(text: str) -> dict[str, Known]:
     """From the driver bridge's answer, by name."""
-    return {
-        name: Known(
-            found["stateful"],
-            frozenset(topic for line in _positions(found["offsets"]) for topic in line or ()),
-            found["planned"],
-            found["committed"],
-            Hops.from_json(found["notes"]["hops"]) if "hops" in found["notes"] else None,
-            len(_positions(found["offsets"])),
-            shapes_from_json(found["notes"]["shape"], name) if "shape" in found["notes"] else {},
-        )
-        for name, found in json.loads(text).items()
+    return {name: _read(name, found) for name, found in json.loads(text).items()}
+
+
+def _read(name: str, found: Mapping[str, Any]) -> Known:
+    positions, notes = _positions(found["offsets"]), found["notes"]
+    noted = inputs_from_json(notes["sources"]) if "sources" in notes else {}
+    return Known(
+        found["stateful"],
+        frozenset(topic for position in positions.values() for topic in json.loads(position)),
+        found["planned"],
+        found["committed"],
+        Hops.from_json(notes["hops"]) if "hops" in notes else None,
+        _inputs(noted, positions),
+        noted,
+        positions,
+        shapes_from_json(notes["shape"], name) if "shape" in notes else {},
+    )
+
+
+def _inputs(noted: Mapping[int, Input], positions: Collection[int]) -> dict[int, Input]:
+    """Sources that an epoch has read. One that the last epoch has read has not ended, whatever a version has noted that
+    came to no epoch."""
+    known = {number: each for number, each in noted.items() if each.until is not None or each.position is not None}
+    return known | {
+        number: replace(each, until=None, position=None) for number, each in noted.items() if number in positions
     }
 
 
-def _positions(offset_log: str) -> list[dict[str, Any] | None]:
-    """What an offset log's file has of each source: after a line for the version and one for the metadata comes one for
-    each. None for a source without a position."""
-    return [json.loads(line) if line.startswith("{") else None for line in offset_log.splitlines()[2:]]
+def _positions(offset_log: str) -> dict[int, str]:
+    """What an offset log's file has of each source that has a position, by number: after a line for the version and one
+    for the metadata comes a line for each, NUMBER:POSITION."""
+    lines = (line.partition(":") for line in offset_log.splitlines()[2:])
+    return {int(number): position for number, _, position in lines if position.startswith("{")}
 
 
 def require_succession(plan: Plan, known: Mapping[str, Known], words: Mapping[str, str]) -> None:
@@ -118,22 +140,100 @@ def shapes_to_json(shapes: Shapes) -> str:
     return json.dumps({"stores": {store: asdict(shape) for store, shape in sorted(shapes.items())}})
 
 
-def shapes_to_note(plan: Plan, known: Mapping[str, Known], words: Mapping[str, str]) -> tuple[dict[str, Shapes], ...]:
-    """What stores hold that is not on record, by sub-topology: what may be noted before the plan's first epoch, as no
-    earlier one was committed; and what may be noted when one was, as an earlier version has not noted what it holds."""
-    now = shapes_of(plan, words)
-    shapes: dict[str, Shapes] = {name: s for name, s in now.items() if name not in known or known[name].shapes != s}
-    new = {name: s for name, s in shapes.items() if name not in known or known[name].committed == NO_EPOCH}
-    return new, {name: s for name, s in shapes.items() if name not in new}
+def inputs_from_json(text: str) -> dict[int, Input]:
+    """What `inputs_to_json` wrote."""
+    return {
+        int(number): Input(**{**each, "topics": frozenset(each["topics"])}) for number, each in json.loads(text).items()
+    }
+
+
+def inputs_to_json(inputs: Mapping[int, Input]) -> str:
+    """As it is kept on the metadata topic."""
+    return json.dumps(
+        {str(number): {**asdict(each), "topics": sorted(each.topics)} for number, each in sorted(inputs.items())}
+    )
+
+
+def numberings_of(plan: Plan, known: Mapping[str, Known]) -> dict[str, Numbering]:
+    """Which numbers the plan's sources have, by sub-topology."""
+    return {part.name: inputs_of(part, known.get(part.name, _NEVER_RUN).inputs) for part in plan.subtopologies}
+
+
+def inputs_to_note(
+    plan: Plan, known: Mapping[str, Known], numberings: Mapping[str, Numbering]
+) -> Iterator[tuple[str, Mapping[int, Input]]]:
+    """What is to be noted before the plan's first epoch: sub-topologies' names and their sources, by number."""
+    for part in plan.subtopologies:
+        old, sources = known.get(part.name, _NEVER_RUN), numberings[part.name]
+        inputs = {number: each for number, each in old.inputs.items() if each.until is not None}
+        for number, each in sources.gone.items():
+            inputs[number] = replace(each, until=old.planned, position=_left_at(number, each, old))
+        for source in sources_of(part):
+            now = replace(Input.of(source), position=sources.positions.get(source.name))
+            inputs[sources.numbers[source.name]] = now
+        if inputs != old.noted:
+            yield part.name, inputs
+
+
+def _left_at(number: int, source: Input, old: Known) -> str | None:
+    """Up to where a source was read that is read no more; None where its last epoch may not have been processed."""
+    if number not in old.positions:
+        return source.position  # it has come back, and was not read since
+    return old.positions[number] if old.planned == old.committed else None
+
+
+def shapes_after(plan: Plan, known: Mapping[str, Known], words: Mapping[str, str]) -> dict[str, Shapes]:
+    """What the plan's stores hold, and what those of its sub-topologies hold that are used no more; by sub-topology."""
+    return {name: _after(known.get(name, _NEVER_RUN), now) for name, now in shapes_of(plan, words).items()}
+
+
+def _after(old: Known, now: Shapes) -> Shapes:
+    if old.planned == NO_EPOCH or not old.shapes:
+        return now
+    ended = {
+        name: shape if shape.until is not None else replace(shape, until=old.committed)
+        for name, shape in old.shapes.items()
+        if name not in now and old.committed != NO_EPOCH
+    }
+    came = {name: old.shapes[name].since if name in old.shapes else old.planned for name in now}
+    return ended | {name: replace(shape, since=came[name]) for name, shape in now.items()}
+
+
+def shapes_to_note(after: Mapping[str, Shapes], known: Mapping[str, Known]) -> tuple[dict[str, Shapes], ...]:
+    """What of these shapes is not on record: what may be noted before the plan's first epoch, as it is certain; and
+    what may be noted when one was committed, as an earlier version has not noted what its stores hold."""
+    certain: dict[str, Shapes] = {}
+    unproven: dict[str, Shapes] = {}
+    for name, shapes in after.items():
+        old = known.get(name, _NEVER_RUN)
+        if shapes != old.shapes:
+            (certain if old.shapes or old.committed == NO_EPOCH else unproven)[name] = shapes
+    return certain, unproven
+
+
+def begun_late(after: Mapping[str, Shapes]) -> dict[str, int]:
+    """The stores that came to a sub-topology which had run: with the last epoch that was planned by then."""
+    used = ((name, shape) for shapes in after.values() for name, shape in shapes.items() if shape.until is None)
+    return {name: shape.since for name, shape in used if shape.since != NO_EPOCH}
 
 
 def require_fed(plan: Plan, known: Mapping[str, Known]) -> None:
-    """What writes an internal topic has a position of its own: what it has processed in a version that did not write
-    that topic, whoever reads it never gets.
+    """What a task has processed in a version without one of its stores, that store never gets. What writes an internal
+    topic has a position of its own: what it has processed in a version that did not write that topic, whoever reads it
+    never gets.
 
     Raises:
         InputError: when a part comes back that has missed records.
     """
+    for store in plan.stores:
+        task = known.get(store.subtopology, _NEVER_RUN)
+        until = task.shapes[store.name].until if store.name in task.shapes else None
+        if until is not None and until != task.planned:
+            raise InputError(
+                f"store '{store.name}' was not part of the version before, which has processed records that it never "
+                f"got: sub-topology '{store.subtopology}' has gone on from epoch {until} to {task.planned} without it. "
+                f"{_ANOTHER}"
+            )
     for writer in plan.subtopologies:
         old = known.get(writer.name)
         if old is None or old.hops is None:
@@ -153,7 +253,7 @@ def hops_to_note(plan: Plan, known: Mapping[str, Known]) -> Iterator[tuple[str, 
     """What is to be noted before the plan's first epoch: sub-topologies' names and their internal topics of now on."""
     for part in plan.subtopologies:
         now = part.writes_internally
-        old = known.get(part.name, Known(False, frozenset()))
+        old = known.get(part.name, _NEVER_RUN)
         before = old.hops or Hops()
         ended = {topic: epoch for topic, epoch in before.ended.items() if topic not in now}
         ended |= dict.fromkeys(before.written - now, old.committed)
@@ -164,7 +264,9 @@ def hops_to_note(plan: Plan, known: Mapping[str, Known]) -> Iterator[tuple[str, 
 def written_before(plan: Plan, known: Mapping[str, Known]) -> frozenset[str]:
     """The plan's internal topics that earlier runs have written: their epochs were committed."""
     committed = {name: old for name, old in known.items() if old.committed != NO_EPOCH}
-    changelogs = {store.changelog_topic for store in plan.stores if _has_state(committed.get(store.subtopology))}
+    changelogs = {
+        store.changelog_topic for store in plan.stores if _has_state(store.name, committed.get(store.subtopology))
+    }
     hops = {topic for old in committed.values() if old.hops for topic in (*old.hops.written, *old.hops.ended)}
     read = {topic for old in committed.values() for topic in old.topics}
     stateless = any(not old.stateful for old in committed.values())
@@ -177,5 +279,5 @@ def written_before(plan: Plan, known: Mapping[str, Known]) -> frozenset[str]:
     )
 
 
-def _has_state(part: Known | None) -> bool:
-    return part is not None and part.stateful
+def _has_state(store: str, part: Known | None) -> bool:
+    return part is not None and part.stateful and (not part.shapes or store in part.shapes)

@@ -112,6 +112,7 @@ class Progress:
             "applicationId": self._plan.application_id,
             "uptimeSeconds": round(time.time() - self._started, 1),
             "recordsRead": _records_read(epochs),
+            "recordsProcessed": _records_processed(epochs),
             "recordsWritten": sum(totals["records"] - totals["hopRecords"] for totals in epochs.values()),
             "subTopologies": parts,
             "stores": stores,
@@ -142,6 +143,24 @@ def _records_read(epochs: dict[str, dict[str, Any]]) -> int:
         for topics, records in totals["read"].items():
             most[topics] = max(most.get(topics, 0), records)
     return sum(most.values())
+
+
+def _records_processed(epochs: dict[str, dict[str, Any]]) -> int:
+    """Records of all topics, internal ones too, that every sub-topology that reads them has processed.
+
+    >>> some, more = {"orders": 3}, {"orders": 2, "payments": 5}
+    >>> _records_processed({"a": {"recordsIn": 3, "read": some}, "b": {"recordsIn": 9, "read": more}})
+    9
+
+    These are two orders, five payments, and two records of an internal topic.
+    """
+    least: dict[str, int] = {}
+    hops = 0
+    for totals in epochs.values():
+        hops += totals["recordsIn"] - sum(totals["read"].values())
+        for topics, records in totals["read"].items():
+            least[topics] = min(least.get(topics, records), records)
+    return sum(least.values()) + hops
 
 
 def _seconds_since(iso: str | None) -> float | None:

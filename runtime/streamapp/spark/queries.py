@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -10,9 +12,10 @@ from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.errors import ManifestError
 from streamapp.expressions import read_expression
+from streamapp.inputs import Numbering
 from streamapp.internal_topics import POSITION
 from streamapp.kafka.config import KafkaConfig
-from streamapp.plan import Plan, SubTopology
+from streamapp.plan import Plan, Store, SubTopology
 from streamapp.spark.analyze import require_types
 from streamapp.spark.assemble import assemble
 from streamapp.spark.session import PREFIX
@@ -31,15 +34,26 @@ class Queries:
         spark: the application's session.
         plan: what to run.
         kafka: where Kafka is.
+        begun_late: the stores that came to a sub-topology which had run: with the last epoch that was planned by then.
+        numberings: of the sources of each sub-topology: their positions stand under numbers.
 
     Raises:
         ManifestError: when Spark cannot make sense of expressions, with every one.
     """
 
-    def __init__(self, spark: SparkSession, plan: Plan, kafka: KafkaConfig) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        kafka: KafkaConfig,
+        begun_late: Mapping[str, int],
+        numberings: Mapping[str, Numbering],
+    ) -> None:
         self._spark = spark
         self._plan = plan
         self._kafka = kafka
+        self._begun_late = begun_late
+        self._numberings = numberings
         self._visitor = Visitor(Sources(self._read, plan.on_bad_record.kind))
         self._current: SubTopology | None = None
         self._headers_wanted = False
@@ -81,11 +95,15 @@ class Queries:
         stores = (store for store in self._plan.stores if store.subtopology == part.name)
         return {
             PREFIX + "subTopology": part.name,
-            PREFIX + "stores": ",".join(f"{store.name}={store.fingerprint}" for store in stores),
+            PREFIX + "stores": ",".join(map(self._on_record, stores)),
             PREFIX + "functions": ", ".join(
                 f"node '{node.name}' ({function})" for node in part.nodes for function in node.functions
             ),
         }
+
+    def _on_record(self, store: Store) -> str:
+        since = self._begun_late.get(store.name)
+        return f"{store.name}={store.fingerprint}" + ("" if since is None else f"={since}")
 
     def _read(self, node: n.Node) -> DataFrame:
         """The raw records of a source node, read committed."""
@@ -122,7 +140,11 @@ class Queries:
             options["countedAs"] = node.pattern or ",".join(sorted(node.topics))
             # What a table is follows from all of its topic.
             options |= {"startingOffsets": "earliest"} if isinstance(node, o.Table) else self._start_from()
-        return self._spark.readStream.format(_SOURCE).options(**options).load()
+        numbering = self._numberings[part.name]
+        if position := numbering.positions.get(node.name):
+            options["goesOnAt"] = position
+        number = str(numbering.numbers[node.name])
+        return self._spark.readStream.format(_SOURCE).options(**options).name(number).load()
 
     def _timing(self, part: SubTopology, node: n.Node) -> dict[str, str]:
         tag = tags_of(part).get(node.name)

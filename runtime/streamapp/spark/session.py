@@ -10,8 +10,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streamapp.spark import class_archive, formats, guard
@@ -30,7 +32,15 @@ _EXECUTOR_SLOTS = 4
 # shrink and let it into the old generation, whose full collections stop everything. That one must grow: else it is
 # collected for each few megabytes, once most of its first size is in use. Classes alone fill the metaspace's first size
 # several times while Spark starts, each time with a full collection.
-_JVM_OPTIONS = "-XX:+UseParallelGC -XX:-UsePSAdaptiveSurvivorSizePolicy -XX:MetaspaceSize=256m"
+_JVM_OPTIONS = " ".join(
+    (
+        "-XX:+UseParallelGC -XX:-UsePSAdaptiveSurvivorSizePolicy -XX:MetaspaceSize=256m",
+        # Java's optimizing compiler waits for ten times as many calls as it would: what Spark runs at its start, and
+        # never again, is not worth half of that time. What each record runs is there within a second.
+        "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000",
+        "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000",
+    )
+)
 # It would grow as far as it may, for a few percent of processor time, and a small app would need twice the memory.
 _YOUNG_GENERATION = "128m"
 
@@ -46,6 +56,11 @@ FIXED_SETTINGS: dict[str, str] = {
     _STATE + "rowChecksum.enabled": "false",
     _STATE + "coordinatorReportSnapshotUploadLag": "false",
     _STATE + "forceSnapshotUploadOnLag": "false",
+    # A position stands under its source's number, so that sources may come and go.
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+    # Spark looks for the number of partitions there, which this form does not have. Ours stays for a store's life.
+    "spark.sql.streaming.checkUnfinishedRepartitionOnRestart": "false",
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.streamapp.TopicCheckpointFileManager",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # A plan of an epoch is run as it is: what our operators are told of it would not reach one that is made later.
@@ -57,6 +72,9 @@ FIXED_SETTINGS: dict[str, str] = {
     # by then, and a long one makes them anew.
     "spark.decommission.enabled": "true",
     "spark.executor.decommission.forceKillTimeout": "60s",
+    # Spark's Python asks the Java process several times for each column where in the program it is made: a start spent
+    # half of its time on it. An error says which node it is in.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Sub-topologies share the executors fairly.
     "spark.scheduler.mode": "FAIR",
     "spark.python.daemon.module": "streamapp.spark.daemon",
@@ -162,8 +180,7 @@ def runtime_class_path() -> str:
     ours = JARS / "streamapp-runtime.jar"
     if not ours.exists():
         raise FileNotFoundError(f"{ours} is missing: build it with `make jvm`")
-    jars = [ours, *sorted((JARS / "spark").glob("*.jar"))]
-    return os.pathsep.join([*class_archive.class_path(), *map(str, jars)])
+    return os.pathsep.join([*class_archive.class_path(), str(ours)])
 
 
 def open_session(
@@ -187,7 +204,13 @@ def open_session(
     # PySpark logs each analysis error with its whole plan to stderr; what the user must know is in the error we raise.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    spark = builder.getOrCreate()
+    jvm: Any = SparkContext._jvm
+    services = jvm.org.apache.spark.sql.streamapp.SessionServices
+    services.hide()
+    try:
+        spark = builder.getOrCreate()
+    finally:
+        services.show()
     guard.restrict_functions(spark)
     formats.register_functions(spark)
     return spark

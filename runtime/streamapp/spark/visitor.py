@@ -34,7 +34,6 @@ from streamapp.spark.records import HEADERS, PLACE_FIELDS, RECORD_COLUMNS
 from streamapp.spark.sources import Sources, dead_letters
 from streamapp.spark.streamtime import tags_of, with_stream_time, with_times_of_hop
 from streamapp.spark.tables import TaskRows, joined_with_table, signed_rows
-from streamapp.spark.usercode import MINE, UserFunction
 from streamapp.spark.windows_in_tasks import table_of
 
 
@@ -154,6 +153,9 @@ class Visitor:
         return exploded.tidy(frame)
 
     def visit_python(self, node: o.Python, flow: Flow) -> Flow:
+        # Here, as it brings Arrow and NumPy along: a sixth of a second of each start.
+        from streamapp.spark.usercode import MINE, UserFunction
+
         schema = _parse_datatype_string(node.schema)
         assert isinstance(schema, StructType)
         after = replace(flow, columns=tuple(schema.names))

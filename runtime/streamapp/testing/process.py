@@ -283,7 +283,8 @@ def _run(order: dict[str, Any], answers: IO[str], running: threading.Event) -> N
 
     if plan.run == "untilCaughtUp":
         raise InputError("a bounded run ends by itself; test it with `run: continuous`")
-    options = Options(state_dir=folder, place=place, look_seconds=LOOK_SECONDS)
+    # Its Java process serves the next app too: no stop may end it early, however slow the machine.
+    options = Options(state_dir=folder, place=place, look_seconds=LOOK_SECONDS, stop_seconds=STOP_SECONDS)
     run_app(plan, KafkaConfig(order["bootstrapServers"]), options, on_started=on_started)
 
 

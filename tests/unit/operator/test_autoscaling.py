@@ -53,11 +53,17 @@ class Simulation:
     """Replicas beyond which the app is no faster."""
     tells: bool = True
     """Whether its driver tells how long it has been at work."""
+    small_epochs: bool = False
+    """Whether one epoch follows another while anything comes in: however little it is, the app is at work."""
+    epoch: float = 0.0
+    """Seconds that an epoch takes while there is lag; what it held counts at its end. 0: records count one by one."""
     now: datetime = START
     history: History = field(default_factory=History)
     produced: float = 0.0
     consumed: float = 0.0
     busy: float = 0.0
+    under_way: tuple[float, float] = (0.0, 0.0)
+    """The epoch's records, and the seconds that it still takes."""
     paused_until: datetime = START
     said: list[Decision] = field(default_factory=list)
 
@@ -69,7 +75,10 @@ class Simulation:
         end = self.now + timedelta(seconds=seconds)
         while self.now < end:
             busy = {"counts": self.busy, "other": self.busy / 2} if self.tells else None
-            metrics = Metrics(int(self.produced), int(self.consumed), self.replicas, self.useful, busy)
+            processed = int(self.consumed) if self.tells else None
+            metrics = Metrics(
+                int(self.produced), int(self.consumed), self.replicas, self.useful, busy, processed=processed
+            )
             decision, self.history = decide(metrics, self.policy, self.history, self.replicas, self.now, hold)
             self.said.append(decision)
             if decision.replicas != self.replicas:
@@ -77,10 +86,31 @@ class Simulation:
             self.now += timedelta(seconds=LOOK_SECONDS)
             self.produced += self.income * LOOK_SECONDS
             capacity = self.speed * min(self.replicas, self.most) if self.now > self.paused_until else 0.0
+            if self.epoch:
+                self._work_in_epochs(capacity)
+                continue
             done = min(self.produced - self.consumed, capacity * LOOK_SECONDS)
             self.consumed += done
-            self.busy += done / capacity if capacity else 0.0
+            if self.small_epochs and done:
+                self.busy += LOOK_SECONDS
+            else:
+                self.busy += done / capacity if capacity else 0.0
         return self.said[-1]
+
+    def _work_in_epochs(self, capacity: float) -> None:
+        seconds = LOOK_SECONDS
+        while capacity and seconds > 0:
+            records, takes = self.under_way
+            if not records:
+                records = min(self.produced - self.consumed, capacity * self.epoch)
+                takes = records / capacity
+            if takes > seconds or not records:
+                self.under_way = records, max(0.0, takes - seconds)
+                return
+            seconds -= takes
+            self.under_way = 0.0, 0.0
+            self.consumed += records
+            self.busy += records / capacity
 
     def restart_operator(self) -> None:
         """What is in memory is lost; what is in the status is not."""
@@ -218,6 +248,26 @@ def test_replicas_that_bring_nothing_are_taken_back_and_not_tried_again_for_an_h
     assert app.steps == [1, 2, 4, 2]
     app.run(3600)
     assert app.steps == [1, 2, 4, 2, 4, 2]
+
+
+@pytest.mark.parametrize("small_epochs", [False, True])
+def test_replicas_that_have_worked_off_the_lag_are_not_slow_as_no_more_comes_in(small_epochs: bool) -> None:
+    """They do what comes in, hardly more than one of them did; that is no sign that the other brings nothing."""
+    app = Simulation(CATCH_UP, income=104, small_epochs=small_epochs)
+    app.run(3 * 3600)
+    assert INEFFECTIVE not in {decision.reason for decision in app.said}
+    assert app.steps == [1, 2]
+    assert app.produced - app.consumed < 600
+
+
+@pytest.mark.parametrize("epoch", [3.0, 7.0, 12.0, 25.0])
+def test_a_speed_is_not_taken_from_parts_of_epochs(epoch: float) -> None:
+    """However few of them end while the app is looked at, and wherever they begin."""
+    app = Simulation(CATCH_UP, income=150, lag=20_000, epoch=epoch)
+    app.run(1200)
+    assert INEFFECTIVE not in {decision.reason for decision in app.said}
+    speeds = {decision.record.speed for decision in app.said} - {None}
+    assert all(speed is not None and 80 <= speed <= 120 for speed in speeds), speeds
 
 
 def test_a_topic_that_is_new_to_a_pattern_is_no_income() -> None:

@@ -210,7 +210,6 @@ def outcomes(found: Changes) -> dict[str, str]:
 
 def test_what_is_done_before_and_behind_a_store_leaves_it() -> None:
     kept = [
-        [{**LINES, "stream": {"topic": "others", "value": "text"}}, WORDS, COUNTS, OUT],
         [LINES, WORDS, COUNTS, {**OUT, "to": {"topic": "elsewhere"}}],
         [LINES, {"name": "some", "from": "lines", "filter": "value <> ''"}, {**WORDS, "from": "some"}, COUNTS, OUT],
     ]
@@ -257,6 +256,24 @@ def test_a_store_that_is_fed_by_an_internal_topic_is_told_what_it_misses() -> No
     assert words["new"] == "store 'new' is new and begins empty, and reads its input from startFrom on"
 
 
+def test_a_store_that_comes_to_a_task_is_told_what_it_misses() -> None:
+    """What it reads comes out of its task, which has one position."""
+    users = {"name": "users", "table": {"topic": "users"}}
+    seen = {"name": "seen", "from": "lines", "join": {"with": "users", "select": {"who": "users.value"}}}
+    group = {"name": "visits", "from": "seen", "groupBy": ["key"], "aggregate": {"n": "count(*)"}}
+    before = app(topology=[users, LINES, seen, {**OUT, "from": "seen"}])
+    after = app(topology=[users, LINES, seen, {**OUT, "from": "seen"}, group])
+    found = changes_between(before, after, Settings())
+    words = {change.name: change.words for change in found.state}
+    assert outcomes(found) == {"users": KEPT, "visits": NEW}
+    assert words["visits"] == "store 'visits' is new and begins empty, with what 'users' gives from now on"
+    assert would_miss(before.plan, after.plan) == "store 'visits' would miss what 'users' has processed without it"
+    back = changes_between(after, before, Settings())
+    words = {change.name: change.words for change in back.state}
+    assert outcomes(back) == {"users": KEPT, "visits": UNUSED}
+    assert words["visits"].endswith("It cannot come back when 'users' has gone on without it")
+
+
 @pytest.mark.parametrize("begins", ["by a topic", "directly"])
 def test_records_that_come_by_another_way_are_refused(begins: str) -> None:
     ways = [[LINES, WORDS, COUNTS, OUT], [LINES, WORDS, MARKED, {**COUNTS, "from": "marked"}, OUT]]
@@ -273,12 +290,33 @@ def test_nodes_in_another_order_may_be_another_app() -> None:
     assert [change.words for change in found.fields] == ["the order of the nodes changes"]
 
 
-def test_more_inputs_of_a_store_are_refused() -> None:
-    more = {"name": "more", "stream": {"topic": "more-lines", "value": "text"}}
+def test_a_source_of_other_topics() -> None:
+    found = changes(topology=[{**LINES, "stream": {"topic": "others", "value": "text"}}, WORDS, COUNTS, OUT])
+    assert (outcomes(found), found.kind, found.restarts) == (
+        {"word-counts": KEPT, "lines": NEW},
+        RESTART_QUERY,
+        DRIVER,
+    )
+    (words,) = [change.words for change in found.state if change.name == "lines"]
+    assert words == "source 'lines' of store 'word-counts' reads other topics than before, from startFrom on"
+
+
+def test_a_source_comes_to_a_store_and_goes() -> None:
+    more = {"name": "more", "stream": {"topics": ["more-lines", "most-lines"], "value": "text"}}
     both = {"name": "both", "merge": ["lines", "more"]}
-    found = changes(topology=[LINES, more, both, {**WORDS, "from": "both"}, COUNTS, OUT])
-    assert outcomes(found) == {"word-counts": REFUSED}
-    assert "has a position in 1 input and would have one in 2" in found.refused
+    one, two = [LINES, WORDS, COUNTS, OUT], [LINES, more, both, {**WORDS, "from": "both"}, COUNTS, OUT]
+    comes = changes_between(app(topology=one), app(topology=two), Settings())
+    assert outcomes(comes) == {"word-counts": KEPT, "more": NEW}
+    assert comes.refused == ""
+    words = "source 'more' of store 'word-counts' is new: its topics are read from startFrom on"
+    assert words in [change.words for change in comes.state]
+    goes = changes_between(app(topology=two), app(topology=one), Settings())
+    assert outcomes(goes) == {"word-counts": KEPT, "more": UNUSED}
+    assert goes.refused == ""
+    fewer = {**more, "stream": {"topic": "most-lines", "value": "text"}}
+    less = changes_between(app(topology=two), app(topology=[LINES, fewer, *two[2:]]), Settings())
+    words = "source 'more' of store 'word-counts' does not read more-lines any more"
+    assert words in [change.words for change in less.state]
 
 
 def test_a_position_that_would_be_lost_is_refused() -> None:

@@ -90,6 +90,10 @@ def test_columns_are_found(text: str, columns: set[tuple[str, ...]]) -> None:
         ("n'a\\'", "is not closed"),
         ("n'a'", "can be read in two ways"),
         ("1 + 'open", "the quote ' at character 5 is not closed"),
+        ("at > timestamp 'now'", "`now` as a time is when Spark plans"),
+        ("cast(' Today UTC' as date)", "`today` as a time"),
+        ("'yesterday'::timestamp_ntz", "`yesterday` as a time"),
+        ("to_timestamp('tomorrow')", "`tomorrow` as a time"),
         ("  ", "is empty"),
         ("x" * 30_000, "is longer than"),
     ],
@@ -98,6 +102,11 @@ def test_what_a_stream_cannot_do_is_refused(text: str, said: str) -> None:
     faults = read_expression(text).faults
     assert faults
     assert any(said in fault.message for fault in faults)
+
+
+@pytest.mark.parametrize("text", ["at > 'now'", "timestamp 'epoch'", "cast('nowhere' as date)", "cast(now as date)"])
+def test_what_is_no_word_for_a_time_is_read(text: str) -> None:
+    assert read_expression(text).faults == ()
 
 
 @pytest.mark.parametrize("text", ["array_sort(collect_list(x))", "sort_array(collect_set(x), false)"])

@@ -66,6 +66,16 @@ def test_groups_and_windows_behind_a_join_are_in_its_task(plan: Compile) -> None
     assert len(hops(other)) == 4
 
 
+def test_what_goes_by_a_key_once_goes_on_in_its_task(plan: Compile) -> None:
+    keyed = ENRICHED.replace("by: [user], ", "")
+    once = "- {name: once, deduplicate: {by: [key], within: 1 hour}}\n"
+    count = "- {name: counts, groupBy: [key], aggregate: {found: count(*)}}\n" + OUT.replace("LAST", "counts")
+    (part,) = plan(USERS + ORDERS + keyed + once + count).subtopologies
+    assert part.stores == ("users", "once", "counts")
+    apart = plan(USERS + ORDERS + keyed + once.replace("[key]", "[amount]") + count)
+    assert [part.stores for part in apart.subtopologies] == [("users",), ("once",), ("counts",)]
+
+
 PAYMENTS = '- {name: payments, stream: {topic: payments, value: {format: json, schema: "paid BIGINT"}}}\n'
 
 
@@ -292,19 +302,30 @@ def refused(before: Plan, after: Plan) -> list[str]:
     return [one.words for one in refusals(after, predecessors_in(before, of_stores(before)), of_stores(after))]
 
 
-def test_what_joins_a_task_that_has_run_is_refused(plan: Compile) -> None:
-    """One task has one position: what comes to it would have missed what was read before."""
+def test_sources_that_a_task_has_not_read_may_come_to_it(plan: Compile) -> None:
+    """What comes to a task from topics that it has read would have missed what was read before."""
     out = OUT.replace("LAST", "users")
     alone = plan(USERS + out)
     with_a_stream = plan(USERS + out + ORDERS + ENRICHED + "- {name: more, to: {topic: more}}\n")
-    assert refused(alone, alone) == []
-    assert ["position in 1 input and would have one in 2" in words for words in refused(alone, with_a_stream)] == [True]
     places = "- {name: places, table: {topic: places}}\n- {name: both, from: users, join: {with: places}}\n"
     with_a_table = plan(USERS + out + places + "- {name: more, to: {topic: more}}\n")
+    for after in (alone, with_a_stream, with_a_table):
+        assert part_of(after, "users") == after.subtopologies[0]
+        assert refused(alone, after) == []
+        assert refused(after, alone) == []
+    keyed = ENRICHED.replace("by: [user], ", "")
+    again = "- {name: again, from: orders, join: {with: enriched, within: 1 min, select: {sum: orders.amount}}}\n"
+    before = plan(USERS + ORDERS + keyed + "- {name: out, to: {topic: o}}\n")
+    after = plan(USERS + ORDERS + keyed + again + "- {name: out, to: {topic: o}}\n")
+    assert part_of(after, "again") == part_of(after, "users")
     assert [
-        "store 'places' (node 'places') is new, and would share its task with users" in words
-        for words in refused(alone, with_a_table)
+        "store 'again' (node 'again') is new, and would share its task with users" in words
+        for words in refused(before, after)
     ] == [True]
+
+
+def test_a_store_does_not_go_to_another_task(plan: Compile) -> None:
+    places = "- {name: places, table: {topic: places}}\n- {name: both, from: users, join: {with: places}}\n"
     before = plan(
         places.replace("from: users", "from: people")
         + USERS.replace("name: users", "name: people")
@@ -317,6 +338,25 @@ def test_what_joins_a_task_that_has_run_is_refused(plan: Compile) -> None:
     )
     assert [part.name for part in (*before.subtopologies, *after.subtopologies)] == ["places", "people"]
     assert ["shares its task with other nodes than before" in words for words in refused(before, after)] == [True]
+
+
+def test_what_reads_its_task_alone_may_come_later(plan: Compile) -> None:
+    """It begins empty, with what the others of the task give from then on."""
+    keyed = ENRICHED.replace("by: [user], ", "")
+    before = plan(USERS + ORDERS + keyed + "- {name: out, to: {topic: o}}\n")
+    groups = (
+        "- {name: some, from: enriched, filter: amount > 0}\n"
+        "- {name: all, from: some, groupBy: [key], aggregate: {total: sum(amount)}}\n"
+        "- {name: last, from: enriched, toTable: {}}\n"
+    )
+    after = plan(USERS + ORDERS + keyed + groups + "- {name: out, to: {topic: o}}\n")
+    assert part_of(after, "all") == part_of(after, "users")
+    assert refused(before, after) == []
+    assert refused(after, before) == []
+    more = "- {name: more, stream: {topic: p}}\n- {name: pairs, from: enriched, join: {with: more, within: 1 min}}\n"
+    pairs = plan(USERS + ORDERS + keyed + more + "- {name: out, to: {topic: o}}\n")
+    assert part_of(pairs, "pairs") == part_of(pairs, "users")
+    assert refused(before, pairs) == []
 
 
 def test_another_form_of_one_of_several_stores_is_refused(plan: Compile) -> None:

@@ -28,7 +28,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * user's topics whose records these are, absent for topics of ours; `timedAs`, the tag of a source that windows wait for
  * (see `TimedSources`), `idleTimeoutMs`, for how long they wait for a partition that is silent, and `closeAtEnd`, whether a run
  * to the end closes those that are open there; `writtenBy`, of an internal topic the sub-topology that writes it, and `lagUs`, how
- * much later than their event time its records may be written; `tables`, whether it is `read` as one or `await` those of its sub-topology.
+ * much later than their event time its records may be written; `goesOnAt`, the position of a source that has come back; `tables`,
+ * whether it is `read` as one or `await` those of its sub-topology.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -50,7 +51,7 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       hop.foreach(writer => HopTimes.begin(conf, writer.name, writer.topic))
       val idle = Option(options.get("timedAs")).map(tag => new IdlePartitions(tag, options.getLong("idleTimeoutMs", 0L),
         options.getBoolean("closeAtEnd", false), new PartitionEnds(conf), hop))
-      // Spark numbers the sources of a query in the name of the folder that it gives each.
+      // The folder that Spark gives a source is called as the source is, which is a number.
       idle.foreach(partitions => TimedSources.add(subTopology, new Path(checkpointLocation).getName.toInt, partitions.tag, () => partitions.now))
       val tables = options.get("tables")
       val start = Option.when(tables == "read")(
@@ -58,7 +59,8 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       val run = SparkSession.active.sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)
       val arrivals = Arrivals.of(run, subTopology, options.getLong("epochIntervalMs", 0L), conf)
       new PacedStream(kafka, arrivals, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
-        options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle, start, awaitsTables = tables == "await")
+        options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle, start, awaitsTables = tables == "await",
+        goesOnAt = Option(options.get("goesOnAt")).map(kafka.deserializeOffset))
     }
     override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
   }
@@ -76,7 +78,7 @@ private object PacedKafkaSource {
 
 private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals, loss: SourceLoss, subTopology: String,
     mayCombine: Boolean, override val countedAs: Option[String], idle: Option[IdlePartitions], table: Option[TableStart],
-    awaitsTables: Boolean)
+    awaitsTables: Boolean, goesOnAt: Option[Offset])
     extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics with CountedSource {
 
   private val pacer = EpochPacer.of(subTopology)
@@ -121,7 +123,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
   override def reportLatestOffset(): Offset = kafka.reportLatestOffset()
   override def initialOffset(): Offset = {
     empty.begin()
-    kafka.initialOffset()
+    goesOnAt.getOrElse(kafka.initialOffset())
   }
   override def deserializeOffset(json: String): Offset = {
     empty.goOn(json)

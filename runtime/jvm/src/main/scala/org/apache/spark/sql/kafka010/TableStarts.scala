@@ -33,7 +33,7 @@ private[sql] object TableStarts {
   /**
    * A query starts to read a table. The end that its topic has at the first start is noted: a later one waits for no more.
    *
-   * @param number Spark's of the source, as in the offset log
+   * @param number of the source, as in the offset log
    */
   private[kafka010] def add(conf: RuntimeConf, subTopology: String, number: Int, topic: KafkaOffsetReader): TableStart = {
     val metadata = MetadataTopic.current(conf.applicationId)

@@ -4,21 +4,31 @@ package org.apache.spark.sql.streamapp
 import java.nio.ByteBuffer
 
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
+import org.apache.spark.sql.classic.ClassicConversions.castToImpl
+import org.apache.spark.sql.types.{BinaryType, DataType, DoubleType, IntegerType, LongType}
 
-/** Kafka's IntegerSerializer, LongSerializer and DoubleSerializer as SQL functions; null for bytes of a wrong length. */
+/**
+ * Kafka's IntegerSerializer, LongSerializer and DoubleSerializer as SQL functions; null for bytes of a wrong length, and for
+ * null. They are registered as calls of methods: Scala's own way has to find out their types by reflection, which nothing
+ * else of a start needs, and takes half a second.
+ */
 object BigEndian {
-  private def read[T](bytes: Array[Byte], size: Int)(get: ByteBuffer => T): Option[T] =
-    if (bytes == null || bytes.length != size) None else Some(get(ByteBuffer.wrap(bytes)))
+  def fromInteger(bytes: Array[Byte]): java.lang.Integer = if (bytes.length == 4) ByteBuffer.wrap(bytes).getInt else null
+  def fromLong(bytes: Array[Byte]): java.lang.Long = if (bytes.length == 8) ByteBuffer.wrap(bytes).getLong else null
+  def fromDouble(bytes: Array[Byte]): java.lang.Double = if (bytes.length == 8) ByteBuffer.wrap(bytes).getDouble else null
+
+  def toInteger(value: Int): Array[Byte] = ByteBuffer.allocate(4).putInt(value).array
+  def toLong(value: Long): Array[Byte] = ByteBuffer.allocate(8).putLong(value).array
+  def toDouble(value: Double): Array[Byte] = ByteBuffer.allocate(8).putDouble(value).array
 
   def register(spark: SparkSession): Unit = {
-    spark.udf.register("streamapp_from_bigendian_integer", (bytes: Array[Byte]) => read(bytes, 4)(_.getInt))
-    spark.udf.register("streamapp_from_bigendian_long", (bytes: Array[Byte]) => read(bytes, 8)(_.getLong))
-    spark.udf.register("streamapp_from_bigendian_double", (bytes: Array[Byte]) => read(bytes, 8)(_.getDouble))
-    spark.udf.register("streamapp_to_bigendian_integer",
-      (value: java.lang.Integer) => if (value == null) null else ByteBuffer.allocate(4).putInt(value).array)
-    spark.udf.register("streamapp_to_bigendian_long",
-      (value: java.lang.Long) => if (value == null) null else ByteBuffer.allocate(8).putLong(value).array)
-    spark.udf.register("streamapp_to_bigendian_double",
-      (value: java.lang.Double) => if (value == null) null else ByteBuffer.allocate(8).putDouble(value).array)
+    val functions = castToImpl(spark).sessionState.functionRegistry
+    def add(name: String, method: String, input: DataType, result: DataType): Unit =
+      functions.createOrReplaceTempFunction(name, StaticInvoke(getClass, result, method, _, Seq(input)), "scala_udf")
+    for ((name, number) <- Seq("integer" -> IntegerType, "long" -> LongType, "double" -> DoubleType)) {
+      add(s"streamapp_from_bigendian_$name", s"from${name.capitalize}", BinaryType, number)
+      add(s"streamapp_to_bigendian_$name", s"to${name.capitalize}", number, BinaryType)
+    }
   }
 }

@@ -29,7 +29,7 @@ object DriverBridge {
 
   /**
    * What earlier runs have left of sub-topologies, as JSON: {"NAME": {"stateful": …, "offsets": "…", "planned": …,
-   * "committed": …, "notes": {"hops": "…", "shape": "…"}}}, with the text of the last file of Spark's offset log (empty for
+   * "committed": …, "notes": {"hops": "…", …}}}, with the text of the last file of Spark's offset log (empty for
    * none), the last epochs of offset log and commit log (-1 for none), and what `note` was given, if it was.
    */
   def known(applicationId: String): String = {
@@ -70,8 +70,8 @@ object DriverBridge {
     if (gone.nonEmpty) topic.put(gone)
   }
 
-  /** Which internal topics a sub-topology writes, and what its store holds. */
-  private val Notes = Seq("hops", "shape")
+  /** Which internal topics a sub-topology writes, what its stores hold, and which numbers its sources have. */
+  private val Notes = Seq("hops", "shape", "sources")
 
   private def pathOf(applicationId: String, subTopology: String, note: String): String =
     s"/$applicationId/$subTopology/$note"

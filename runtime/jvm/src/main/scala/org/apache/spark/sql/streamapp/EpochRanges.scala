@@ -24,7 +24,7 @@ object EpochRanges {
   /** Of the epoch that the running task belongs to, if it is known. */
   def current: Option[String] = Option(TaskContext.get()).flatMap(task => Option(task.getLocalProperty(Property)))
 
-  /** Up to where an epoch reads each partition of each of the query's sources, which Spark numbers. */
+  /** Up to where an epoch reads each partition of each of the query's sources, which have numbers for names. */
   final case class End(source: Int, topic: String, partition: Int, offset: Long)
 
   /** None when the epoch is not on the metadata topic. */
@@ -41,14 +41,15 @@ object EpochRanges {
     }
   }
 
-  /** Of a file of Spark's offset log: after a line for the version and one for the metadata comes one for each source. */
+  /** Of a file of Spark's offset log: after a line for the version and one for the metadata comes NUMBER:POSITION for each source. */
   private def parse(log: String): Seq[End] =
     for {
-      (line, source) <- log.linesIterator.toSeq.drop(2).zipWithIndex if line.startsWith("{")
-      (topic, partitions) <- JsonMethods.parse(line).asInstanceOf[JObject].obj
+      line <- log.linesIterator.toSeq.drop(2)
+      (source, position) = line.splitAt(line.indexOf(':')) if position.startsWith(":{")
+      (topic, partitions) <- JsonMethods.parse(position.drop(1)).asInstanceOf[JObject].obj
       (partition, offset) <- partitions match {
         case JObject(fields) => fields.collect { case (partition, JInt(offset)) => partition.toInt -> offset.toLong }
         case _ => Nil
       }
-    } yield End(source, topic, partition, offset)
+    } yield End(source.toInt, topic, partition, offset)
 }

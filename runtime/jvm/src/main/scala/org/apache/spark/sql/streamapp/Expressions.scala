@@ -1,24 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp
 
-import java.util.{List => JList, Locale, Set => JSet}
+import java.time.ZoneId
+import java.time.ZoneOffset.UTC
+import java.util.Locale
 
 import scala.collection.mutable
-import scala.jdk.CollectionConverters._
+
+import org.json4s.DefaultFormats
+import org.json4s.jackson.Serialization
 
 import org.apache.spark.sql.{Column, DataFrame, SparkSession}
 import org.apache.spark.sql.catalyst.analysis.{MultiAlias, UnresolvedAttribute, UnresolvedFunction}
-import org.apache.spark.sql.catalyst.expressions.{Alias, And, Expression, IsNotNull, PlanExpression, PythonUDF, ScalaUDF}
+import org.apache.spark.sql.catalyst.expressions.{Alias, And, Cast, Expression, IsNotNull, PlanExpression, PythonUDF, ScalaUDF}
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.expressions.objects.{Invoke, StaticInvoke}
+import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.classic.ClassicConversions.castToImpl
 import org.apache.spark.sql.classic.ExpressionUtils
+import org.apache.spark.sql.types.{DataType, DateType, StringType, TimestampNTZType, TimestampType}
 
-/** What Spark makes of the author's expressions; `spark/guard.py` judges it. */
+/**
+ * What Spark makes of the author's expressions; `spark/guard.py` judges it. Names come and go as a JSON array: for Python each call is a
+ * message, and each element of a collection would be one.
+ */
 object Expressions {
+  private implicit val formats: DefaultFormats.type = DefaultFormats
 
   /** The session forgets every function of Spark's that is not kept, so that no text can call it. Operators stay. */
-  def restrict(spark: SparkSession, keep: JSet[String]): Unit = {
+  def restrict(spark: SparkSession, kept: String): Unit = {
+    val keep = names(kept)
     val state = castToImpl(spark).sessionState
     val scalar = state.functionRegistry
     scalar.listFunction().filter(_.funcName.head.isLetter)
@@ -28,7 +39,7 @@ object Expressions {
   }
 
   /** What Spark's own parser sees in the text: `call NAME` of a function, `column NAME`, a `query`, and a `name` given to it. */
-  def read(spark: SparkSession, text: String): JList[String] = {
+  def read(spark: SparkSession, text: String): String = {
     val found = mutable.LinkedHashSet.empty[String]
     val parsed = castToImpl(spark).sessionState.sqlParser.parseExpression(text)
     if (parsed.isInstanceOf[Alias] || parsed.isInstanceOf[MultiAlias]) found += "name"
@@ -38,7 +49,7 @@ object Expressions {
       case _: PlanExpression[_] => found += "query"
       case _ =>
     }
-    found.toSeq.asJava
+    Serialization.write(found.toSeq)
   }
 
   /**
@@ -47,13 +58,14 @@ object Expressions {
    * @param outside columns that are none of the struct's, in lower case
    * @param aggregates the functions in the text that aggregate, in lower case
    */
-  def within(spark: SparkSession, text: String, struct: String, outside: JSet[String], aggregates: JSet[String]): Column = {
+  def within(spark: SparkSession, text: String, struct: String, outside: String, aggregates: String): Column = {
+    val (others, folds) = (names(outside), names(aggregates))
     val there = IsNotNull(UnresolvedAttribute.quoted(struct))
     def of(filter: Option[Expression]) = Some(filter.fold[Expression](there)(And(there, _)))
     ExpressionUtils.column(castToImpl(spark).sessionState.sqlParser.parseExpression(text).transformUp {
-      case column: UnresolvedAttribute if !outside.contains(column.nameParts.head.toLowerCase(Locale.ROOT)) =>
+      case column: UnresolvedAttribute if !others.contains(column.nameParts.head.toLowerCase(Locale.ROOT)) =>
         UnresolvedAttribute(struct +: column.nameParts)
-      case call: UnresolvedFunction if aggregates.contains(call.nameParts.last.toLowerCase(Locale.ROOT)) =>
+      case call: UnresolvedFunction if folds.contains(call.nameParts.last.toLowerCase(Locale.ROOT)) =>
         call.copy(filter = of(call.filter))
       case call: AggregateExpression => call.copy(filter = of(call.filter)) // what the parser has words of its own for, as `first`
     })
@@ -61,13 +73,16 @@ object Expressions {
 
   /**
    * Names of all expressions in the analysed plan of a frame: of their classes, without Spark's package; for one that calls
-   * a method of Java's or a function that was registered, with its name.
+   * a method of Java's or a function that was registered, with its name; and for a text that Spark takes for the time of its
+   * clock, with the text.
    */
-  def classes(frame: DataFrame): JList[String] = {
+  def classes(frame: DataFrame): String = {
     val found = mutable.TreeSet.empty[String]
     castToImpl(frame).queryExecution.analyzed.foreach(_.expressions.foreach(_.foreach(found += name(_))))
-    found.toSeq.asJava
+    Serialization.write(found.toSeq)
   }
+
+  private def names(json: String): Set[String] = Serialization.read[Set[String]](json)
 
   private def name(expression: Expression): String = {
     val kind = short(expression.getClass)
@@ -76,9 +91,22 @@ object Expressions {
       case call: Invoke => s"$kind ${call.functionName}"
       case call: ScalaUDF => s"$kind ${call.udfName.getOrElse("")}"
       case call: PythonUDF => s"$kind ${call.evalType}" // how it is called: on columns, on whole batches
+      case Cast(text, to, zone, _) if text.foldable && text.dataType == StringType =>
+        movingTime(text, to, zone.fold[ZoneId](UTC)(DateTimeUtils.getZoneId)).fold(kind)(word => s"$kind of '$word'")
       case _ => kind
     }
   }
+
+  // 'now' and its kin are replaced when an epoch is planned, 'epoch' always by the same. What becomes no time is not computed
+  // here: a constant may well be an error.
+  private def movingTime(text: Expression, to: DataType, zone: ZoneId): Option[String] = Special.get(to).flatMap { known =>
+    Option(text.eval()).map(_.toString)
+      .filter(word => known(word, zone).isDefined && !word.trim.toLowerCase(Locale.ROOT).startsWith("epoch"))
+  }
+  private val Special = Map[DataType, (String, ZoneId) => Option[Any]](
+    DateType -> DateTimeUtils.convertSpecialDate,
+    TimestampType -> DateTimeUtils.convertSpecialTimestamp,
+    TimestampNTZType -> DateTimeUtils.convertSpecialTimestampNTZ)
 
   private def short(kind: Class[_]): String = kind.getName.stripSuffix("$").stripPrefix(Package)
 

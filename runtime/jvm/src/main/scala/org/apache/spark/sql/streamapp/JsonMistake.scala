@@ -7,9 +7,10 @@ import scala.util.control.NonFatal
 import com.fasterxml.jackson.core.{JsonLocation, JsonProcessingException}
 import com.fasterxml.jackson.databind.{DeserializationFeature, JsonNode, ObjectMapper}
 
-import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.{Row, SparkSession}
+import org.apache.spark.sql.api.java.UDF3
 import org.apache.spark.sql.catalyst.json.{CreateJacksonParser, JacksonParser, JSONOptions}
-import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StructField, StructType}
+import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StringType, StructField, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
@@ -29,8 +30,12 @@ object JsonMistake {
 
   private final case class Place(path: String, expected: String, found: String)
 
-  def register(spark: SparkSession): Unit =
-    spark.udf.register("streamapp_json_mistake", (text: String, ddl: String, name: String) => find(text, ddl, name))
+  private val columns = StructType(Seq("error", "field", "expected", "found").map(StructField(_, StringType)))
+
+  def register(spark: SparkSession): Unit = {
+    val mistake: UDF3[String, String, String, Row] = (text, ddl, name) => Row.fromTuple(find(text, ddl, name))
+    spark.udf.register("streamapp_json_mistake", mistake, columns)
+  }
 
   /** @param name `key` or `value`. */
   def find(text: String, ddl: String, name: String): JsonMistake = {

@@ -21,16 +21,17 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
   val applicationId: String = required("applicationId")
   val bootstrapServers: String = required("bootstrapServers")
   val subTopology: String = required("subTopology")
-  /** The fingerprint of each store by its name; the first has Spark's default name. */
-  val stores: Seq[(String, String)] = get(Prefix + "stores").getOrElse("").split(',').toSeq.filter(_.nonEmpty).map { store =>
-    store.split('=') match {
-      case Array(name, fingerprint) => name -> fingerprint
-      case Array(name) => name -> ""
+  /** The first has Spark's default name. */
+  val stores: Seq[StoreOnRecord] =
+    get(Prefix + "stores").getOrElse("").split(',').toSeq.filter(_.nonEmpty).map { store =>
+      val parts = store.split('=')
+      StoreOnRecord(parts(0), parts.lift(1).getOrElse(""), parts.lift(2).map(_.toLong))
     }
-  }
   /** Number of state partitions of every store. */
   val maxParallelism: Int = required("maxParallelism").toInt
   val exactlyOnce: Boolean = get(Prefix + "guarantee").forall(_ == "exactly-once")
+  /** Whether a marker says that all effects of its epoch are committed. Without a transaction it speaks for its store alone. */
+  def commitsTogether: Boolean = exactlyOnce || stores.size == 1
   /** After which Kafka ends the transaction of a producer that is not heard of. */
   val transactionTimeoutMs: Int = get(Prefix + "transactionTimeoutMs").map(_.toInt).getOrElse(60000)
   /** The nodes that call a function of the user's, as an error names them; empty where there is none. */
@@ -49,10 +50,13 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
 
   /** The manifest's name of one of Spark's stores. */
   def storeOf(sparkStoreName: String): String =
-    if (sparkStoreName == "default") stores.headOption.map(_._1).getOrElse("") else sparkStoreName
+    if (sparkStoreName == "default") stores.headOption.map(_.name).getOrElse("") else sparkStoreName
 
   /** Empty where none is known. */
-  def fingerprintOf(store: String): String = stores.collectFirst { case (`store`, fingerprint) => fingerprint }.getOrElse("")
+  def fingerprintOf(store: String): String = stores.find(_.name == store).map(_.fingerprint).getOrElse("")
+
+  /** Up to which version the store is empty where its changelog has no marker: it may have come when its task had run. */
+  def emptyUntil(store: String): Long = stores.find(_.name == store).flatMap(_.since).map(_ + 1).getOrElse(0L)
 
   def changelogTopic(store: String): String = s"$applicationId-$store-changelog"
 
@@ -67,6 +71,9 @@ final class RuntimeConf(@transient get: String => Option[String]) extends Serial
 
 object RuntimeConf {
   val Prefix = "spark.streamapp."
+
+  /** @param since the last epoch that was planned when the store came; none for one that was there from the first on */
+  final case class StoreOnRecord(name: String, fingerprint: String, since: Option[Long])
 
   def apply(hadoopConf: Configuration): RuntimeConf = new RuntimeConf(key => Option(hadoopConf.get(key)))
   def apply(settings: Map[String, String]): RuntimeConf = new RuntimeConf(settings.get)

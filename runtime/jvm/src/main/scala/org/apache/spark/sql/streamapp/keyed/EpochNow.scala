@@ -26,6 +26,9 @@ private[keyed] object EpochNow {
   /** An epoch's task goes on, on this thread. */
   def begin(micros: Long): Unit = ofThread.set(micros)
 
+  /** It has ended: its thread may answer a question next. */
+  def end(): Unit = ofThread.remove()
+
   /** Who asks a question has the clock's. */
   private def micros: Long = Option(ofThread.get).fold(System.currentTimeMillis * 1000)(_.longValue)
 }

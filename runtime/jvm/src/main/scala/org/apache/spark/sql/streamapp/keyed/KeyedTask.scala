@@ -80,7 +80,10 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
     val stores = graph.stores.map(store => store.name -> open(store, split.index))
-    context.addTaskCompletionListener[Unit](_ => stores.foreach { case (_, store) => if (!store.hasCommitted) store.abort() })
+    context.addTaskCompletionListener[Unit] { _ =>
+      EpochNow.end()
+      stores.foreach { case (_, store) => if (!store.hasCommitted) store.abort() }
+    }
     // It may fail when the processors are through with it.
     context.addTaskFailureListener((_, _) => TasksAtWork.drop(state, split.index))
     new Iterator[InternalRow] {

@@ -95,10 +95,10 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
   }
 
   private def use(content: LocalBase.Content, version: Long, localDir: File): Unit = {
-    val held = content.marker.map(_.version).getOrElse(0L)
+    val held = content.marker.map(_.version).getOrElse(if (version <= runtime.emptyUntil(store)) version else 0L)
     content.marker.foreach(requireSameTopology)
-    val done = held == version + 1 // this epoch is committed with all its effects
-    if (done) content.marker.foreach(requireSameRanges)
+    val committed = held == version + 1
+    if (committed) content.marker.foreach(requireSameRanges)
     else if (held != version) throw new PositionMismatchException(
       s"changelog $changelog holds version $held, the epoch log asks for $version: the two do not belong together " +
         "(was one of the topics restored or deleted alone?)")
@@ -110,7 +110,7 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
     content.marker.foreach(_.families.foreach { case (name, family) =>
       families.put(name, ColumnFamilyInfo(family.id.toShort, family.internal))
     })
-    if (done) {
+    if (committed && runtime.commitsTogether) {
       transaction.markAlreadyDone()
       local.restoredDone(version, transaction.ownerAttempt)
     } else local.restored(version, content.offset)

@@ -9,6 +9,7 @@ import org.rocksdb.{RocksDB => NativeRocksDB, TickerType}
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.streamapp.{ProcessorShare, RuntimeConf, SparkInternals, StoreSize, StoreStats}
+import org.apache.spark.util.NextIterator
 
 /**
  * Spark's RocksDB state store whose only durable form is a compacted Kafka topic.
@@ -44,6 +45,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
   private lazy val topic = new TopicPartition(runtime.changelogTopic(store), partitionId)
   private lazy val local = new StorePartition(s"store '$store', changelog $topic",
     Some(StorePlace(runtime.applicationId, store, partitionId)))
+  private val scans = new PrefixScans(if (useColumnFamilies) RocksDBStateStoreProvider.VIRTUAL_COL_FAMILY_PREFIX_BYTES else 0)
   private def changelog: ChangelogFileManager = fileManager.asInstanceOf[ChangelogFileManager]
   changelog.attach(this)
 
@@ -73,6 +75,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     require(stateStoreCkptId.isEmpty && !loadEmpty,
       "the changelog store has neither checkpoint ids nor empty versions: stateStore.checkpointFormatVersion must be 1")
     ProcessorShare.await()
+    scans.close()
     changelog.transaction.begin(version, changelog)
     TaskContext.get().addTaskFailureListener((_: TaskContext, error: Throwable) => changelog.taskFailed(error))
     val attempt = changelog.transaction.ownerAttempt
@@ -91,7 +94,22 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
   /** Spark may give the store up as soon as that has committed, while the task's transaction has not. */
   override def close(): Unit = if (local.close()) closeNow()
 
-  private[state] def closeNow(): Unit = super.close()
+  private[state] def closeNow(): Unit = {
+    scans.close()
+    super.close()
+  }
+
+  override def prefixScan(prefix: Array[Byte], cfName: String): NextIterator[ByteArrayPair] = {
+    updateMemoryUsageIfNeeded()
+    val stored =
+      if (useColumnFamilies) RocksDBStateStoreProvider.encodeStateRowWithPrefix(prefix, changelog.families.get(cfName).cfId) else prefix
+    RocksDB.prefixUpperBound(stored).fold(super.prefixScan(prefix, cfName))(scans.scan(native, stored, _))
+  }
+
+  override def rollback(): Unit = {
+    scans.close()
+    super.rollback()
+  }
 
   // The native deletion comes first and our writer is told afterwards: keep a view of what was there.
   override def deleteRange(beginKey: Array[Byte], endKey: Array[Byte], cfName: String, includesPrefix: Boolean,
@@ -108,6 +126,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
 
   override def commit(forceSnapshot: Boolean): (Long, StateStoreCheckpointInfo) = {
     requireSound()
+    scans.close()
     val committed = super.commit(forceSnapshot)
     val db = native
     StoreStats.put(runtime.subTopology, sparkStoreName, StoreSize(store, partitionId,
