@@ -14,6 +14,7 @@ Habits of Spark that other tests hold, with the runtime in it:
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from lib.probe import probe_session
 
@@ -201,3 +203,85 @@ def test_a_table_is_aggregated_by_these_operators(habits: Habits, aggregate: str
     (plan,) = [note for note in habits.run(kind, ["1"], aggregate=aggregate).notes if note.startswith("plan")]
     one = f"{kind}Aggregate"
     assert plan.endswith(f" {one} StateStoreSave {one} StateStoreRestore {one} Exchange {one} MicroBatchScan")
+
+
+JSON_SCHEMA = (
+    "n BIGINT, price DECIMAL(10,2), name STRING, at TIMESTAMP, tags ARRAY<STRING>, of STRUCT<a: INT, b: DOUBLE>, "
+    "__corrupt STRING"
+)
+JSON_TEXTS: list[bytes] = [
+    b"",
+    b" ",
+    b"null",
+    b"7",
+    b'"text"',
+    b"[]",
+    b'[{"n": 1}]',
+    b"{",
+    b"{}",
+    b"{}}",
+    b'{"n": 1} {"n": 2}',
+    b' {"n": 1}',
+    b'\xef\xbb\xbf{"n": 1}',
+    '{"n": 1}'.encode("utf-16-le"),
+    '{"n": 1}'.encode("utf-16-be"),
+    '{"n": 1}'.encode("utf-32-le"),
+    b"{\x00}",
+    b"{'n': 1}",
+    b"{n: 1}",
+    b'{"n": 1,}',
+    b'{"n": 01}',
+    b'{"n": 9223372036854775808}',
+    b'{"n": 1.5, "name": "kept"}',
+    b'{"n": "1", "price": "2.5"}',
+    b'{"n": 1, "n": 2}',
+    b'{"N": 1}',
+    b'{"price": 12345678901.5}',
+    b'{"price": NaN, "of": {"b": NaN}}',
+    b'{"of": {"b": "Infinity"}, "n": 3}',
+    b'{"name": {"as": ["text", 1.50]}}',
+    b'{"n": 1, "name": {"as" : {"deep": [1.50 , null]}}, "tags": [{"x": 1.50}]}',
+    b'{"name": "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80 \\u20ac \\ud83d\\ude00 \\ud83d"}',
+    b'{"name": "\xff\xfe"}',
+    b'{"name": "\xc0\x80"}',
+    b'{"name": "\xed\xa0\xbd"}',
+    b'{"name": "a\x00b"}',
+    b'{"name": "a\nb"}',
+    b'{"name": "cut',
+    b'{"at": "2026-11-27T10:00:00Z", "tags": ["x", null, 1]}',
+    b'{"at": "yesterday"}',
+    b'{"tags": "x"}',
+    b'{"of": [1, 2]}',
+    b'{"of": {"a": 2147483648, "b": 1e400}}',
+    b'{"of": null, "tags": null}',
+    b'{"unknown": {"deep": [{"n": 1}]}, "n": 5}',
+    b'{"__corrupt": "not for you", "n": 5}',
+]
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "FAILFAST"])
+def test_what_reads_json_here_gives_what_spark_gives(spark: SparkSession, mode: str) -> None:
+    """FromJson.scala. Half of the texts more are some of these with a byte changed."""
+    chooser = random.Random(11)
+    texts = list(JSON_TEXTS)
+    for _ in range(2000):
+        changed = bytearray(chooser.choice([text for text in JSON_TEXTS if text]))
+        changed[chooser.randrange(len(changed))] = chooser.choice(b'{}[]",:0 \x00\xef\xc3n')
+        texts.append(bytes(changed))
+    options = {"mode": mode, "columnNameOfCorruptRecord": "__corrupt", "timeZone": "UTC"}
+    probe = spark._jvm.org.apache.spark.sql.streamapp.JsonProbe  # type: ignore[union-attr]
+    found = [list(each) for each in probe.read(texts, JSON_SCHEMA, options)]
+    different = [(text, *each) for text, each in zip(texts, found, strict=True) if len(set(each)) > 1]
+    assert not different
+    assert len({theirs for theirs, *_ in found}) > 50
+
+
+def test_spark_reads_json_again_for_each_condition(spark: SparkSession) -> None:
+    """Why FromJson.scala says that it is expensive: then a text is read once, whatever is asked of it."""
+    raw = spark.createDataFrame([("{}",)], "value STRING")
+    read = raw.select(F.from_json("value", "a INT, b INT, c INT").alias("json"))
+    rows = read.filter("json IS NOT NULL").select("json.*").filter("a > 1").filter("b > c").select("a", "b")
+    probe = spark._jvm.org.apache.spark.sql.streamapp.JsonProbe  # type: ignore[union-attr]
+    theirs, ours = probe.readings(rows._jdf)
+    assert theirs > 1
+    assert ours == 1

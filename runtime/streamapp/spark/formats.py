@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -30,6 +30,8 @@ class Decoded:
 
     columns: dict[str, Column]
     bad: Column | None
+    first: dict[str, Column] = field(default_factory=dict)
+    """What the others are made of: columns to be added before."""
 
 
 def json_schema(ddl: str) -> StructType:
@@ -61,8 +63,9 @@ def decode(data: Column, form: Format, name: str) -> Decoded:
     if form.name == "json":
         schema = json_schema(form.schema or "")
         parsed = F.from_json(text, StructType([*schema.fields]).add("__corrupt", StringType()), JSON_READ)
-        bad = data.isNotNull() & (parsed.isNull() | parsed["__corrupt"].isNotNull())
-        return Decoded({field.name: parsed[field.name] for field in schema.fields}, bad)
+        read = column(f"__read_{name}")
+        bad = data.isNotNull() & (read.isNull() | read["__corrupt"].isNotNull())
+        return Decoded({each.name: read[each.name] for each in schema.fields}, bad, {f"__read_{name}": parsed})
     raise ValueError(f"no decoder for format '{form.name}'")
 
 

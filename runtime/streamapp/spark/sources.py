@@ -33,8 +33,8 @@ class Sources:
 
     def rows(self, node: o.Stream) -> Flow:
         """A source's records that can be read, with their event times."""
-        raw = self.read(node)
         decoded = _decode(node)
+        raw = decoded.begun(self.read(node))
         if node.value.can_be_malformed or node.key.can_be_malformed:
             raw = self._without_bad_records(node, raw, decoded)
         flow = _columns_of(raw, decoded)
@@ -45,11 +45,12 @@ class Sources:
     def bad_records(self, node: o.Stream) -> Flow:
         """The raw rows that a source drops, and why, in the struct `__why`. A good row costs no reason."""
         decoded = _decode(node)
-        raw = self.read(node)
+        records = self.read(node)
+        raw = decoded.begun(records)
         reason = _why(node, decoded)
         bad = decoded.bad
         if node.timestamp is not None and node.timestamp != "processing":
-            rows = formats.struct_of(raw.columns).alias("__raw")
+            rows = formats.struct_of(records.columns).alias("__raw")
             flow = _columns_of(
                 raw.withColumns({"__raw": rows, "__bad": bad, "__why": reason}), decoded, ("__raw", "__bad", "__why")
             )
@@ -57,17 +58,19 @@ class Sources:
             judged = flow.scope().withColumn("__untimed", untimed)
             frame = judged.filter(column("__bad") | column("__untimed").isNotNull())
             why = F.coalesce(column("__why"), column("__untimed"))
-            raw = frame.select(*(F.col("__raw")[name].alias(name) for name in raw.columns), why.alias("__why"))
+            raw = frame.select(*(F.col("__raw")[name].alias(name) for name in records.columns), why.alias("__why"))
             return Flow(raw, (), (), ())
-        return Flow(raw.filter(bad).withColumn("__why", reason), (), (), ())
+        return Flow(raw.filter(bad).select(*map(column, records.columns), reason.alias("__why")), (), (), ())
 
     def _without_bad_records(self, node: o.Stream, raw: DataFrame, decoded: _Decoded) -> DataFrame:
         if self._on_bad_record != "Fail":
             return raw.observe(f"bad:{node.name}", F.count_if(decoded.bad).alias("bad")).filter(~decoded.bad)
-        wrong = _why(node, decoded)["error"]
+        wrong = formats.unreadable(column("value"), node.value, "value")["error"]
         if node.value.name == "json":
-            begins = F.concat(F.lit(", in "), F.substring(column("value").cast("string"), 1, 120))
-            wrong = F.concat(wrong, F.when(decoded.bad_value, begins).otherwise(""))
+            wrong = F.concat(wrong, F.lit(", in "), F.substring(column("value").cast("string"), 1, 120))
+        if node.key.can_be_malformed:
+            of_key = formats.unreadable(column("key"), node.key, "key")["error"]
+            wrong = F.when(decoded.bad_value, wrong).otherwise(of_key) if node.value.can_be_malformed else of_key
         place = map(column, PLACE_FIELDS)
         return raw.filter(_fail_where(decoded.bad, node.name, place, wrong))
 
@@ -112,6 +115,8 @@ def dead_letters(node: n.DeadLetter, bad: Flow) -> Flow:
 class _Decoded:
     """A source's columns, and when a record is not what the manifest says."""
 
+    first: dict[str, Column]
+    """What the others are made of, as columns of the raw rows."""
     values: dict[str, Column]
     key: Column
     bad_value: Column
@@ -120,6 +125,10 @@ class _Decoded:
     @property
     def bad(self) -> Column:
         return self.bad_value | self.bad_key
+
+    def begun(self, raw: DataFrame) -> DataFrame:
+        """The raw rows with what the columns are made of."""
+        return raw.withColumns(self.first) if self.first else raw
 
 
 def _columns_of(raw: DataFrame, decoded: _Decoded, carried: tuple[str, ...] = ()) -> Flow:
@@ -141,6 +150,7 @@ def _decode(node: o.Stream) -> _Decoded:
     never = F.lit(False)
     fields = [field.alias(name) for name, field in key.columns.items()]
     return _Decoded(
+        first=value.first | key.first,
         values=value.columns,
         key=fields[0] if node.key.single_value else F.struct(*fields),
         bad_value=never if value.bad is None else value.bad,

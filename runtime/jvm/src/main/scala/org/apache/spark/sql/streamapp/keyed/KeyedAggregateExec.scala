@@ -13,7 +13,7 @@ import org.apache.spark.sql.execution.{ColumnarRule, SortExec, SparkPlan, UnaryE
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streamapp.ToJson
+import org.apache.spark.sql.streamapp.{FromJson, ToJson}
 
 /**
  * An aggregation as one operator: reads each group of an epoch once from the state, merges what has come, writes it back
@@ -91,6 +91,7 @@ class KeyedExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectResolutionRule(_ => CountsDistinct)
     extensions.injectResolutionRule(_ => EpochTime)
+    extensions.injectPostHocResolutionRule(_ => FromJson)
     extensions.injectOptimizerRule(_ => ToJson)
     extensions.injectPlannerStrategy(_ => StreamTimeStrategy)
     extensions.injectPlannerStrategy(_ => KeyedTaskStrategy)
