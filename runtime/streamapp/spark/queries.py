@@ -123,6 +123,7 @@ class Queries:
             "mayCombine": str(bool(part.stateful)).lower(),
             **self._timing(part, node),
             **self._start_of_tables(part, node),
+            "byTime": str(not isinstance(node, o.Stream) or node.timestamp is None).lower(),
             "includeHeaders": str(self._headers_wanted).lower(),
             "groupIdPrefix": f"{self._plan.application_id}-{part.name}",
         }

@@ -14,7 +14,8 @@ import org.apache.spark.sql.streamapp.keyed.{HopTimes, Idleness, StreamTimes, Ti
 
 /**
  * Which partitions of a source windows do not wait for: those that are empty, and those that have been silent for a time
- * although all that is in them was read. In a run to the end: those of which it reads nothing.
+ * although all that is in them was read. In a run to the end: those of which it reads nothing. And those whose turn has not
+ * come in a backlog: what is next in them is later than what is closed.
  *
  * @param tag the source's
  * @param timeoutMs for how long a silent partition is waited for, counted from its last record or this object's making
@@ -38,9 +39,10 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
    * An epoch is being cut.
    *
    * @param latest what could be read at all
+   * @param later partitions whose next record is of a later time than all that this epoch reads
    */
   def look(start: Map[TopicPartition, Long], end: Map[TopicPartition, Long], latest: Map[TopicPartition, Long],
-      boundedRun: Boolean): Unit = {
+      later: Set[TopicPartition], boundedRun: Boolean): Unit = {
     val now = System.nanoTime()
     // Without a start these are all new: their first epoch reads them from their first record on.
     val silent = end.collect { case (partition, offset) if start.get(partition).contains(offset) => partition }.toSet
@@ -53,10 +55,11 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
         begun = Some(from)
         silent.filter(partition => from.get(partition) == latest.get(partition))
       } else caughtUp(silent, end, now)
+    val passed = found ++ later
     val keys =
-      if (found == known) idleness.partitions
-      else found.map(partition => TimedSources.key(tag, partition.topic, partition.partition))
-    known = found
+      if (passed == known) idleness.partitions
+      else passed.map(partition => TimedSources.key(tag, partition.topic, partition.partition))
+    known = passed
     val all = !boundedRun && found.size == end.size && since.nonEmpty
     idleness = Idleness(keys,
       Option.when(all)(math.max(0L, NANOSECONDS.toMicros(now - since.values.max) - timeoutMs * 1000)),

@@ -17,11 +17,11 @@ import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochReports, 
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Spark's Kafka source, except for six things. The number of records of an epoch is not a constant but asked of the
- * sub-topology's [[EpochPacer]] each time; epochs of few records are read by few tasks; the next epoch begins when
- * [[Arrivals]] says so; what becomes of records that are gone before they were read is [[SourceLoss]]'s to say; a query that
- * goes on with its state has an epoch at once, with records or without; and where tables are looked up, nothing is read before
- * they are there ([[TableStarts]]).
+ * Spark's Kafka source, except for seven things. The number of records of an epoch is not a constant but asked of the
+ * sub-topology's [[EpochPacer]] each time; while more waits than that, all sources advance together ([[Backlog]]); epochs of few
+ * records are read by few tasks; the next epoch begins when [[Arrivals]] says so; what becomes of records that are gone before they
+ * were read is [[SourceLoss]]'s to say; a query that goes on with its state has an epoch at once, with records or without; and where
+ * tables are looked up, nothing is read before they are there ([[TableStarts]]).
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
@@ -29,7 +29,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * (see `TimedSources`), `idleTimeoutMs`, for how long they wait for a partition that is silent, and `closeAtEnd`, whether a run
  * to the end closes those that are open there; `writtenBy`, of an internal topic the sub-topology that writes it, and `lagUs`, how
  * much later than their event time its records may be written; `goesOnAt`, the position of a source that has come back; `tables`,
- * whether it is `read` as one or `await` those of its sub-topology.
+ * whether it is `read` as one or `await` those of its sub-topology; `byTime`, whether the timestamps of its records are their event times.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -49,18 +49,19 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       EpochReports.starts(subTopology)
       val hop = Option(options.get("writtenBy")).map(HopWriter(conf.applicationId, _, options.get("subscribe"), options.getLong("lagUs", 0L)))
       hop.foreach(writer => HopTimes.begin(conf, writer.name, writer.topic))
+      // The folder that Spark gives a source is called as the source is.
+      val number = new Path(checkpointLocation).getName.toInt
       val idle = Option(options.get("timedAs")).map(tag => new IdlePartitions(tag, options.getLong("idleTimeoutMs", 0L),
         options.getBoolean("closeAtEnd", false), new PartitionEnds(conf), hop))
-      // The folder that Spark gives a source is called as the source is, which is a number.
-      idle.foreach(partitions => TimedSources.add(subTopology, new Path(checkpointLocation).getName.toInt, partitions.tag, () => partitions.now))
+      idle.foreach(partitions => TimedSources.add(subTopology, number, partitions.tag, () => partitions.now))
       val tables = options.get("tables")
-      val start = Option.when(tables == "read")(
-        TableStarts.add(conf, subTopology, new Path(checkpointLocation).getName.toInt, kafka.kafkaOffsetReader))
+      val start = Option.when(tables == "read")(TableStarts.add(conf, subTopology, number, kafka.kafkaOffsetReader))
       val run = SparkSession.active.sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)
       val arrivals = Arrivals.of(run, subTopology, options.getLong("epochIntervalMs", 0L), conf)
-      new PacedStream(kafka, arrivals, SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
+      new PacedStream(kafka, arrivals, Backlog.of(run, conf), SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
         options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle, start, awaitsTables = tables == "await",
-        goesOnAt = Option(options.get("goesOnAt")).map(kafka.deserializeOffset))
+        goesOnAt = Option(options.get("goesOnAt")).map(kafka.deserializeOffset), byTime = options.getBoolean("byTime", false),
+        planned = () => PlannedEnds.of(conf, number))
     }
     override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
   }
@@ -76,14 +77,15 @@ private object PacedKafkaSource {
   }
 }
 
-private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals, loss: SourceLoss, subTopology: String,
+private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals, backlog: Backlog, loss: SourceLoss, subTopology: String,
     mayCombine: Boolean, override val countedAs: Option[String], idle: Option[IdlePartitions], table: Option[TableStart],
-    awaitsTables: Boolean, goesOnAt: Option[Offset])
+    awaitsTables: Boolean, goesOnAt: Option[Offset], byTime: Boolean, planned: () => Map[TopicPartition, Long])
     extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics with CountedSource {
 
   private val pacer = EpochPacer.of(subTopology)
   private var boundedRun = false
   private val empty = new EmptyEpochs
+  backlog.join(this, () => waitsAhead)
 
   override def getDefaultReadLimit: ReadLimit = ReadLimit.maxRows(pacer.limit)
 
@@ -91,14 +93,23 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
 
   // Spark asks for the default limit once, when the query starts: the limit of the moment is the pacer's.
   override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
+    backlog.asks(this)
     val looks = boundedRun || arrivals.isToLook(this, offsets(start))
     EpochReports.begins(subTopology)
     val most = pacer.limit
     val there = if (looks) kafka.latestOffset(start, ReadLimit.maxRows(most)) else start
-    if (looks) arrivals.looked(this, offsets(start), offsets(kafka.reportLatestOffset()))
-    val limited = if (awaitsTables && !TableStarts.reached(subTopology)) start else there
+    val latest = offsets(kafka.reportLatestOffset())
+    if (looks) {
+      arrivals.looked(this, offsets(start), latest)
+      backlog.looked(this, Waiting(offsets(start), latest, byTime))
+    }
+    val tablesAreThere = TableStarts.reached(subTopology)
+    val cut = if (looks && most > 0 && tablesAreThere) backlog.cut(this, most) else None
+    val inStep = cut.filter(_.ends.nonEmpty).fold(there)(found => KafkaSourceOffset(offsets(there) ++ found.ends))
+    val limited = if (awaitsTables && !tablesAreThere) start else inStep
     val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
-    idle.foreach(_.look(offsets(start), offsets(reached), offsets(kafka.reportLatestOffset()), boundedRun))
+    backlog.reads(this, offsets(reached))
+    idle.foreach(_.look(offsets(start), offsets(reached), latest, cut.fold(Set.empty[TopicPartition])(_.later), boundedRun))
     val mayBeEmpty = mayCombine && most > 0 && (!boundedRun || idle.exists(_.closeAtEnd))
     val due = mayBeEmpty && idle.isDefined && EpochTimes.isDue(subTopology)
     val end = empty.of(start, reached, first = mayBeEmpty, now = due)
@@ -106,6 +117,12 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
     if (size > 0 || due) arrivals.cut()
     EpochStyle.choose(SparkSession.active, pacer.expect(this, size))
     end
+  }
+
+  // Spark has not asked it yet: it goes on where the last epoch ends that was planned.
+  private def waitsAhead: Waiting = {
+    val start = offsets(goesOnAt.getOrElse(kafka.initialOffset())) ++ planned()
+    Waiting(start, kafka.kafkaOffsetReader.fetchLatestOffsets(Some(start)), byTime)
   }
 
   private def offsets(offset: Offset): Map[TopicPartition, Long] = offset match {
@@ -164,6 +181,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
   override def commit(end: Offset): Unit = kafka.commit(end)
   override def stop(): Unit = {
     arrivals.leave()
+    backlog.leave(this)
     idle.foreach(_.close())
     kafka.stop()
   }

@@ -43,11 +43,7 @@ private[sql] object TableStarts {
       metadata.put(Seq(path -> JsonUtils.partitionOffsets(now).getBytes(UTF_8)))
       now
     }
-    val read = metadata.below(s"/${conf.applicationId}/$subTopology/offsets").flatMap { case (file, _) =>
-      file.substring(file.lastIndexOf('/') + 1).toLongOption
-    }.maxOption.flatMap(EpochRanges.ends(metadata, conf, _)).getOrElse(Nil)
-    val planned = read.filter(_.source == number).map(end => new TopicPartition(end.topic, end.partition) -> end.offset)
-    val start = new TableStart(ends, topic.fetchEarliestOffsets() ++ planned)
+    val start = new TableStart(ends, topic.fetchEarliestOffsets() ++ PlannedEnds.of(conf, number))
     starts.put((subTopology, number), start)
     start
   }
@@ -57,4 +53,17 @@ private[sql] object TableStarts {
     starts.asScala.forall { case ((sub, _), start) => sub != subTopology || start.reached }
 
   def clear(): Unit = starts.clear()
+}
+
+/** Where the epoch ends that was planned last, which an earlier run may not have ended. */
+private[kafka010] object PlannedEnds {
+  /** @param source its number; empty where no epoch has read it */
+  def of(conf: RuntimeConf, source: Int): Map[TopicPartition, Long] = {
+    val metadata = MetadataTopic.current(conf.applicationId)
+    val epochs = metadata.below(s"/${conf.applicationId}/${conf.subTopology}/offsets").flatMap { case (file, _) =>
+      file.substring(file.lastIndexOf('/') + 1).toLongOption
+    }
+    val ends = epochs.maxOption.flatMap(EpochRanges.ends(metadata, conf, _)).getOrElse(Nil)
+    ends.filter(_.source == source).map(end => new TopicPartition(end.topic, end.partition) -> end.offset).toMap
+  }
 }

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.kafka010
+
+import java.util.concurrent.{ConcurrentHashMap, ExecutionException}
+
+import scala.collection.mutable
+
+import org.apache.kafka.common.TopicPartition
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.streamapp.RuntimeConf
+
+/**
+ * How the sources of a sub-topology advance while more waits than an epoch takes: together, up to the same time. So a record of a stream
+ * meets rows of a table of its own time, and state keeps about what it keeps where nothing waits.
+ *
+ * Kafka finds records by their timestamps. Of a source with other event times, and of a partition whose next record is from the far
+ * future, an epoch takes the same share of what waits as of the others.
+ *
+ * Spark asks the sources of a query one after the other, on one thread: that is a round. What those that are asked later have is known
+ * from the round before.
+ */
+private[kafka010] final class Backlog private (run: String, times: RecordTimes) extends Logging {
+  private val members = mutable.LinkedHashMap.empty[AnyRef, () => Waiting]
+  private val waiting = mutable.Map.empty[AnyRef, Waiting]
+  private val asked = mutable.Set.empty[AnyRef]
+  /** Of this round; None until a source needs it. */
+  private var step: Option[Step] = None
+  private val search = new StepSearch(times.at)
+
+  /** @param ahead what waits of the source, when another one is the first to be asked */
+  def join(source: AnyRef, ahead: () => Waiting): Unit = members(source) = ahead
+
+  /** Spark asks the source. */
+  def asks(source: AnyRef): Unit = if (!asked.add(source)) {
+    asked.clear()
+    asked += source
+    step = None
+  }
+
+  /** The source has looked what waits. */
+  def looked(source: AnyRef, what: Waiting): Unit = waiting(source) = what
+
+  /** The next epoch reads it up to there. */
+  def reads(source: AnyRef, ends: Map[TopicPartition, Long]): Unit =
+    waiting.updateWith(source)(_.map(known => known.copy(start = known.start ++ ends)))
+
+  /**
+   * Where the next epoch ends for a source that has looked; None where nothing is in its way but its own limit.
+   *
+   * @param most how many records an epoch takes from a source
+   */
+  def cut(source: AnyRef, most: Long): Option[Cut] = {
+    if (step.isEmpty) step = Some(decide(most))
+    step.flatMap(_.cut(waiting(source), most))
+  }
+
+  private def decide(most: Long): Step = {
+    members.foreach { case (member, ahead) => if (!waiting.contains(member)) waiting(member) = ahead() }
+    try search.next(waiting.values.toSeq, most)
+    catch {
+      case error: ExecutionException => // who reads the records finds out
+        logWarning("Kafka does not say where the records of a time are: each source advances by itself in this epoch", error)
+        Step.Free
+    }
+  }
+
+  /** To be called once by each source, when the query ends. */
+  def leave(source: AnyRef): Unit = Backlog.all.computeIfPresent(run, (_, _) => {
+    members -= source
+    waiting -= source
+    if (members.nonEmpty) this
+    else {
+      times.close()
+      null
+    }
+  })
+}
+
+private[kafka010] object Backlog {
+  private val all = new ConcurrentHashMap[String, Backlog]()
+
+  /** That of a run of a query. */
+  def of(run: String, conf: RuntimeConf): Backlog = all.computeIfAbsent(run, _ => new Backlog(run, new RecordTimes(conf)))
+}
+
+/**
+ * What waits of a source.
+ *
+ * @param byTime whether the timestamps of its records are their event times
+ */
+private[kafka010] final case class Waiting(start: Map[TopicPartition, Long], latest: Map[TopicPartition, Long], byTime: Boolean) {
+  /** Of the partitions with records that wait: how many. */
+  val sizes: Map[TopicPartition, Long] = for {
+    (partition, end) <- latest
+    from <- start.get(partition) if end > from
+  } yield partition -> (end - from)
+  val total: Long = sizes.values.sum
+}
+
+/**
+ * Where the next epoch ends.
+ *
+ * @param ends of partitions with records that wait
+ * @param later those of which it takes none, as their next record is of a later time than all that it reads
+ */
+private[kafka010] final case class Cut(ends: Map[TopicPartition, Long], later: Set[TopicPartition])
+
+/**
+ * How far an epoch reads.
+ *
+ * @param time of records, in milliseconds: what is before it is read
+ * @param places the first record at or behind that time, of the partitions for which the time decides
+ * @param share of what waits that is read of other partitions
+ */
+private[kafka010] final case class Step(time: Long, places: Map[TopicPartition, Place], share: Double, farAhead: Long) {
+  /** @param most records in all; None where each source takes what its own limit allows */
+  def cut(source: Waiting, most: Long): Option[Cut] = Option.when(share > 0) {
+    val ends = source.sizes.map { case (partition, size) =>
+      partition -> decided(source, partition).getOrElse(source.start(partition) + math.max(1L, math.min(size, (size * share).toLong)))
+    }
+    val wanted = ends.map { case (partition, end) => end - source.start(partition) }.sum
+    val capped =
+      if (wanted <= most) ends
+      else ends.map { case (partition, end) =>
+        val (from, part) = (source.start(partition), most.toDouble / wanted)
+        partition -> (from + math.ceil((end - from) * part).toLong)
+      }
+    Cut(capped, ends.keySet.filter(partition => decided(source, partition).contains(source.start(partition))))
+  }
+
+  /** How many records of the source the time alone lets through. */
+  def count(source: Waiting): Long =
+    source.sizes.keys.map(partition => decided(source, partition).fold(0L)(_ - source.start(partition))).sum
+
+  private def decided(source: Waiting, partition: TopicPartition): Option[Long] = {
+    val start = source.start(partition)
+    places.get(partition).filter(place => source.byTime && (place.offset > start || place.time <= farAhead))
+      .map(place => math.max(start, math.min(source.latest(partition), place.offset)))
+  }
+}
+
+private[kafka010] object Step {
+  /** Each source takes what its own limit allows. */
+  val Free: Step = Step(0L, Map.empty, 0.0, 0L)
+}
+
+/** A record: where it is, and its timestamp in milliseconds. */
+private[kafka010] final case class Place(offset: Long, time: Long)
+
+private[kafka010] object Place {
+  /** Behind the last record. */
+  val End: Place = Place(Long.MaxValue, 0L)
+}
+
+/**
+ * Looks for the time up to which the next epoch reads.
+ *
+ * @param at the first record of each partition at or behind a time
+ */
+private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[TopicPartition, Place]) {
+  import StepSearch._
+
+  private var reached = 0L
+  private var span = FirstSpanMs
+
+  /** @param most how many records an epoch takes from a source */
+  def next(sources: Seq[Waiting], most: Long): Step = {
+    val timed = sources.filter(_.byTime)
+    val partitions = timed.flatMap(_.sizes.keys).toSet
+    if (sources.forall(_.total <= most) || most < sources.map(_.sizes.size).sum) Step.Free
+    else {
+      val share = sources.filter(_.total > 0).map(each => math.min(1.0, most.toDouble / each.total)).min
+      if (partitions.size < 2) Step(0L, Map.empty, share, 0L)
+      else {
+        val others = sources.exists(source => !source.byTime && source.total > 0)
+        val found = search(timed, partitions, most, if (others) math.max(1L, (timed.map(_.total).sum * share).toLong) else Long.MaxValue)
+        val taken = timed.map(source => math.min(most, found.count(source))).sum
+        found.copy(share = if (taken > 0) taken.toDouble / timed.map(_.total).sum else share)
+      }
+    }
+  }
+
+  // What is before `low` is little enough, what is before `high` too much. First steps that double, then half of what is between.
+  private def search(timed: Seq[Waiting], partitions: Set[TopicPartition], most: Long, mostOfAll: Long): Step = {
+    val farAhead = System.currentTimeMillis() + FarAheadMs
+    var low = reached
+    var high = Long.MaxValue
+    var (little, much) = (Option.empty[Step], Option.empty[Step])
+    var time = if (reached == 0) 0L else reached + span
+    var looks = 0
+    var enough = false
+    while (!enough && high - low > 1 && looks < MostLooks) {
+      val step = Step(time, at(partitions, time), 1.0, farAhead)
+      val counts = timed.map(step.count)
+      if (counts.exists(_ > most) || counts.sum > mostOfAll) {
+        high = time
+        much = Some(step)
+      } else {
+        low = time
+        little = Some(step)
+        enough = counts.exists(_ >= most / 2) || counts.sum >= mostOfAll / 2
+      }
+      val next = step.places.values.filterNot(place => place == Place.End || place.time > farAhead).map(_.time).minOption
+      if (high < Long.MaxValue) time = low + (high - low) / 2
+      else next match {
+        case Some(first) => // nothing is before it
+          span *= 2
+          time = math.max(low, first) + span
+        case None => enough = true // all is before that time
+      }
+      looks += 1
+    }
+    // Of more records of one time than an epoch takes, it takes some.
+    val best = little.filter(step => timed.exists(step.count(_) > 0)).orElse(much).orElse(little).get
+    span = if (reached > 0) math.max(1L, best.time - reached) else FirstSpanMs
+    reached = best.time
+    best
+  }
+}
+
+private object StepSearch {
+  /** A record that is as far ahead of the clock says nothing of the time: nobody is to wait for it. */
+  private val FarAheadMs = 3600L * 1000
+  private val FirstSpanMs = 1000L
+  private val MostLooks = 64
+}
