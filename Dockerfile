@@ -5,14 +5,14 @@
 #   operator   the Kubernetes operator: Python alone
 #
 # Both run as user 10001 and write nothing but below /tmp and /var/lib/streamapp, so that a read-only root with a volume
-# at each of the two will do. What an image is made of stands in its /opt/sbom.cdx.json (CycloneDX). Layers go from what
-# changes seldom to what changes often: a change of our own code makes one small layer anew.
+# at each of the two will do. The contents of an image are listed in its /opt/sbom.cdx.json (CycloneDX). Layers that
+# change seldom come first: a change of our own code makes one small layer anew.
 #
-# `make images` names the base by the digest that it has on its registry at the moment, and keeps that as a label of the
-# image; BASE_IMAGE in the environment names another. Without a registry, a base is made from Debian's packages.
+# `make images` names the base by its present digest on its registry, and keeps that as a label of the image; BASE_IMAGE
+# in the environment names another. Without a registry, a base is made from Debian's packages.
 ARG BASE_IMAGE=debian:bookworm-slim
 
-# --- what both begin with ---------------------------------------------------------------------------------------------
+# --- the base of both -------------------------------------------------------------------------------------------------
 
 FROM ${BASE_IMAGE} AS python
 RUN apt-get update -qq \
@@ -39,7 +39,7 @@ RUN apt-get update -qq \
 
 FROM builder AS runtime-packages
 COPY container/build.lock container/runtime.lock /build/
-# PySpark comes as sources: made a wheel of first, it is the same package as from a wheel in pip's cache.
+# PySpark comes as sources: built into a wheel first, it is the same package as from a wheel in pip's cache.
 RUN HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check --require-hashes -r /build/build.lock \
  && HOME=/root /opt/packages/bin/pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r /build/runtime.lock \
  && /opt/packages/bin/pip uninstall -q -y wheel packaging setuptools pip
@@ -89,7 +89,7 @@ FROM spark AS runtime
 COPY --from=classes /opt/spark/classes.jar /opt/spark/classes.jsa /opt/spark/
 COPY container/entrypoint.sh container/decommission.sh container/sbom.py /opt/
 COPY --from=streamapp /opt/streamapp /opt/streamapp
-# With the dates that the archive of their classes knows.
+# The jars have the dates that the archive of their classes knows.
 COPY --from=classes /opt/streamapp/streamapp/jars/spark /opt/streamapp/streamapp/jars/spark
 RUN python3 /opt/sbom.py streamapp/runtime > /opt/sbom.cdx.json
 LABEL org.opencontainers.image.title="StreamApp runtime" org.opencontainers.image.licenses="Apache-2.0"

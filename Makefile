@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make` alone says what there is. Every target does its own set-up first (scripts/setup.sh; a second or so when done).
+# `make` alone lists the targets. Every target does its own set-up first (scripts/setup.sh; a second or so when done).
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,7 +17,7 @@ setup: ## get everything ready: tools, .venv, jars (the other targets do this by
 demo: setup ## a word count on a real broker, killed with -9 at its work and continued from Kafka alone
 	@$(PYTHON) examples/word_count_demo.py
 
-# Programs are installed before the first test. What could not run is the last line.
+# Programs are installed before the first test. The last line names the tests that could not run.
 test: export STREAMAPP_LEFT_OUT := $(CURDIR)/.build/left-out
 test: setup lint prepare unit kafka kubernetes ## all checks and tests
 	@if [ -s .build/left-out ]; then sort -u .build/left-out; else echo "every test has run"; fi
@@ -34,12 +34,12 @@ unit: setup ## tests without a broker, and the examples in docstrings
 	@echo "== unit tests"; $(PYTHON) -m pytest -q --doctest-modules runtime/streamapp operator/streamapp_operator tests -m "not kafka and not chaos and not cluster" \
 	  --numprocesses 2 $(ARGS)
 
-# Three at a time: a test of a process that is killed and started again waits half of its time.
+# Three at a time: a test that kills a process and starts it again waits half of its time.
 kafka: setup ## tests on the embedded broker
 	@echo "== broker tests"; $(PYTHON) -m pytest -q tests -m "kafka and not chaos and not cluster" \
 	  --numprocesses 3 --dist worksteal $(ARGS)
 
-# Each of the two has a cluster of its own. Who is free takes the next test.
+# Each of the two workers has a cluster of its own. A free one takes the next test.
 kubernetes: setup prepare ## tests on a Kubernetes cluster
 	@echo "== cluster tests"; $(PYTHON) -m pytest -q tests -m "cluster and not chaos" --numprocesses 2 --dist load --maxschedchunk 1 $(ARGS)
 
@@ -62,8 +62,8 @@ crd: setup ## crds/streamapp.yaml, the chart's copy of it and the manual's table
 	@cp crds/streamapp.yaml charts/streamapp-operator/files/streamapp.yaml
 	@$(PYTHON) -m pytest -q tests/unit/project/test_manual.py -k every_field --rewrite-golden
 
-# Versions stay where pyproject.toml allows them; ARGS=--upgrade takes the newest, ARGS="--upgrade-package NAME" those of one.
-# The lists of the images are parts of requirements.lock, so each goes by it.
+# Versions stay if pyproject.toml allows them; ARGS=--upgrade takes the newest, ARGS="--upgrade-package NAME" that of one.
+# The lists of the images are parts of requirements.lock, so each follows it.
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
   --no-emit-package colorama
 lock: setup ## requirements.lock and the lists of the images, with hashes, from pyproject.toml; ARGS=--upgrade for newer versions

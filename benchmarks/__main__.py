@@ -194,7 +194,7 @@ class Bench:
 
 
 def _ratio(rate: dict[str, list[float]], name: str, other: str) -> str:
-    """How many times as fast as another, in the median over the rounds: neighbours in time are compared."""
+    """How many times as fast as another system, in the median over the rounds: runs of one round are compared."""
     if other not in rate:
         return "-"
     return f"{median(mine / theirs for mine, theirs in zip(rate[name], rate[other], strict=True)):.2f}"
@@ -212,7 +212,7 @@ BENCHMARKS: dict[str, Callable[[Bench], str]] = {
     "first-epoch": Bench.first_epoch,
 }
 ON_KUBERNETES = ("operator", "first-epoch")
-"""They bring what they need, and compare nothing with Kafka Streams."""
+"""Benchmarks that start all that they need, and compare nothing with Kafka Streams."""
 
 
 def main() -> None:

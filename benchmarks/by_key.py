@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput of what is kept by key, over a backlog: joins with tables, and sessions.
+"""Throughput of operations with state by key, over a backlog: joins with tables, and sessions.
 
-Where there is a table it is read first, and a few batches are let through, before the clock runs: from the moment at
-which the backlog can be read until the last result is committed. Then each result is looked at.
+If there is a table, it is read first. Then a few batches are processed before the clock runs: from the moment when the
+backlog can be read until the last result is committed. Then each result is checked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ spec:
 
 @dataclass(frozen=True)
 class Load:
-    """How much."""
+    """Sizes of the input."""
 
     records: int
     warm_up_records: int = 50_000
@@ -46,25 +46,25 @@ class Load:
 
     @property
     def sizes(self) -> list[int]:
-        """Of the batches: the last is the one that is measured."""
+        """The sizes of the batches: the last one is measured."""
         return [self.warm_up_records] * self.warm_ups + [self.records]
 
 
 class Workload(ABC):
-    """One kind of operation, made of keys that are drawn evenly."""
+    """One kind of operation, on keys that are drawn evenly."""
 
     program: ClassVar[str]
-    """Of Kafka Streams (kafka-streams/PROGRAM.java)."""
+    """The program of Kafka Streams (kafka-streams/PROGRAM.java)."""
     topology: ClassVar[str]
     counted: ClassVar[bool] = False
-    """Whether a result is a number that replaces the one before it of its key, and numbers sum up to what is expected;
-    else each record has one result."""
+    """Whether a result is a number that replaces the one before it of its key, and the numbers sum up to the expected
+    total; else each record has one result."""
 
     def __init__(self, load: Load) -> None:
         self.drawn = np.random.default_rng(load.seed).integers(0, KEYS, sum(load.sizes))
 
     def rows(self) -> Iterable[Record]:
-        """What is there before: of a table, or of the other stream."""
+        """The records before the batches: of a table, or of the other stream."""
         return ()
 
     @abstractmethod
@@ -72,16 +72,16 @@ class Workload(ABC):
         """The record of that number."""
 
     def total(self, records: int) -> int:
-        """What the results come to after so many records."""
+        """The total of the results after so many records."""
         return records
 
     @abstractmethod
     def wrong(self, results: list[tuple[bytes, bytes | None]]) -> str | None:
-        """What is wrong with the results."""
+        """The mistake in the results; None if there is none."""
 
     @property
     def systems(self) -> dict[str, Starter]:
-        """Who can do it."""
+        """The systems that can do it."""
         return {OURS: self._ours, KAFKA_STREAMS: partial(kafka_streams, program=self.program)}
 
     def _ours(self, job: Job) -> Running:
@@ -114,7 +114,7 @@ class StreamTable(Workload):
 
 
 class StreamStream(StreamTable):
-    """Each record with the one of another stream that has its key, and was there before."""
+    """Each record with the one of another stream that has its key and was there before."""
 
     program = "StreamJoin"
     topology = """\
@@ -137,7 +137,7 @@ class StreamStream(StreamTable):
 
 
 class TableTable(Workload):
-    """Rows of two tables with equal keys: those of one are updated again and again."""
+    """Rows of two tables with equal keys: those of one table are updated again and again."""
 
     program = "TableTableJoin"
     topology = """\
@@ -170,7 +170,7 @@ class TableTable(Workload):
 
 
 class ForeignKey(Workload):
-    """Each row of a table, which are all new, with the row of another one that it names."""
+    """Each row of a table, all of them new, with the row of another table that it names."""
 
     program = "ForeignKeyJoin"
     topology = """\
@@ -237,7 +237,7 @@ RECORDS = {
     "foreign-key": 500_000,
     "sessions": 1_000_000,
 }
-"""That are measured: some ten seconds of work for each system."""
+"""The numbers of measured records: some ten seconds of work for each system."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class Measured:
 def measure(
     kafka: Kafka, name: str, start: Starter, workload: Workload, load: Load, run: str, scratch: Path
 ) -> Measured:
-    """One system, one round.
+    """Measures one system, one round.
 
     Raises:
         AssertionError: if a result is missing, or wrong.

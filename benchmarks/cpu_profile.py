@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the processor time of a Java process goes.
 
-The stacks of all threads are looked at several times a second, as `jcmd PID Thread.print` shows them, over the socket
-that jcmd uses, as a jcmd each time would be half of the load. A stack counts for the processor time that its
-thread has used since the look before. So waiting counts for nothing, and the sum is what the process has used.
+The profiler reads the stacks of all threads several times a second, as `jcmd PID Thread.print` shows them, over the
+socket that jcmd uses, as a jcmd each time would be half of the load. A stack counts for the processor time that its
+thread has used since the last reading. So waiting counts for nothing, and the sum is what the process has used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _THREADS: tuple[tuple[str, str], ...] = (
 
 
 class Profile:
-    """Of one process, from entering to leaving."""
+    """A profile of one process, from entering to leaving."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -58,7 +58,7 @@ class Profile:
         self._thread.join(30)
 
     def lines(self) -> list[str]:
-        """What the time went into, the most first: percent, and seconds of processor time."""
+        """The lines of the profile, the largest first: percent, and seconds of processor time."""
         total = sum(self._spent.values()) or 1.0
         return [
             f"{100 * spent / total:5.1f} %  {spent / 1000:6.1f} s  {what}"
@@ -67,7 +67,8 @@ class Profile:
         ]
 
     def _stacks(self) -> str:
-        """HotSpot's attach protocol: its version, a command, three arguments, each ended by a zero; then a status."""
+        """Reads the stacks by HotSpot's attach protocol: its version, a command, three arguments, each ended by a zero;
+        then a status."""
         address = f"/tmp/.java_pid{self._pid}"
         if not Path(address).exists():
             subprocess.run(["jcmd", str(self._pid), "VM.version"], capture_output=True, timeout=30, check=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers and executors that are none, for the benchmark of the operator: pods that never run are said to, as a kubelet
-would, and one small server answers for the drivers of all apps."""
+"""Simulated drivers and executors for the benchmark of the operator: it reports pods that never run as running, as a
+kubelet would, and one small server answers for the drivers of all apps."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from streamapp_operator.render.meta import APP_ANNOTATION, component_of
 from streamapp_operator.render.pods import LIVE_PORT
 
 ADDRESS = "127.88.0.1"
-"""Of the loopback network, which has enough for this one to be nobody else's."""
+"""An address of the loopback network, which has enough for this one to be free."""
 Says = Callable[[], Mapping[str, Any]]
-"""What each driver answers when it is asked how it is doing."""
+"""The answer of each driver to a request for its status."""
 
 
 def still() -> Mapping[str, Any]:
-    """All is done, and nothing comes."""
+    """All records are processed, and none come."""
     return _running(lag=0, epoch=12)
 
 
@@ -51,12 +51,12 @@ def _running(lag: int, epoch: int) -> Mapping[str, Any]:
 
 
 class Drivers:
-    """Within this, every driver's pod of the namespace runs as soon as it is made, and has an executor.
+    """Runs every driver's pod of the namespace as soon as it is made, with an executor, until the end of the block.
 
     Args:
         apps: the namespace.
         connection: a connection of the official client to the same API server.
-        says: what they say.
+        says: the drivers' status.
     """
 
     def __init__(self, apps: Apps, connection: Any, says: Says) -> None:

@@ -40,7 +40,7 @@ DONE = "first results are committed"
 
 @dataclass(frozen=True)
 class FirstEpoch:
-    """Seconds from `kubectl apply` to each step, by its name, in order; the last one is what counts."""
+    """Seconds from `kubectl apply` to each step, by its name, in order; the last one is the result."""
 
     steps: dict[str, float]
 
@@ -70,7 +70,7 @@ def measure(rounds: int, scratch: Path) -> list[FirstEpoch]:
 
 
 def summary(rounds: list[FirstEpoch]) -> list[tuple[str, ...]]:
-    """A row for each step: what the last one must take at most and should take, each round's seconds, their median."""
+    """A row for each step: the most that the last one must and should take, each round's seconds, their median."""
     rows = []
     for step in rounds[-1].steps:
         seconds = [each.steps[step] for each in rounds]
@@ -117,7 +117,7 @@ def _await_result(kafka: KafkaConfig, topic: str, app: App) -> None:
 
 
 class _Steps:
-    """When pods of the namespace first were there, and first ran."""
+    """The times when pods of the namespace were first there, and first ran."""
 
     def __init__(self, cluster: Cluster, namespace: Namespace) -> None:
         self._api = client.CoreV1Api(config.new_client_from_config(str(cluster.kubeconfig)))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First output: from starting a system's process to the committed counts of what lies on the topic already."""
+"""First output: from the start of a system's process to the committed counts of records that lie on the topic
+already."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ WORDS = 1_000
 
 
 def measure(kafka: Kafka, name: str, start: Starter, run: str, scratch: Path) -> float:
-    """One system, one round; in seconds."""
+    """Measures one system, one round; in seconds."""
     job = Job.of(kafka.bootstrap, name, run, scratch)
     kafka.create(job.input, PARTITIONS)
     kafka.create(job.output, PARTITIONS)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every benchmark needs of Kafka: topics, gates that open on many records at once, and a watch on the output."""
+"""The parts of Kafka that every benchmark needs: topics, gates that open on many records at once, and a watch on the
+output."""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ class Kafka:
         return committed(KafkaConfig.load(self.bootstrap, None), topic)
 
     def forget(self, prefix: str) -> None:
-        """Deletes all topics of a run, so that the broker serves every run from the same little."""
+        """Deletes all topics of a run, so that the broker has as few for every run."""
         self.admin.delete(name for name in self.admin.topics() if name.startswith(prefix))
 
 
 Record = tuple[bytes, bytes] | tuple[bytes, bytes, int]
-"""Key and value, and the event time in milliseconds since 1970 where it has one."""
+"""Key and value, and the event time in milliseconds since 1970 if there is one."""
 
 
 def paced(per_second: int, seconds: float) -> Iterator[int]:
@@ -55,7 +56,7 @@ def paced(per_second: int, seconds: float) -> Iterator[int]:
 
 
 class Gate:
-    """Records that lie on the topic, in a transaction, and become readable all at once when it is opened."""
+    """Records that lie on the topic, in a transaction, and all become readable when it is opened."""
 
     def __init__(self, kafka: Kafka, topic: str, records: Iterable[bytes | Record]) -> None:
         """`records`: values, or keys with values."""
@@ -68,7 +69,7 @@ class Gate:
                 "linger.ms": 20,
                 "batch.size": 256 << 10,
                 "compression.type": "lz4",
-                # As Kafka's own producers do, and as Kafka Streams expects it of a foreign-key join's tables.
+                # As Kafka's own producers do, and as Kafka Streams expects it for a foreign-key join's tables.
                 "partitioner": "murmur2_random",
                 "queue.buffering.max.messages": 200_000,
                 "sticky.partitioning.linger.ms": 20,
@@ -95,7 +96,7 @@ class Gate:
 
 @dataclass
 class Ends:
-    """When the committed end of a topic was seen where."""
+    """The committed ends of a topic, each with the time when it was seen."""
 
     times: list[float] = field(default_factory=list)
     ends: list[tuple[int, ...]] = field(default_factory=list)
@@ -109,10 +110,10 @@ class Ends:
 
 
 class Watch:
-    """Looks at the committed end of an output topic every 20 ms, which costs the system under test next to nothing.
+    """Reads the committed end of an output topic every 20 ms, which costs the system under test next to nothing.
 
-    What was in the records is read afterwards: `counts` are the latest of each key. Without `by_key` they are not kept,
-    and every record stands for one more word (true where no word comes twice).
+    The content of the records is read afterwards: `counts` are the latest of each key. Without `by_key` they are not
+    kept, and every record stands for one more word (true where no word comes twice).
     """
 
     def __init__(self, kafka: Kafka, topic: str, partitions: int, by_key: bool = True) -> None:

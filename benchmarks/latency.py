@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latency: from producing a word to reading, committed, the count that has it in.
+"""Latency: from producing a word to reading the committed count that includes it.
 
 The n-th time a word is sent is answered by the first record of that word whose count is n or more. Sender and reader
 are one process with one clock.
@@ -25,7 +25,7 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Load:
-    """How fast, how long."""
+    """Rate and duration."""
 
     per_second: int = 1000
     warm_up_seconds: int = 180
@@ -45,7 +45,7 @@ class Latency:
 
 
 def measure(kafka: Kafka, name: str, start: Starter, load: Load, run: str, scratch: Path) -> Latency:
-    """One system, one round."""
+    """Measures one system, one round."""
     job = Job.of(kafka.bootstrap, name, run, scratch)
     kafka.create(job.input, PARTITIONS)
     kafka.create(job.output, PARTITIONS)
@@ -140,7 +140,7 @@ class _Sender:
         self._number = 0
 
     def run(self, running: Running) -> None:
-        """Words from the start on, at full rate once the first count has come back."""
+        """Sends words from the start on, at full rate once the first count has come back."""
         while not self._reader.first.wait(0.1):
             running.check()
             self._send()

@@ -17,11 +17,11 @@ PARTITIONS = 4
 class Memory:
     peak_mb: float
     seconds: float
-    """From the input's being there to the last count, start included."""
+    """The time from the moment when the input is there to the last count, start included."""
 
 
 def measure(kafka: Kafka, name: str, start: Starter, keys: int, run: str, scratch: Path) -> Memory:
-    """One system."""
+    """Measures one system."""
     job = Job.of(kafka.bootstrap, name, run, scratch)
     kafka.create(job.input, PARTITIONS)
     kafka.create(job.output, PARTITIONS)

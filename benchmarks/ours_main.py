@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `streamapp` command, with a spy that tells on stdout how long a restore took, to the hundredth of a second, or,
+"""The `streamapp` command, with a spy that prints on stdout how long a restore took, to the hundredth of a second, or,
 with `EPOCHS` among the environment's variables, once a second what the last epoch of each sub-topology took.
 
 Runs in a process of its own. Started by systems.py.
@@ -21,7 +21,7 @@ EPOCHS = "STREAMAPP_BENCHMARK_EPOCHS"
 
 
 def watch() -> None:
-    """Says what the spy finds."""
+    """Prints the spy's findings."""
     while (session := SparkSession.getActiveSession() or SparkSession._instantiatedSession) is None:
         time.sleep(0.05)
     if EPOCHS in os.environ:
@@ -31,9 +31,9 @@ def watch() -> None:
 
 
 def watch_epochs(session: SparkSession) -> None:
-    """Says "epoch {...}": a sub-topology, and of its last epoch the number, the start and its parts in milliseconds.
+    """Prints "epoch {...}": a sub-topology, and of its last epoch the number, the start and its parts in milliseconds.
 
-    A listener would see them all, and would be a third of the load: Spark calls it by reflection for each event.
+    A listener would see all epochs, and would be a third of the load: Spark calls it by reflection for each event.
     """
     last: dict[str | None, int] = {}
     while True:
@@ -47,7 +47,7 @@ def watch_epochs(session: SparkSession) -> None:
 
 
 def watch_restore(session: SparkSession) -> None:
-    """Says "restored SECONDS RECORDS" when all store partitions are there, from the first one's start."""
+    """Prints "restored SECONDS RECORDS" when all store partitions are there, from the first one's start."""
     began: float | None = None
     assert session._jvm is not None
     bridge = session._jvm.org.apache.spark.sql.streamapp.DriverBridge

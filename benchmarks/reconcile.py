@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator with many apps, on a real API server without a node: how soon it acts on a change, what it takes of
-memory, and whether it leaves the API server in peace when there is nothing to do. Drivers are simulated, or there are
+"""The operator with many apps, on a real API server without a node: how soon it acts on a change, how much memory it
+takes, and whether it leaves the API server in peace when there is nothing to do. Drivers are simulated, or there are
 none."""
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ WRITES = ("POST", "PUT", "PATCH", "DELETE")
 @dataclass(frozen=True)
 class Reconcile:
     created_seconds: float
-    """From the first app's creation to the last one's first status, all being created at once."""
+    """The time from the first app's creation to the last one's first status, all being created at once."""
     p50_ms: float
-    """From the API server's answer to a change, to the status that says the change is dealt with."""
+    """The time from the API server's answer to a change, to the status that shows the change as done."""
     p99_ms: float
     peak_mib: float
     steady_writes: int
@@ -56,7 +56,7 @@ class Reconcile:
     writes_per_app_minute: float
     steady_reads_per_second: float
     steady_cpu_seconds: float
-    """Of the operator's process, in that minute."""
+    """The processor time of the operator's process, in that minute."""
 
 
 ROWS: tuple[tuple[str, str, Callable[[Reconcile], str]], ...] = (
@@ -76,17 +76,17 @@ ROWS: tuple[tuple[str, str, Callable[[Reconcile], str]], ...] = (
     ("reads a second meanwhile", "-", lambda one: f"{one.steady_reads_per_second:.0f}"),
     ("the operator's processor time meanwhile", "-", lambda one: f"{one.steady_cpu_seconds:.1f} s"),
 )
-"""What is told, and what it must be and should be."""
+"""The rows of the report: the figure, its required and its wanted value, and its text."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What the apps are like."""
+    """A kind of apps."""
 
     says: Callable[[], Mapping[str, Any]] | None = None
-    """What their drivers say; None: no driver ever runs."""
+    """The status of their drivers; None: no driver ever runs."""
     settles: bool = True
-    """Whether there comes a time at which nothing is written any more."""
+    """Whether the operator comes to write nothing any more."""
     autoscaling: bool = False
     """Whether the operator asks Kafka how far each of them is behind."""
 
@@ -146,7 +146,7 @@ def measure(apps: int, kind: Kind, scratch: Path) -> Reconcile:
 
 @contextmanager
 def _kafka(folder: Path) -> Iterator[str]:
-    """The address of a broker that has the topic the apps read."""
+    """Runs a broker that has the topic the apps read; yields its address."""
     with EmbeddedBroker(folder) as broker:
         Admin(KafkaConfig(broker.bootstrap_servers)).create([TopicSpec("text-lines", "lines", 4)])
         yield broker.bootstrap_servers
@@ -160,7 +160,7 @@ def _create(objects: Any, name: str, kafka: str) -> None:
 
 
 def _changes(objects: Any, names: list[str], seen: _Seen, operator: _Operator) -> Iterator[float]:
-    """One change of each app, at an even rate; what each takes, in seconds."""
+    """Makes one change of each app, at an even rate; yields the seconds that each takes."""
     waiting = []
     start = time.monotonic()
     for index, name in enumerate(names):
@@ -173,7 +173,7 @@ def _changes(objects: Any, names: list[str], seen: _Seen, operator: _Operator) -
 
 
 class _Seen:
-    """When each app's status first spoke of each generation, by a watch like any other program's."""
+    """The times when each app's status first had each generation, by a watch like any other program's."""
 
     def __init__(self, connection: Any) -> None:
         self._objects = client.CustomObjectsApi(connection)
@@ -195,7 +195,7 @@ class _Seen:
             return self._times[name, generation]
 
     def await_proved(self, names: Iterable[str], check: Any) -> None:
-        """Until the version of each app has proved itself, and is Running."""
+        """Waits until the version of each app has proved itself, and is Running."""
         deadline = time.monotonic() + 600
         with self._changed:
             while missing := set(names) - self._proved:
@@ -255,7 +255,7 @@ class _Operator:
         return counts
 
     def cpu_seconds(self) -> float:
-        """That its process has used so far."""
+        """The processor time that its process has used so far."""
         times = psutil.Process(self._process.pid).cpu_times()
         return float(times.user + times.system)
 

@@ -46,7 +46,7 @@ def write(name: str, text: str) -> None:
 
 
 def machine() -> str:
-    """What the figures depend on, in one paragraph."""
+    """The machine and the versions that the figures depend on, in one paragraph."""
     memory = psutil.virtual_memory().total / 2**30
     java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()[0]
     return (

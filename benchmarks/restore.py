@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restore: many small keys are counted, the app is stopped, its local state deleted, and it is started again.
 
-The time is that from the first store partition's restore to the last one's end, by the system's own word; and, as a
-user sees it, from starting the process to the committed count of a word sent meanwhile.
+The time is that from the first store partition's restore to the last one's end, as the system reports it; and, as a
+user sees it, from the start of the process to the committed count of a word sent meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Restored:
 
 
 def measure(kafka: Kafka, name: str, start: Starter, keys: int, run: str, scratch: Path) -> Restored:
-    """One system, one round."""
+    """Measures one system, one round."""
     job = Job.of(kafka.bootstrap, name, run, scratch)
     kafka.create(job.input, PARTITIONS)
     kafka.create(job.output, PARTITIONS)

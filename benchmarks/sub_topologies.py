@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What epochs cost an app of many sub-topologies: from the start of an epoch of one to the start of its next, and what
-the metadata topic takes of that. Only of StreamApp."""
+"""The cost of epochs in an app of many sub-topologies: from the start of an epoch of one to the start of its next, and
+the metadata topic's part of that. Only StreamApp is measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchmarks.systems import Job, Running, run_manifest
 NUMBERS = (1, 5, 10)
 PARTITIONS = 4
 COLUMNS = ("between two epochs", "range written", "end written", "the rest")
-"""How each figure is called, in the order of Epochs."""
+"""The names of the figures, in the order of Epochs."""
 
 _HEAD = """\
 apiVersion: streamapp.dev/v1alpha1
@@ -42,7 +42,7 @@ _PART = """\
 
 @dataclass(frozen=True)
 class Load:
-    """How fast, how long."""
+    """Rate and duration."""
 
     per_second: int = 1000
     warm_up_seconds: int = 60
@@ -52,7 +52,8 @@ class Load:
 
 @dataclass(frozen=True)
 class Epochs:
-    """Each a median and a 99th percentile in milliseconds, over what was seen of all sub-topologies once a second."""
+    """Each figure is a median and a 99th percentile in milliseconds, of readings of all sub-topologies once a
+    second."""
 
     between: tuple[float, float]
     """The mean of the epochs within a second."""
@@ -60,13 +61,13 @@ class Epochs:
     end_written: tuple[float, float]
     rest: tuple[float, float]
     processors: float
-    """In use by the app's processes, on average."""
+    """Processors in use by the app's processes, on average."""
     epochs: int
-    """Of all sub-topologies together, within that time."""
+    """The number of epochs of all sub-topologies together, within that time."""
 
 
 def measure(kafka: Kafka, number: int, load: Load, scratch: Path) -> Epochs:
-    """An app of so many sub-topologies that read the same records, each by another key."""
+    """Measures an app of so many sub-topologies that read the same records, each by another key."""
     job = Job.of(kafka.bootstrap, "parts", str(number), scratch)
     kafka.create(job.input, PARTITIONS)
     for n in range(number):

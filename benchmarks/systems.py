@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The systems under test, each as processes of its own, started and stopped alike."""
+"""The systems under test, each as processes of its own, started and stopped in the same way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEAP = "2g"
 SPARK_EPOCH = 300_000
 SPARK_MASTER = "local[2]"
 PROFILING = False
-"""Set by `--profile`. It costs a few percent of what is measured."""
+"""Set by `--profile`. It costs a few percent of the measured time."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Running:
             self.said.append(line.rstrip("\n"))
 
     def _weigh(self) -> None:
-        """The largest resident memory of the JVM so far."""
+        """Keeps the largest resident memory of the JVM so far."""
         while self.process.poll() is None:
             try:
                 me = psutil.Process(self.process.pid)
@@ -83,7 +83,7 @@ class Running:
 
     @contextmanager
     def profiled(self) -> Iterator[None]:
-        """Prints what the JVM's processor time went into meanwhile, where `--profile` asks for it."""
+        """Prints the profile of the JVM's processor time within the block, if `--profile` asks for it."""
         if not PROFILING:
             yield
             return
@@ -92,7 +92,7 @@ class Running:
         print("\n".join(f"    {line}" for line in profile.lines()), flush=True)
 
     def _java(self) -> psutil.Process:
-        """The JVM, as soon as there is one. Before it a short one finds out how Spark's is to be started."""
+        """The JVM, as soon as there is one. Before it, a short one finds out how to start Spark's."""
         for _ in range(600):
             me = psutil.Process(self.process.pid)
             with suppress(psutil.Error):
@@ -103,7 +103,7 @@ class Running:
         raise AssertionError("no JVM was started")
 
     def cpu_seconds(self) -> float:
-        """What the system has used of the processors so far: other work on the machine disturbs it less than time."""
+        """The processor time of the system so far: other work on the machine disturbs it less than elapsed time."""
         me = psutil.Process(self.process.pid)
         times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
         return sum(t.user + t.system for t in times)
@@ -124,7 +124,7 @@ class Running:
             raise RuntimeError(f"it has ended by itself with {self.process.returncode}:\n{tail}")
 
     def stop(self) -> None:
-        """Ends it and waits for its JVM too, which lives on for a moment and still touches its files."""
+        """Ends the system and waits for its JVM too, which lives on for a moment and still touches its files."""
         if self.process.poll() is not None:
             return
         children = psutil.Process(self.process.pid).children(recursive=True)
@@ -173,7 +173,7 @@ spec:
 
 
 def ours(job: Job, epoch_interval: str = "100ms") -> Running:
-    """StreamApp, exactly-once, by `streamapp run`."""
+    """Starts StreamApp, exactly-once, by `streamapp run`."""
     text = MANIFEST.format(
         app=job.app, input=job.input, output=job.output, epoch_interval=epoch_interval, partitions=STATE_PARTITIONS
     )
@@ -181,7 +181,7 @@ def ours(job: Job, epoch_interval: str = "100ms") -> Running:
 
 
 def run_manifest(job: Job, text: str, **environment: str) -> Running:
-    """Any app of ours."""
+    """Starts any app of ours."""
     job.dir.mkdir(parents=True, exist_ok=True)
     manifest = job.dir / "app.yaml"
     manifest.write_text(text)
@@ -199,7 +199,7 @@ def run_manifest(job: Job, text: str, **environment: str) -> Running:
 
 
 def kafka_streams(job: Job, threads: int = 2, program: str = "WordCount") -> Running:
-    """Kafka Streams under exactly_once_v2."""
+    """Starts Kafka Streams under exactly_once_v2."""
     classes = HARNESS / "lib" / "classes"
     command = [
         "java",
@@ -219,7 +219,7 @@ def kafka_streams(job: Job, threads: int = 2, program: str = "WordCount") -> Run
 
 
 def stock_spark(job: Job, master: str = SPARK_MASTER, epoch: int = SPARK_EPOCH) -> Running:
-    """Spark as it comes, at-least-once."""
+    """Starts Spark as it comes, at-least-once."""
     options = {
         "bootstrap": job.bootstrap,
         "input": job.input,

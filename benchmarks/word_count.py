@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput: a word count over a backlog.
 
-Every system gets topics of its own. A few batches of lines are let through one after the other until their counts are
-there: starting, compiling and filling pools are over then. Only then the backlog becomes readable, all at once, and
+Every system gets topics of its own. A few batches of lines are processed one after the other until their counts are
+there: then starting, compiling and filling pools are over. Only then does the backlog become readable, all at once, and
 the clock runs from that moment until the last count is committed. The final counts must be exact.
 """
 
@@ -25,7 +25,7 @@ OUTPUT_PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Load:
-    """How much."""
+    """Sizes of the input."""
 
     lines: int = 1_200_000
     warm_ups: int = 5
@@ -45,7 +45,7 @@ class Throughput:
 
 
 def measure(kafka: Kafka, name: str, start: Starter, load: Load, run: str, scratch: Path) -> Throughput:
-    """One system, one round.
+    """Measures one system, one round.
 
     Raises:
         AssertionError: if a count is wrong.

@@ -4,7 +4,7 @@
 1. starts a broker and sends it the first part of a real text: the sources of Python's standard library
 2. runs examples/word-count.yaml, and kills the runtime with SIGKILL while it counts the rest, which is still being sent
 3. deletes every local file of its state
-4. starts it again, shows what is restored, and holds every count against one made here: the words of lines that were
+4. starts it again, shows the progress of the restore, and compares every count with one made here: a line that was
    counted twice or never would show
 """
 
@@ -40,12 +40,12 @@ MANIFEST = ROOT / "examples" / "word-count.yaml"
 STATE = Path(".streamapp") / "demo"
 LINES = 250_000
 FIRST = 50_000
-"""So many lines are there when the app starts; the rest keeps it at work when it is killed."""
+"""The lines that are there when the app starts; the rest keeps it at work when it is killed."""
 DEADLINE_SECONDS = 240.0
 
 
 def main() -> int:
-    # Whatever ends the demo ends what it has started: by exceptions, through every `with`.
+    # The end of the demo, whatever its cause, ends all that it has started: by exceptions, through every `with`.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         demo()
@@ -112,7 +112,7 @@ class Run:
         self._kafka = kafka
 
     def __enter__(self) -> Run:
-        (STATE / "app" / "app.json").unlink(missing_ok=True)  # the address of a run before
+        (STATE / "app" / "app.json").unlink(missing_ok=True)  # the address of an earlier run
         command = [
             sys.executable,
             "-m",
@@ -137,7 +137,7 @@ class Run:
         return self._process.pid
 
     def status(self) -> dict[str, Any]:
-        """What the running app says of itself; empty while it starts."""
+        """The running app's status; empty while it starts."""
         with contextlib.suppress(OSError, ValueError, TypeError, urllib.error.URLError):
             url = json.loads((STATE / "app" / "app.json").read_text())["url"]
             with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
@@ -146,7 +146,7 @@ class Run:
         return {}
 
     def wait(self, until: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
-        """The first status that is as wanted; meanwhile it is shown."""
+        """Shows the status until it is as wanted; returns it."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         line = ProgressLine(sys.stdout)
         try:
@@ -174,7 +174,7 @@ class Run:
 
 
 def lines_in(status: dict[str, Any]) -> int:
-    """Lines that the app has counted since it was started."""
+    """The number of lines that the app has counted since it was started."""
     return sum(part["recordsIn"] for part in status.get("subTopologies", {}).values())
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything a fresh machine needs, up to a working .venv/bin/streamapp; seconds when there is nothing to do.
+# Sets up a fresh machine, up to a working .venv/bin/streamapp; takes seconds when there is nothing to do.
 #
 #   1. tools    Python 3.11 or later (with venv), JDK 17 or later, Maven: installed by apt-get where we are root on
 #               Debian or Ubuntu; elsewhere ONE line says what is missing and what to type.
@@ -133,7 +133,7 @@ ensure_python_environment() {
     "$(find_python)" -m venv --clear .venv
   fi
   say "installing the Python packages of requirements.lock (pyspark is large: minutes on a slow line) ..."
-  # PySpark comes as sources. What makes a wheel of them is checked as well: an isolated build would fetch it unchecked.
+  # PySpark comes as sources. Its build tools are checked as well: an isolated build would fetch them unchecked.
   "$venv_python" -m pip install --quiet --disable-pip-version-check --require-hashes -r container/build.lock &&
     "$venv_python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock ||
     die "pip could not install requirements.lock (its own message is above)"

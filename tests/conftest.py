@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for all tests. The broker is one for the session: tests keep apart by topic names of their own."""
+"""Fixtures for all tests. The broker is one for the session: each test has topic names of its own."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from streamapp.kafka.config import KafkaConfig
 
 os.environ.setdefault(JAVA_OPTIONS, SHORT_LIVED)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As in the background of a script. What tests start would ignore it too, and they try what Ctrl-C does.
+    # SIGINT is ignored in the background of a script. Processes that tests start would ignore it too, and tests try
+    # Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# A machine may be busy with other things: how long an example takes says nothing.
+# A machine may be busy with other work: the duration of an example shows nothing.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-collect_ignore = ["cluster/in_pods"]  # scripts for pods, which a look for doctests would run
+collect_ignore = ["cluster/in_pods"]  # scripts for pods, which a search for doctests would run
 
 
 class _FailuresAtOnce:
-    """Says what has failed when it fails: a run that is cut off has no summary."""
+    """Prints a failure when it happens: a run that is cut off has no summary."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
@@ -64,7 +65,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On a broker and in pods files of the longest tests come first, so that in the end nobody works alone."""
+    """In tests with a broker and in pods, the files with the longest tests come first, so that all workers end at about
+    the same time."""
     longest: dict[Path, float] = {}
     for item in items:
         limit = (
@@ -79,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
-    """`golden(file, text)`: the text is what the file holds.
+    """`golden(file, text)`: checks that the text is the content of the file.
 
     With --rewrite-golden the file is written anew; the diff is then reviewed as a claim.
     """
@@ -130,9 +132,9 @@ def topic(kafka: KafkaConfig, request: pytest.FixtureRequest) -> Callable[..., s
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """One Kubernetes cluster, shared; tests keep apart by namespaces of their own.
+    """One Kubernetes cluster, shared; each test has namespaces of its own.
 
-    Where there can be none, tests that need it are left out and that is said aloud; in CI they fail.
+    If there can be none, tests that need it are left out, which is reported clearly; in CI they fail.
     """
     try:
         with a_cluster() as running:
@@ -150,14 +152,14 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Name
 
 @pytest.fixture(scope="session")
 def runtime_image(cluster: Cluster) -> str:
-    """The name of the image of the sources as they are now, known to the cluster."""
+    """The name of the image of the present sources, known to the cluster."""
     cluster.load_image(RUNTIME)
     return RUNTIME
 
 
 @pytest.fixture(scope="session")
 def operator_image(cluster: Cluster) -> str:
-    """The name of the image of the sources as they are now, known to the cluster."""
+    """The name of the image of the present sources, known to the cluster."""
     cluster.load_image(OPERATOR)
     return OPERATOR
 
@@ -189,7 +191,7 @@ def render(helm: Helm) -> Render:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What could not run here is the last and loudest that is said; `make test` says it once more at its own end."""
+    """Prints the tests that could not run here last and loudest; `make test` prints them once more at its own end."""
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = {str(report.longrepr[2]) for report in skipped if "NOT RUN" in str(report.longrepr)}
     lines = sorted(reason.removeprefix("Skipped: ") for reason in reasons)

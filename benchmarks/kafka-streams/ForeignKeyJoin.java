@@ -7,7 +7,7 @@ import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** Rows of the table INPUT_TOPIC with those of INPUT_TOPIC-table that they name. Arguments: {@link Harness}'s. */
+/** Joins rows of the table INPUT_TOPIC with the rows of INPUT_TOPIC-table that they name. Arguments: {@link Harness}'s. */
 public final class ForeignKeyJoin {
     public static void main(String[] args) throws Exception {
         StreamsBuilder builder = new StreamsBuilder();

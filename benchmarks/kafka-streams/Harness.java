@@ -16,7 +16,7 @@ import org.apache.kafka.streams.processor.StateRestoreListener;
  * Runs a topology of Kafka Streams under exactly_once_v2, with all settings at their defaults but the guarantee and the number
  * of threads.
  *
- * Arguments: BOOTSTRAP APPLICATION_ID INPUT_TOPIC OUTPUT_TOPIC STATE_DIR THREADS. Says "restored SECONDS RECORDS" on
+ * Arguments: BOOTSTRAP APPLICATION_ID INPUT_TOPIC OUTPUT_TOPIC STATE_DIR THREADS. Prints "restored SECONDS RECORDS" on
  * stdout when all restores that were under way have ended. Ends on SIGTERM.
  */
 final class Harness {
@@ -49,7 +49,7 @@ final class Harness {
         ended.await();
     }
 
-    /** From the first restore's start to the last one's end. */
+    /** Measures the time from the first restore's start to the last one's end. */
     private static final class Restores implements StateRestoreListener {
         private final AtomicInteger running = new AtomicInteger();
         private final AtomicLong records = new AtomicLong();

@@ -9,7 +9,7 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.SessionWindows;
 
-/** Counts of records that follow each other with gaps of up to a minute, which may be late by one. Arguments: {@link Harness}'s. */
+/** Counts records that follow each other with gaps of up to a minute, which may be late by a minute. Arguments: {@link Harness}'s. */
 public final class Sessions {
     public static void main(String[] args) throws Exception {
         StreamsBuilder builder = new StreamsBuilder();

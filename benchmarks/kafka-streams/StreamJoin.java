@@ -10,7 +10,7 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.StreamJoined;
 
-/** Each record of a stream with those of another, the topic INPUT_TOPIC-table, within an hour. Arguments: {@link Harness}'s. */
+/** Joins each record of a stream with those of another, the topic INPUT_TOPIC-table, within an hour. Arguments: {@link Harness}'s. */
 public final class StreamJoin {
     public static void main(String[] args) throws Exception {
         StreamsBuilder builder = new StreamsBuilder();

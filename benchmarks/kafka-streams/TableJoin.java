@@ -7,7 +7,7 @@ import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** Each record of a stream with the row of a table, the topic INPUT_TOPIC-table. Arguments: {@link Harness}'s. */
+/** Joins each record of a stream with the row of a table, the topic INPUT_TOPIC-table. Arguments: {@link Harness}'s. */
 public final class TableJoin {
     public static void main(String[] args) throws Exception {
         StreamsBuilder builder = new StreamsBuilder();

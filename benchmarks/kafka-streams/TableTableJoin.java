@@ -6,7 +6,7 @@ import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** Rows of two tables with equal keys, the topics INPUT_TOPIC and INPUT_TOPIC-table: the sum of both numbers. Arguments: {@link Harness}'s. */
+/** Joins rows of the tables INPUT_TOPIC and INPUT_TOPIC-table with equal keys: the sum of both numbers. Arguments: {@link Harness}'s. */
 public final class TableTableJoin {
     public static void main(String[] args) throws Exception {
         StreamsBuilder builder = new StreamsBuilder();

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events of the Nexmark benchmark: persons, auctions and bids, as lines for `streamapp produce --json`.
 
-Of 50 events one is a person, three are auctions and 46 are bids, and each event is a fixed time later than the one
-before. Some sellers, auctions and bidders are hot, and get a large part of what happens. The same seed always gives the
-same events.
+One of 50 events is a person, three are auctions and 46 are bids, and each event is a fixed time later than the one
+before. Some sellers, auctions and bidders are hot, and are in a large part of the events. The same seed always gives
+the same events.
 
     python examples/nexmark/events.py bids --events 100000 | streamapp produce nexmark-bids --json
 """
@@ -18,12 +18,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 PERSONS, AUCTIONS = 1, 3
-"""Of each round's events. The rest are bids."""
+"""The numbers of persons and auctions in each round of events. The rest are bids."""
 ROUND = 50
 FIRST = 1000
 """The first person's id, and the first auction's."""
 BEGIN = datetime(2024, 1, 31, 23, 59, tzinfo=UTC)
-"""Soon before midnight, for the queries that go by days."""
+"""The time of the first event: just before midnight, for the queries that go by days."""
 HOT_SELLER, HOT_AUCTION, HOT_BIDDER = 4, 2, 4
 """One in so many events does not go to a hot one."""
 HOT_EVERY = {"seller": 4, "auction": 100, "bidder": 100}
@@ -48,7 +48,7 @@ Event = tuple[int, dict[str, Any]]
 class Market:
     """
     Args:
-        seed: of all that is by chance.
+        seed: the seed of all random choices.
         gap: event time between two events.
     """
 
@@ -56,8 +56,8 @@ class Market:
         self._seed, self._gap = seed, gap
 
     def events(self, kind: str, count: int) -> Iterator[Event]:
-        """Those of a kind among the first `count` events: `persons`, `auctions` or `bids`. As `side`, the rows of a
-        table that no event changes."""
+        """The events of a kind among the first `count` events: `persons`, `auctions` or `bids`. For `side`, the rows of
+        a table that no event changes."""
         if kind == "side":
             yield from ((key, {"value": f"side {key}"}) for key in range(SIDE_ROWS))
             return
@@ -130,7 +130,7 @@ class Market:
         return FIRST + number // ROUND * PERSONS
 
     def _last_auction(self, number: int) -> int:
-        """There is always one: bids come behind the auctions of their round."""
+        """The id of the last auction so far. There is always one: bids come behind the auctions of their round."""
         return FIRST + number // ROUND * AUCTIONS + min(max(number % ROUND - PERSONS, 0), AUCTIONS - 1)
 
     def _time(self, number: int) -> str:
@@ -138,7 +138,7 @@ class Market:
 
 
 def _price(chance: random.Random) -> int:
-    """In cents: as many from 1 to 10 as from 10 to 100, and so on up to a million."""
+    """A price in cents: as many prices from 1 to 10 as from 10 to 100, and so on up to a million."""
     return round(100 * 10 ** (6 * chance.random()))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How risky a payment is: rules as plain Python."""
+"""The risk of a payment: rules as plain Python."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from rules import AT_HOME, LARGE
 
 
 def score(payment: dict[str, Any]) -> dict[str, Any] | None:
-    """A payment's risk from 0 to 1 with the reasons; None for what is no payment."""
+    """A payment's risk from 0 to 1 with the reasons; None if the record is not a payment."""
     if payment["card"] is None or payment["amount"] is None:
         return None
     reasons = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scores go by."""
+"""The rules that the scores depend on."""
 
 LARGE = 1000
 AT_HOME = ("DE", "FR", "NL")

@@ -2,13 +2,13 @@
 """`python -m streamapp_operator`: runs the operator. Its settings come from the environment, as the chart sets it:
 
 STREAMAPP_SETTINGS       JSON, see `settings_of`
-STREAMAPP_NAMESPACES     to watch, separated by commas; empty: its own
+STREAMAPP_NAMESPACES     namespaces to watch, separated by commas; empty: its own
 STREAMAPP_CLUSTER_WIDE   `true`: watch all of them
 STREAMAPP_OWN_NAMESPACE  `true`: its own too, where all are watched
 STREAMAPP_NAMESPACE      its own, where it does not run in a pod
 STREAMAPP_LEASE          name of the Lease
 STREAMAPP_ROLE_BINDING   name of the RoleBinding in each watched namespace by which it acts there; empty: there is none
-STREAMAPP_RESYNC_SECONDS so often each kind of objects is listed anew; empty: every ten minutes
+STREAMAPP_RESYNC_SECONDS seconds after which each kind of objects is listed anew; empty: ten minutes
 STREAMAPP_HEALTH_PORT    for probes and metrics; empty: none
 STREAMAPP_LOG_LEVEL      DEBUG, INFO, WARNING or ERROR
 """
@@ -51,10 +51,10 @@ log = logging.getLogger("streamapp.operator")
 
 
 def settings_of(text: str) -> Settings:
-    """From JSON with the names of `Settings`, in camel case as in the chart's values.
+    """The settings in a JSON text. It has the names of `Settings`, in camel case as in the chart's values.
 
     Raises:
-        ValueError: when it cannot be read, or has a name that there is not.
+        ValueError: when it cannot be read, or has an unknown name.
 
     >>> settings_of('{"image": "x", "networkPolicy": false}').network_policy
     False
@@ -134,11 +134,11 @@ def main(environment: Mapping[str, str]) -> int:
 
 
 def await_list(kube: Kube, informer: Informer, stop: threading.Event) -> bool:
-    """Waits until the cluster knows what a StreamApp is, and has said what there is where the operator may look:
-    nothing is decided on half of it.
+    """Waits until the cluster has the definition of a StreamApp, and all objects that the operator may read are listed:
+    nothing is decided on half of them.
 
     Returns:
-        Whether it has; not when `stop` was set before.
+        Whether they are listed; False when `stop` was set before.
     """
     said = ""
     while not stop.is_set():

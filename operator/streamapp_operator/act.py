@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does what was decided. Of a new version all objects are tried before any is changed; after the first that the API
-server refuses, only what does not depend on it is done."""
+"""Carries out a decision. All objects of a new version are tried before any is changed. After the first one that the
+API server refuses, only the actions that do not depend on the version are done."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ from streamapp_operator.render import STARTERS
 from streamapp_operator.render.meta import Object, is_orphan_of, is_owned_by
 
 GENERATION_ANNOTATION = "streamapp.dev/generation"
-"""On each object: the generation of the resource that it was last changed for."""
+"""Annotation on each object: the generation of the resource that it was last changed for."""
 _OF_A_VERSION = ("ConfigMap", "ControllerRevision", *STARTERS)
-"""Kinds of objects that a driver runs by, or is known by."""
+"""Kinds of objects that belong to one version of an app."""
 log = logging.getLogger("streamapp.operator")
 
 
 def act(kube: Kube, seen: Observation, decision: Decision, notes: Notes, rights: Rights) -> str:
-    """Does what was decided, and notes what became of it. Returns why something was refused; empty when nothing was."""
+    """Carries out the decision, and notes the answers of the API server. Returns why something was refused; empty when
+    nothing was."""
     if refusal := _refusal(lambda: _try(kube, seen.body, decision.doubtful)):
         return _do_each(kube, seen, filter(_suits_every_version, decision.actions), notes, rights) or refusal
     return _do_each(kube, seen, decision.actions, notes, rights)
 
 
 def _try(kube: Kube, body: Object, doubtful: Iterable[Object]) -> None:
-    """Asks the API server what it would say to each of these.
+    """Asks the API server whether it would take each of these objects.
 
     Raises:
         KubeError: it would not take one.
@@ -69,15 +70,15 @@ def _try_executor(kube: Kube, pod: Object) -> None:
 
 
 def _suits_every_version(action: Action) -> bool:
-    """Whether it is right also for the version that runs on, as the one that follows is refused."""
+    """Whether the action is also right for the version that runs on because the next one is refused."""
     if isinstance(action, Apply):
         return action.is_new and action.wanted["kind"] not in _OF_A_VERSION
     return isinstance(action, SetFinalizer) or (isinstance(action, Delete) and kind_of(action) == "Pod")
 
 
 def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action], notes: Notes, rights: Rights) -> str:
-    """One after the other. After the first that is refused, only what does not depend on it. Returns why it was
-    refused; empty when none was."""
+    """Does the actions one after the other; after the first that is refused, only those that do not depend on the
+    version. Returns why it was refused; empty when none was."""
     refusal = ""
     for action in actions:
         if refusal and not _suits_every_version(action):
@@ -89,7 +90,7 @@ def _do_each(kube: Kube, seen: Observation, actions: Iterable[Action], notes: No
 
 
 def _refusal(act: Callable[[], None]) -> str:
-    """Why the API server has refused it; empty when it has not.
+    """Runs `act`. Returns why the API server has refused it; empty when it has not.
 
     Raises:
         KubeError: it has not answered, or has trouble of its own.
@@ -128,7 +129,8 @@ def _do(kube: Kube, seen: Observation, action: Action, notes: Notes, rights: Rig
 
 
 def _require_free(kube: Kube, body: Object, wanted: Object) -> None:
-    """An object of somebody else's that has the name is not taken over; one that nobody owns any more is."""
+    """Checks that no object of somebody else has the name. An object of the app that nobody owns any more is taken
+    over."""
     kind, namespace, name = wanted["kind"], wanted["metadata"]["namespace"], wanted["metadata"]["name"]
     found, app = kube.get(kind, namespace, name), body["metadata"]
     if found is not None and not is_owned_by(found, app["uid"]) and not is_orphan_of(found, app["name"]):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who have not answered are left alone for a while, longer each time: waiting for them holds all others up, and a
-login that is refused again and again locks an account."""
+"""A backoff for peers that do not answer: each is left alone for a while, longer each time. Waiting for it holds all
+others up, and a login that is refused again and again locks an account."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ class _Failure:
 
 @dataclass
 class Backoff(Generic[K]):
-    """May be used from any thread.
+    """The pauses of peers that have not answered. May be used from any thread.
 
     Args:
-        first: seconds for which one is left alone that has failed once. The pause doubles with each failure that
-            follows.
+        first: seconds of the pause after the first failure. It doubles with each failure that follows.
         longest: seconds of the longest pause.
         clock: seconds that never go back.
     """
@@ -36,24 +35,24 @@ class Backoff(Generic[K]):
     clock: Callable[[], float] = time.monotonic
     _failures: dict[K, _Failure] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    """For what changes it."""
+    """Held while the failures change."""
 
     def reason(self, who: K) -> str | None:
-        """Why that one is left alone now; None: it may be asked."""
+        """Why `who` is left alone now; None: it may be asked."""
         failure = self._failures.get(who)
         return failure.why if failure is not None and self.clock() - failure.at < failure.pause else None
 
     def failed(self, who: K, why: str) -> str:
-        """It has not answered just now. Returns why."""
+        """Notes that `who` has not answered just now. Returns `why`."""
         now, before = self.clock(), self._failures.get(who)
         pause = self.first if before is None else min(2 * before.pause, self.longest)
-        # One that nobody has asked for so long begins anew; else all would be remembered for ever.
+        # A failure that is older than that is forgotten; else all would be remembered for ever.
         with self._lock:
             kept = {each: f for each, f in self._failures.items() if now - f.at < f.pause + self.longest}
             self._failures = {**kept, who: _Failure(now, pause, why)}
         return why
 
     def answered(self, who: K) -> None:
-        """Its next failure is a first one."""
+        """Notes that `who` has answered: its next failure counts as the first one."""
         with self._lock:
             self._failures.pop(who, None)

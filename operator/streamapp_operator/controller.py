@@ -31,8 +31,8 @@ from streamapp_operator.workqueue import AHEAD, Key, Workqueue
 
 WAIT_FOR_LEASE_SECONDS = 2.0
 HANGS_SECONDS = 300.0
-"""No look at an app takes so long: each request to the API server has a deadline, and after the first that fails it is
-over."""
+"""Seconds that no look at an app takes: each request to the API server has a deadline, and the look ends with the first
+that fails."""
 log = logging.getLogger("streamapp.operator")
 
 
@@ -80,7 +80,7 @@ class Controller:
         self._home = home
         self._left_alone = left_alone
         self._warned: set[Key] = set()
-        """Apps that are left alone, and know it."""
+        """Apps that are left alone, and have the warning."""
         self._rights, self._namespaces = rights or Rights(), tuple(namespaces)
         self._claims = claims
         self._ending = threading.Event()
@@ -103,7 +103,7 @@ class Controller:
 
     @property
     def fault(self) -> str:
-        """Why nothing good can be expected of us any more; empty when there is no reason."""
+        """Why this operator cannot do its work any more; empty when it can."""
         threads = (*self._threads, *self._others) if self._started else ()
         ended = [thread.name for thread in threads if not thread.is_alive()]
         hanging = [
@@ -114,14 +114,14 @@ class Controller:
         return f"the work on {hanging[0]} hangs" if hanging else ""
 
     def see(self, key: Key, item: Object | None) -> None:
-        """An app, or one of its objects, has changed; None: that one is gone."""
+        """Takes in a change of an app, or of one of its objects; None: that object is gone."""
         if item is None and self._is_gone(key):
-            # Whoever holds the Lease looks once more; one that stands by only shows what there is.
+            # An operator that stands by never looks at the app: its metrics must go here.
             self.metrics.apps.see(key, None)
             self._warned.discard(key)
         if item is not None and item["kind"] == APP_KIND:
             self.metrics.apps.see(key, item)
-            # Whoever has changed an app waits for an answer; whatever else is to be looked at, does not.
+            # A person who has changed an app waits for an answer; nobody waits for the other looks.
             seen = status_in(item).get("observedGeneration")
             self.queue.add(key, AHEAD if item["metadata"]["generation"] != seen else 0.0)
         else:
@@ -134,7 +134,7 @@ class Controller:
     def start(self, *others: threading.Thread) -> None:
         """
         Args:
-            others: threads that run already, and that nothing good can be expected without.
+            others: threads that run already, and that the operator cannot work without.
         """
         self._others = others
         self._started = True
@@ -142,7 +142,7 @@ class Controller:
             thread.start()
 
     def stop(self, seconds: float = 10.0) -> None:
-        """Lets what is under way end, for so many seconds in all, then gives the Lease back."""
+        """Lets the looks that are under way end, for so many seconds in all, then gives the Lease back."""
         self.queue.close()
         self._ending.set()
         deadline = self._clock() + seconds
@@ -166,7 +166,7 @@ class Controller:
             self._one(key)
 
     def _may_write(self) -> float:
-        """For how many seconds the answer may be waited for; what is written for an app, also by the namespace's Lease.
+        """Seconds to wait at most for the answer to a write; for a write for an app, also by the namespace's Lease.
 
         Raises:
             NotHolder: when somebody else may act there.
@@ -187,7 +187,7 @@ class Controller:
                 self._claims.renew(self._cache.namespaces(APP_KIND) if self._cache is not None else ())
 
     def _keep_rights(self) -> None:
-        """Sets right what a crash, an uninstall or an older operator has left of them."""
+        """Corrects the rights after a crash, an uninstall or an older operator."""
         while not self._ending.wait(LOOK_SECONDS):
             for namespace in self._namespaces:
                 if self._lease is not None and not self._lease.is_held:
@@ -201,7 +201,7 @@ class Controller:
         return self._cache.each(APP_KIND, namespace) if self._cache is not None else ()
 
     def _warn(self, key: Key) -> None:
-        """Tells an app that it is not run."""
+        """Writes an event about an app that is not run."""
         namespace, name = key
         found = None if key in self._warned else self._kube.get(APP_KIND, namespace, name)
         if found is not None:

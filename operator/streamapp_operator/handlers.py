@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only file that knows kopf. It watches, and passes on what it sees; what to do about it is decided elsewhere."""
+"""The only file that knows kopf. It watches, and passes events on; decisions about them are made elsewhere."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from streamapp_operator.cluster.kube import resource_of
 from streamapp_operator.render.meta import labels_of
 
 WATCH_SECONDS = 60
-"""A watch is ended after so long, and goes on where it was; so one that has fallen silent is noticed."""
+"""Seconds after which a watch is ended, and resumed where it was; so one that has fallen silent is noticed."""
 SILENT_SECONDS = 70.0
-"""Without a word for so long, a watch is given up, and goes on where it was. The API server says something every
+"""Seconds of silence after which a watch is given up, and resumed where it was. The API server sends something every
 minute."""
 PAGE = 100
 """Objects that are read at a time when a watch begins."""
 _TRIES_SECONDS = (1.0, 2.0)
-"""kopf tries a request again after these. Then its watch ends, and the informer knows how long to wait."""
+"""Seconds after which kopf tries a failed request again. Then its watch ends, and the informer knows how long to
+wait."""
 _AGAIN_SECONDS = 2.0
 _LISTED_SECONDS = 5.0
-"""So long after the last object of a list of kopf's it watches."""
+"""Seconds after the last object of its list by which kopf watches."""
 _LOOK_SECONDS = 0.5
-"""So often a watch that is not open looks whether it may be, and an open one whether it is to end."""
+"""Seconds between two checks whether a closed watch may open, or an open one is to end."""
 log = logging.getLogger("streamapp.operator")
 
 
 def watch(informer: Informer, stop: threading.Event) -> None:
-    """Watches all that the informer keeps, until `stop` is set. Each kind of each namespace has a kopf and a thread of
+    """Watches all sources of the informer, until `stop` is set. Each kind of each namespace has a kopf and a thread of
     its own: kopf ends all of its streams when one of them fails, and all else that there is in its event loop.
 
     Args:
-        informer: gets what happens.
+        informer: receives the events.
         stop: is set at the end, whatever the reason.
     """
     # kopf warns that signals are for the main thread, once for each.
@@ -53,7 +54,7 @@ def watch(informer: Informer, stop: threading.Event) -> None:
 
 
 def _watch_one(informer: Informer, source: Source, stop: threading.Event) -> None:
-    """As long as the informer knows it; what it does not know any more is watched once it does again."""
+    """Watches a source while the informer has it synced. A source that is not is watched once it is again."""
     namespace, kind = source
     try:
         while not stop.is_set():
@@ -96,7 +97,7 @@ async def _run(informer: Informer, source: Source, stop: threading.Event) -> Non
 
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
-    # Nothing may be written by the framework: what is written is decided in one place.
+    # The framework may write nothing: all writes are decided in one place.
     settings.posting.enabled = False
     # Would need to see all namespaces and all definitions of the cluster.
     settings.scanning.disabled = True
@@ -113,7 +114,8 @@ def _registry(informer: Informer, source: Source) -> kopf.OperatorRegistry:
 
     async def happened(event: Mapping[str, Any], **_: Any) -> None:
         nonlocal doubt
-        # kopf lists when it begins, and again when it has missed something; and of a list it does not say what is gone.
+        # kopf lists when it begins, and again when it has missed something; and it does not report the objects that are
+        # gone from a list.
         if event["type"] is None:
             if doubt is not None:
                 doubt.cancel()

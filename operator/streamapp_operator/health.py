@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the operator is alive and ready: pages for probes and scrapers.
 
-Alive: no thread of ours has ended or hangs. Ready: the API server has lately told us who holds the Lease, be it we or
-another operator, for which we stand by.
+Alive: no thread of ours has ended or hangs. Ready: the API server has lately named the holder of the Lease, be it this
+operator or another one, for which it stands by.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamapp_operator.controller import Controller
 
 
 def health(controller: Controller, lease: Lease) -> dict[str, Any]:
-    """What `/status` shows; the probes go by `phase`, which is Running, Starting or Failed."""
+    """The answer of `/status`; the probes go by its `phase`, which is Running, Starting or Failed."""
     fault = controller.fault
     return {
         "phase": "Failed" if fault else "Running" if lease.is_known else "Starting",
@@ -27,7 +27,7 @@ def health(controller: Controller, lease: Lease) -> dict[str, Any]:
 
 
 def serve(controller: Controller, lease: Lease, port: int) -> StatusServer:
-    """`/healthz`, `/readyz`, `/status` and `/metrics`, on all addresses; nothing of them is secret.
+    """Serves `/healthz`, `/readyz`, `/status` and `/metrics` on all addresses; nothing of them is secret.
 
     Raises:
         OSError: when the port cannot be had.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator remembers of apps from look to look. All of it is forgotten with the process, or with the app."""
+"""The operator's memory of apps from look to look. All of it is forgotten with the process, or with the app."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMBERS_SECONDS = 9.0
 NUMBERS_PER_SECOND = 33.0
 """and for all apps together."""
 TURN_SECONDS = 900.0
-"""So long a driver that is started anew for the operator's settings keeps others waiting at most."""
+"""Seconds at most for which a driver that is started anew for the operator's settings keeps others waiting."""
 Notes = MutableMapping[tuple[str, str], Accepted]
 """By kind and name of objects."""
 T = TypeVar("T")
@@ -38,7 +38,7 @@ K = TypeVar("K")
 
 @dataclass
 class Memory:
-    """What is remembered from round to round. Losing it costs connections, and makes autoscaling wait anew."""
+    """The memory from look to look. Losing it costs connections, and makes autoscaling wait anew."""
 
     lags: Lags = field(default_factory=Lags)
     cleaner: Cleaner = field(default_factory=Cleaner)
@@ -49,25 +49,26 @@ class Memory:
     """By namespace and name: the uid of the resource that it is about, and what was measured."""
 
     trials: MutableMapping[Key, Trial] = field(default_factory=dict)
-    """By namespace and name: what was seen of a version that has to prove itself."""
+    """By namespace and name: the observations of a version that has to prove itself."""
 
     last_answers: MutableMapping[Key, LastAnswer] = field(default_factory=dict)
-    """By namespace and name: what the driver said last."""
+    """By namespace and name: the last answer of the driver."""
 
     stall_clocks: MutableMapping[Key, StallClock] = field(default_factory=dict)
     """By namespace and name: since when which sub-topology has committed no epoch."""
 
     accepted: MutableMapping[Key, Notes] = field(default_factory=dict)
-    """By namespace and name: what the API server made of objects, by their kind and name, if it was not as wanted."""
+    """By namespace and name: the objects that the API server made, by their kind and name, if they were not as
+    wanted."""
 
     pod_events: PodEvents = field(default_factory=PodEvents)
 
     turns: Turns[Key] = field(default_factory=lambda: Turns(Settings().restarts_at_a_time, TURN_SECONDS))
-    """Of apps whose drivers are started anew for the operator's settings."""
+    """The turns of apps whose drivers are started anew for the operator's settings."""
 
     @property
     def numbers_seconds(self) -> float:
-        """So often the numbers of one app may be written that move all the time."""
+        """Seconds between two writes of the numbers of one app that move all the time."""
         return max(NUMBERS_SECONDS, len(self.histories) / NUMBERS_PER_SECOND)
 
     def history(self, body: Object) -> History | None:
@@ -76,7 +77,7 @@ class Memory:
         return history if uid == metadata["uid"] else None
 
     def keep(self, body: Object, decision: Decision) -> None:
-        """What a decision leaves for the next one."""
+        """Keeps the parts of a decision that the next one needs."""
         metadata = body["metadata"]
         key = metadata["namespace"], metadata["name"]
         self.histories[key] = metadata["uid"], decision.history
@@ -85,7 +86,7 @@ class Memory:
         note(self.stall_clocks, key, decision.stall_clock)
 
     def forget(self, namespace: str, name: str) -> None:
-        """There is no such app any more."""
+        """Forgets an app that does not exist any more."""
         self.histories.pop((namespace, name), None)
         self.trials.pop((namespace, name), None)
         self.last_answers.pop((namespace, name), None)
@@ -97,7 +98,7 @@ class Memory:
 
 
 def note(notes: MutableMapping[K, T], key: K, what: T | None) -> None:
-    """Keeps it under that key; None: forgets what was there."""
+    """Keeps the value under that key; None: forgets the one that was there."""
     if what is None:
         notes.pop(key, None)
     else:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics of the operator, and of what it knows about each app. All names stand in TABLE; rules, dashboards
-and the manual are held against it."""
+"""Prometheus metrics of the operator, and of what it knows about each app. All names stand in TABLE; tests compare
+rules, dashboards and the manual with it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Metrics:
-    """What `/metrics` shows. May be used from any thread.
+    """The metrics that `/metrics` shows. May be used from any thread.
 
     Args:
         queue_depth: asked at each scrape.
@@ -103,7 +103,7 @@ class Metrics:
             self._reconciles.labels(result).observe(perf_counter() - started)
 
     def request(self, method: str, code: int) -> None:
-        """One request to the API server, and HTTP's code of the answer."""
+        """Counts one request to the API server, by HTTP's code of the answer."""
         self._requests.labels(method, str(code)).inc()
 
     def _gauge(self, name: str) -> Gauge:
@@ -111,7 +111,7 @@ class Metrics:
 
 
 class AppMetrics(Collector):
-    """The last that was seen of each app."""
+    """The metrics of each app as it was last seen."""
 
     def __init__(self) -> None:
         self._seen: dict[Key, tuple[Sample, ...]] = {}

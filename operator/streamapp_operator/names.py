@@ -29,7 +29,7 @@ def base_name(app: str) -> str:
 
 
 def driver_name(base: str) -> str:
-    """Of the driver's StatefulSet, Service, ServiceAccount, Role and NetworkPolicy."""
+    """The name of the driver's StatefulSet, Service, ServiceAccount, Role and NetworkPolicy."""
     return f"{base}-driver"
 
 
@@ -38,25 +38,25 @@ def driver_pod_name(base: str) -> str:
 
 
 def executors_name(base: str) -> str:
-    """Of the executors' PodDisruptionBudget and NetworkPolicy."""
+    """The name of the executors' PodDisruptionBudget and NetworkPolicy."""
     return f"{base}-executors"
 
 
 def config_name(base: str) -> str:
-    """Of the ConfigMap with the plan."""
+    """The name of the ConfigMap with the plan."""
     return f"{base}-config"
 
 
 def secret_name(base: str) -> str:
-    """Of the Secret with what driver, executors and operator know each other by."""
+    """The name of the Secret by which driver, executors and operator know each other."""
     return f"{base}-credentials"
 
 
 def run_name(base: str, mark: str) -> str:
-    """Of the Job of one run to the end of the input; `mark` says of what."""
+    """The name of the Job of one run to the end of the input; `mark` says which run."""
     return f"{base}-run-{mark}"
 
 
 def schedule_name(base: str) -> str:
-    """Of the CronJob. Kubernetes allows it 52 characters, and makes those of its Jobs by adding to it."""
+    """The name of the CronJob. Kubernetes allows it 52 characters, and makes the names of its Jobs by adding to it."""
     return f"{base}-run"

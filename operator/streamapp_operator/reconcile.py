@@ -8,7 +8,7 @@ brings an app closer to what is wanted.
     3  status    what we are about to do, if that is new        a crash here: the next one decides the same and does it
     4  act       each object by server-side apply, or a delete  a crash here: what is left over is still different
                  (of a new version all are tried before)        a crash here: nothing has happened
-    5  status    what is true, if that has changed              a crash here: it is still to be said
+    5  status    what is true, if that has changed              a crash here: it is still to be written
     6  events    what has happened                              a crash here: one is missing; status has it all
 """
 
@@ -43,10 +43,10 @@ AFTER_ACTING_SECONDS = 1.0
 UNDER_WAY_SECONDS = 2.0
 RESYNC_SECONDS = 20.0
 OFTEN_SECONDS = 5.0
-"""So often an app is looked at that autoscales, whose version has to prove itself, whose Secret is missing, or that
-waits for its turn."""
+"""Seconds between two looks at an app that autoscales, whose version has to prove itself, whose Secret is missing, or
+that waits for its turn."""
 _CLOCK_SECONDS = 2.0
-"""So exactly the API server tells the time, and when something was written."""
+"""Seconds by which the API server's time, and its times of writes, may be off."""
 _SETTLED = ("Pending", "Running", "Suspended", "Stopped", "Scheduled", "Completed", "Invalid")
 """Phases that only change with something that is watched, or slowly."""
 CONFLICT = 409
@@ -66,15 +66,16 @@ def reconcile(
     """Brings one app closer to what is wanted.
 
     Args:
-        kube: what is done is done here.
+        kube: the connection for all reads and writes.
         namespace: of the app.
         name: of the app.
         settings: of the operator.
         new_credentials: for an app that has none yet.
         memory: of earlier rounds.
-        clock: the time; None: that of the API server, which has written most times that it is held against.
-        cache: objects as they were a moment ago. If by them all is well, that is that; otherwise what a word or action
-            rests on is looked up anew, so that what is old leads to no wrong one. None: everything always is.
+        clock: the time; None: that of the API server, which has written most times that it is compared with.
+        cache: objects as they were a moment ago. If all is well by them, the look ends there; otherwise the objects
+            that a message or an action rests on are looked up anew, so that old ones lead to no wrong one. None: all
+            objects are always looked up anew.
 
     Returns:
         Seconds after which to look again; None when there is no such app.
@@ -93,7 +94,7 @@ def reconcile(
 
 @dataclass(frozen=True)
 class _Look:
-    """What both passes of a look at an app have in common."""
+    """The common part of both passes of a look at an app."""
 
     kube: Kube
     key: Key
@@ -111,22 +112,22 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Unsure:
-    """By what was looked at there is something to do or to say, or it is not so any more. Objects of the needed kinds
-    must be looked up before."""
+    """By the objects that were looked at there is something to do or to write, or they have changed since. Objects of
+    the needed kinds must be looked up before."""
 
     seen: Observation | None
     needed: frozenset[str]
 
 
 def _look_by_cache(look: _Look, cache: Objects) -> float | _Unsure | None:
-    """The first pass: nothing is done by what is in the cache; and only numbers are said."""
+    """The first pass: no action rests on the cache, and only numbers are written."""
     seen = look.observe(PartlyFresh(cache, look.kube, ALWAYS_FRESH), None)
     return _round(look, seen, ALWAYS_FRESH) if seen is not None else None
 
 
 def _look_by_server(look: _Look, objects: Objects, before: _Unsure) -> float | None:
-    """The second pass: what a word or action rests on is what the API server says. What is seen may show that it rests
-    on more."""
+    """The second pass: a message or an action rests on answers of the API server. They may show that it rests on more
+    kinds."""
     fresh = ALWAYS_FRESH | before.needed
     seen = before.seen
     while True:
@@ -138,7 +139,7 @@ def _look_by_server(look: _Look, objects: Objects, before: _Unsure) -> float | N
 
 
 def _round(look: _Look, seen: Observation, fresh: frozenset[str]) -> float | _Unsure | None:
-    """What was seen of the kinds that are fresh is what the API server said just now."""
+    """Decides, writes the status and acts. The API server has just answered with the objects of the `fresh` kinds."""
     kube, memory, clock = look.kube, look.memory, look.clock
     if is_deleted(seen.body):
         if not fresh >= EVERY_KIND:
@@ -176,8 +177,8 @@ def _round(look: _Look, seen: Observation, fresh: frozenset[str]) -> float | _Un
 
 
 def _decide(look: _Look, seen: Observation) -> Decision:
-    """A driver that is to be started anew for the operator's settings waits for its turn, and has it until the app is
-    well, or is stopped."""
+    """Decides what to do. A driver that is to be started anew for the operator's settings waits for its turn, and has
+    it until the app is well, or is stopped."""
     memory, key = look.memory, look.key
     past = memory.history(seen.body), memory.trials.get(key), memory.last_answers.get(key), memory.stall_clocks.get(key)
     notes = memory.accepted.setdefault(key, {})
@@ -216,7 +217,8 @@ def _status(decision: Decision, name: str, previous: Status, now: datetime) -> S
 
 
 def _write_status(kube: Kube, body: Object, version: str, status: Status) -> str:
-    """Writes the status, unless the resource is not any more of that version; returns the version it is of then."""
+    """Writes the status, unless the resource has another version by now. Returns the version that the resource has
+    then."""
     metadata = body["metadata"]
     written = kube.apply_status(
         {
@@ -246,7 +248,7 @@ def _record_events(
 
 
 def _seconds_since_written(body: Object, now: datetime) -> float:
-    """Since the status was last written. The API server keeps the time for us."""
+    """Seconds since the status was last written. The API server keeps the time for us."""
     fields: list[dict[str, Any]] = body["metadata"].get("managedFields", [])
     ours = [f for f in fields if (f.get("manager"), f.get("subresource")) == (MANAGER, "status")]
     times = [f["time"] for f in ours if "time" in f]

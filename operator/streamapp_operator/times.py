@@ -7,7 +7,7 @@ from datetime import datetime
 
 
 def stamp(moment: datetime) -> str:
-    """To the second.
+    """The time as Kubernetes writes it, to the second.
 
     >>> from datetime import UTC
     >>> stamp(datetime(2024, 1, 31, 12, 0, 0, 5, tzinfo=UTC))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many may be at something at the same time, where each comes to an end only later."""
+"""Limits how many may do something at the same time. A turn lasts until it is given back, or its time is over."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass
 class Turns(Generic[K]):
-    """May be used from any thread. What it remembers is lost with the process.
+    """The turns that are taken. May be used from any thread. Its memory is lost with the process.
 
     Args:
-        most: that have a turn at the same time.
+        most: turns at the same time.
         seconds: after which a turn is over in any case.
         clock: seconds that never go back.
     """
@@ -26,16 +26,16 @@ class Turns(Generic[K]):
     seconds: float
     clock: Callable[[], float] = time.monotonic
     _taken: dict[K, float] = field(default_factory=dict, repr=False)
-    """Since when."""
+    """By key: since when it has its turn."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def has(self, who: K) -> bool:
-        """Whether it is its turn now."""
+        """Whether `who` has a turn now."""
         with self._lock:
             return who in self._under_way()
 
     def take(self, who: K) -> bool:
-        """Whether it is its turn from now on, or was."""
+        """Takes a turn for `who`, if there is one. Returns whether `who` has one now."""
         with self._lock:
             taken = self._under_way()
             if who not in taken and len(taken) >= self.most:
@@ -44,7 +44,7 @@ class Turns(Generic[K]):
             return True
 
     def give(self, who: K) -> None:
-        """Its turn is over."""
+        """Ends the turn of `who`."""
         with self._lock:
             self._taken.pop(who, None)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which apps to look at next. A key is handed out to one worker at a time, and however often it is added meanwhile, it
-comes once more."""
+"""The queue of apps to look at. A key is handed out to one worker at a time, and however often it is added meanwhile,
+it comes once more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = tuple[str, str]
 FIRST_BACKOFF_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
 AHEAD = -3600.0
-"""To be added after so many seconds: before all that is due."""
+"""A negative delay in seconds, which puts a key before all others that are due."""
 
 
 class Workqueue:
@@ -33,7 +33,7 @@ class Workqueue:
         self._closed = False
 
     def add(self, key: Key, after: float = 0.0) -> None:
-        """Due after so many seconds, or when it is due anyway if that is sooner."""
+        """Adds a key. It is due after so many seconds, or when it is due anyway if that is sooner."""
         with self._changed:
             if key in self._out:
                 self._again[key] = min(after, self._again.get(key, 0.0))
@@ -58,13 +58,13 @@ class Workqueue:
             return None
 
     def done(self, key: Key, again: float | None) -> None:
-        """It went well. `again`: seconds after which to look again; None: not before it is added."""
+        """Takes a key back after success. `again`: seconds after which to look again; None: not before it is added."""
         with self._changed:
             self._failures.pop(key, None)
         self._give_back(key, again)
 
     def failed(self, key: Key) -> None:
-        """It did not go well: again after a while that grows with each time."""
+        """Takes a key back after a failure: it is due again after a while that grows with each failure."""
         with self._changed:
             count = self._failures.get(key, 0)
             self._failures[key] = count + 1

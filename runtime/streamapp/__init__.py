@@ -2,8 +2,8 @@
 """Stream processing applications from one manifest: exactly-once on Spark, with their state in Kafka.
 
 The pure core reads top to bottom: `manifest` (text to a validated model), `nodes` (the typed topology),
-`check` (what is wrong with it, all at once), `compile` (cuts it into sub-topologies), `plan` (what the
-runtime is given), `describe` (a picture for people). None of it does I/O, reads a clock, or knows Spark,
+`check` (its problems, all at once), `compile` (cuts it into sub-topologies), `plan` (the input of the
+runtime), `describe` (a picture for people). None of it does I/O, reads a clock, or knows Spark,
 Kafka or Kubernetes.
 """
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 
 HOST = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)"
-"""A host's name or address. Whatever else a text may hold means something to some reader of settings."""
+"""A host's name or address. Any other character may mean something to a reader of settings."""
 _ADDRESS = re.compile(rf"{HOST}:([0-9]{{1,5}})", re.ASCII)
 EXAMPLE = "localhost:9092"
 
 
 def address_fault(servers: str) -> str | None:
-    """What is wrong with a list of brokers; None when nothing is.
+    """The mistake in a list of brokers, in words; None when there is none.
 
     >>> address_fault("a:9092, [::1]:9093") is None
     True

@@ -72,13 +72,13 @@ class StreamBuilder(StreamStart["Flow"], TableStart["Flow"], MergeStart["Flow"])
     ) -> None:
         """Runs the app here, as `streamapp run` does with the options of these names; returns when it has ended.
 
-        It ends by Ctrl-C or SIGTERM, or with `until_caught_up` when what is in its topics now is processed. Where no
-        Kafka is named, here or in the settings of the app, an embedded one runs as long. Files that are named are found
-        from the current folder.
+        It ends by Ctrl-C or SIGTERM, or with `until_caught_up` when the records now in its topics are processed. Where
+        no Kafka is named, here or in the settings of the app, an embedded one runs as long. Files that are named are
+        found from the current folder.
 
         Raises:
             ManifestError: with every problem of the manifest at once.
-            InputError: what is given is wrong, or this is not the main thread of a process without Spark.
+            InputError: an option is wrong, or this is not the main thread of a process without Spark.
             StreamAppError: the app cannot go on.
         """
         from streamapp.here.run import run_here

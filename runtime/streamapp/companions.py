@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fields that only go with others, each rule once: for the parser's messages, the JSON Schema and the cluster's rules.
 
-The rules of one object stand in order. Of one field only the first broken rule is told, and nothing after a broken
-choice: the rest follows from it.
+The rules of one object stand in order. For each field only the first broken rule is reported, and nothing after a
+broken choice: the rest follows from it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 
 class Fault(NamedTuple):
-    """What is wrong with an object's fields."""
+    """A mistake in an object's fields."""
 
     field: str | None
-    """Under the object; None: it is about the object as a whole."""
+    """The field under the object; None when the mistake is about the object as a whole."""
     value: str | None
     message: str
     fix: str
@@ -24,7 +24,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """Where `field` is there, so is one of `needs`, and none of `excludes`."""
+    """A rule: where `field` is there, so is one of `needs`, and none of `excludes`."""
 
     field: str
     message: str
@@ -32,12 +32,12 @@ class Rule:
     needs: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     value: str | None = None
-    """It holds for this value of the field only."""
+    """The only value of the field that the rule holds for; None: any value."""
     told: str | None = None
-    """The field that a mistake is told of, where that is another one."""
+    """The field that a mistake is reported for, where that is another one."""
 
     def fault(self, given: Mapping[str, Any]) -> Fault | None:
-        """What is wrong by this rule."""
+        """The object's mistake by this rule; None when it keeps the rule."""
         if self.field not in given or (self.value is not None and given[self.field] != self.value):
             return None
         if not any(name in given for name in self.excludes) and (
@@ -49,17 +49,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class Choice:
-    """Exactly one of these fields is there."""
+    """A rule: exactly one of these fields is there."""
 
     fields: tuple[str, ...]
     none: str
     none_fix: str
     several: str
-    """What stands before the names of those that are there."""
+    """The text before the names of the fields that are there."""
     several_fix: str = "keep one of them"
 
     def fault(self, given: Mapping[str, Any]) -> Fault | None:
-        """What is wrong by this rule."""
+        """The object's mistake by this rule; None when it keeps the rule."""
         present = [f"`{name}`" for name in self.fields if name in given]
         if not present:
             return Fault(None, None, self.none, self.none_fix)
@@ -70,7 +70,7 @@ Rules = Sequence[Rule | Choice]
 
 
 def faults(rules: Rules, given: Mapping[str, Any]) -> Iterator[Fault]:
-    """What is wrong with an object of these fields."""
+    """The mistakes in an object with these fields."""
     wrong: set[str] = set()
     for rule in rules:
         if isinstance(rule, Rule) and rule.field in wrong:
@@ -84,7 +84,7 @@ def faults(rules: Rules, given: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def of_version(rules: Rules, later: Container[str]) -> tuple[Rule | Choice, ...]:
-    """The rules without the fields that this version has not got."""
+    """The rules without the fields that this version does not have."""
 
     def there(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if name not in later)
@@ -98,12 +98,12 @@ def of_version(rules: Rules, later: Container[str]) -> tuple[Rule | Choice, ...]
 
 
 def only_for(field: str, *operations: str) -> Rule:
-    """A field of a node that goes with these operations alone."""
+    """The rule of a node's field that goes with these operations alone."""
     *several, last = (f"`{name}`" for name in operations)
     wanted = f"{', '.join(several)} or {last}" if several else last
     return Rule(field, f"`{field}` is only for {wanted}", f"remove `{field}`", needs=operations)
 
 
 def without_from(operation: str, message: str) -> Rule:
-    """The rule of an operation that reads no other node, or names itself which."""
+    """The rule of an operation that reads no other node, or itself names those that it reads."""
     return Rule(operation, message, "remove `from`", excludes=("from",), told="from")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, in the user's words: which node, which field, which value, and what to write instead."""
+"""Errors, in the user's words: which node, which field, which value, and what to write instead."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Problem:
     value: str | None
     """The value seen, as text; None when there is none."""
     message: str
-    """What is wrong."""
+    """The mistake."""
     fix: str | None
-    """What to write instead."""
+    """The fix: an instruction for the user."""
     line: int | None = None
     """Line of the manifest's text, counted from 1; None when the manifest was not a text."""
 
@@ -65,11 +65,11 @@ class StreamAppError(Exception):
 
     exit_code: int = 1
     cause: str = "InputError"
-    """What it comes of, as one stable word: InputError, DataError, CodeError, StateLost or Infrastructure."""
+    """The cause, as one stable word: InputError, DataError, CodeError, StateLost or Infrastructure."""
 
 
 class InputError(StreamAppError):
-    """What the user gave is wrong: a file, an option, an address."""
+    """A wrong input of the user's: a file, an option, an address."""
 
 
 class DataError(InputError):
@@ -96,7 +96,7 @@ class ManifestError(StreamAppError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def left_open(self, besides: str = "") -> str | None:
-        """What could not be checked before these problems are solved, as a sentence; None when nothing.
+        """A sentence on the parts that could not be checked before these problems are solved; None when there are none.
 
         >>> ManifestError([], ["counts", "out"]).left_open()
         '2 nodes could not be checked in full before this is right: counts, out'
@@ -127,7 +127,7 @@ class LossError(RunError):
 
 
 class StateLost(RunError):
-    """What Kafka has of the app is not what is on record: state or positions are lost."""
+    """State or positions are lost: Kafka's topics of the app are not as they are on record."""
 
     cause = "StateLost"
 

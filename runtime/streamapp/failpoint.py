@@ -17,7 +17,7 @@ _ARMED = frozenset(
 
 
 def hit(name: str) -> None:
-    """Where the test wants it so, nothing comes after this."""
+    """Ends the process here, where the test wants it so."""
     if name in _ARMED:
         print(f"FAILPOINT {name} halt", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)

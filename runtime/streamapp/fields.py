@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Field types that the manifest's models share. What they refuse, they refuse with a fix."""
+"""Field types that the manifest's models share. They refuse a wrong value with a fix."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which source of a sub-topology is which one of an earlier version. Each has a number, which Spark keeps its position
-under. Pure."""
+"""Which source of a sub-topology is which one of an earlier version. Each has a number; Spark keeps its position under
+it. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Input:
 
     node: str
     topics: frozenset[str]
-    """That it names."""
+    """The topics that it names."""
     pattern: str | None = None
-    """Of the topics that it reads, where it names none."""
+    """The pattern of the topics that it reads, where it names none."""
     until: int | None = None
     """The last epoch that was planned with it, where later versions are without it. Topics that a source reads no more
-    are one that has ended, too."""
+    are a source that has ended, too."""
     position: str | None = None
-    """Of one that has ended, or has come back: up to where it was read, as Spark has it. None where some of the records
-    before may not have been processed."""
+    """The position up to which a source was read that has ended, or has come back, as Spark has it. None where some of
+    the records before may not have been processed."""
 
     @staticmethod
     def of(source: Node) -> Input:
@@ -37,37 +37,37 @@ class Input:
         return (self.topics, self.pattern) == (other.topics, other.pattern)
 
     def became(self, other: Input) -> bool:
-        """Whether both have one name and read some of the same topics, as far as that can be told."""
+        """Whether both have one name and read some of the same topics, as far as is known."""
         by_pattern = self.pattern is not None or other.pattern is not None
         return self.node == other.node and (by_pattern or bool(self.topics & other.topics))
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """The sources of a sub-topology, as those before it are found among them."""
+    """The numbers of a sub-topology's sources, after those of earlier versions have been found among them."""
 
     numbers: Mapping[str, int] = field(default_factory=dict)
-    """By the name of the source's node."""
+    """The numbers, by the name of the source's node."""
     new: frozenset[str] = frozenset()
     """Nodes of sources that have no position."""
     gone: Mapping[int, Input] = field(default_factory=dict)
-    """What the version before has read and this one does not."""
+    """The sources that the version before has read and this one does not, by number."""
     back: Mapping[str, Input] = field(default_factory=dict)
-    """Nodes of sources that read what an earlier version has read, and the version before has not, with no position to
-    go on from."""
+    """The sources that an earlier version has read, and the version before has not, with no position to go on from, by
+    the names of the nodes that read them now."""
     positions: Mapping[str, str] = field(default_factory=dict)
-    """Where sources that have come back go on, by the names of their nodes."""
+    """The positions where sources that have come back go on, by the names of their nodes."""
 
 
 def numbered(sources: Sequence[Node], before: Mapping[int, Input], *, by_topic: bool = False) -> Numbering:
-    """Numbers sources: one that reads the topics of one before has its number, whatever it is called; then one of the
-    same name, with topics more or less; then one that was read by an earlier version, with its position; and any other
-    one a number that was never used.
+    """Numbers the sources. A source that reads the topics of one before gets its number, whatever it is called; then
+    one of the same name, with topics more or less; then one that was read by an earlier version, with its position. Any
+    other source gets a number that was never used.
 
     Args:
-        sources: of a sub-topology of now.
+        sources: those of the sub-topology now.
         before: those with a position, and those of earlier versions.
-        by_topic: whether positions stand under topics, too, so that a source of another name is no other one.
+        by_topic: whether positions stand under topics, too, so that a source of another name is still the same one.
     """
 
     def comes_back(each: Input, source: Input) -> bool:
@@ -100,7 +100,7 @@ def numbered(sources: Sequence[Node], before: Mapping[int, Input], *, by_topic: 
 
 
 def _read_again(ended: Input, now: Input, was: Input | None) -> bool:
-    """Whether something that has ended is read by the source of `now`, and was not read by it all along."""
+    """Whether the source `now` reads topics of the one that has ended, which it has not read all along."""
     if was is None and ended.pattern is not None:
         return ended.is_of(now)
     return bool(ended.topics & (now.topics - was.topics if was else now.topics))

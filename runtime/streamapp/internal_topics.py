@@ -7,18 +7,18 @@ The JVM's side makes the same names of metadata, position and changelogs (Runtim
 from __future__ import annotations
 
 METADATA = "metadata"
-"""What is on record of the app: its owner, topics, commits and shapes."""
+"""The record of the app: its owner, topics, commits and shapes."""
 POSITION = "position"
-"""Where sub-topologies without state stand."""
+"""The positions of sub-topologies without state."""
 CHANGELOG = "changelog"
-"""Changes of a store, and where its sub-topology stands."""
+"""The changes of a store, and the position of its sub-topology."""
 REPARTITION = "repartition"
 """A hop: records between two sub-topologies."""
 _ENDS = tuple(f"-{role}" for role in (METADATA, POSITION, CHANGELOG, REPARTITION))
 
 
 def metadata_topic(application_id: str) -> str:
-    """The topic with what is on record of the app.
+    """The topic with the record of the app.
 
     >>> metadata_topic("shop")
     'shop-metadata'
@@ -50,18 +50,18 @@ def repartition_topic(application_id: str, hop: str) -> str:
 
 
 def longest_topic(application_id: str, name: str) -> int:
-    """How many characters the longest name has that is made of the name of a node or a store, as far as that is known
-    before the cut."""
+    """The length of the longest topic name that is made of the name of a node or a store, as far as it is known before
+    the cut."""
     return len(repartition_topic(application_id, f"{name}-right"))
 
 
 def is_repartition_topic(application_id: str, topic: str) -> bool:
-    """Whether a hop of that app may be called so."""
+    """Whether a topic of this name may be a hop of that app."""
     return topic.startswith(f"{application_id}-") and topic.endswith(f"-{REPARTITION}")
 
 
 def looks_internal(topic: str) -> bool:
-    """Whether an internal topic of any app may be called so."""
+    """Whether a topic of this name may be an internal topic of any app."""
     return topic.endswith(_ENDS)
 
 

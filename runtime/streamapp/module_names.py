@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program: what a Python module defines or imports. It reads the module's text, and writes JSON.
 
-Python's parser takes what time and memory a hostile text asks for. So it runs here, in a process of its own with
+Python's parser takes as much time and memory as a hostile text asks for. So it runs here, in a process of its own with
 bounds, and never in one that others depend on. This file imports nothing but Python's own modules, and starts in some
 20 ms.
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 MEMORY_BYTES = 128 * 1024 * 1024
-"""Of address space. The operator's container has room for it."""
+"""The bound on address space. The operator's container has room for it."""
 CPU_SECONDS = 5
 
 
@@ -35,7 +35,7 @@ def names_of(text: str) -> dict[str, object]:
 
 
 def _bound(statements: Iterable[ast.stmt]) -> Iterator[str]:
-    """Names that a module has after these statements. What is in a branch of an `if` or `try` counts."""
+    """Names that a module has after these statements. Names in a branch of an `if` or `try` count."""
     for statement in statements:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():

@@ -18,19 +18,19 @@ from streamapp import module_names
 from streamapp.errors import Invalid, near_miss
 
 LONGEST_BYTES = 256 * 1024
-"""Of a module as text."""
+"""The most bytes of a module as text."""
 _PACK = "put it into the image, as a package, and call it from there"
 _SECONDS = 15.0
-"""For a module to be read; its process ends itself after less, unless the machine is very busy."""
+"""The time for a module to be read; its process ends itself after less, unless the machine is very busy."""
 _MOST_BYTES_OF_NAMES = 32 * 1024
-"""They are kept, and shown where a function is missing."""
+"""The most bytes of a module's names. They are kept, and shown where a function is missing."""
 
 _FUNCTION = re.compile(r"(?P<module>[^\W\d]\w*(?:\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*)")
 _TAKEN = sys.stdlib_module_names | {
     *("bottleneck", "cloudpickle", "dateutil", "numexpr", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "pytz"),
     *("six", "streamapp", "tzdata"),
 }
-"""Modules of which the user's would take the place, for Spark's own Python too."""
+"""Modules whose place a user's module of that name would take, for Spark's own Python too."""
 
 
 def split_function(text: str) -> tuple[str, str]:
@@ -66,8 +66,8 @@ def require_file_name(file: str) -> None:
 
 
 def names_of(text: str, file: str) -> tuple[str, ...] | None:
-    """What a module defines or imports, in order; None when it cannot be told, because it imports `*` or has a
-    `__getattr__`, or defines more than anybody would want to read. A text is read once, also one that cannot be.
+    """The names that a module defines or imports, in order; None when they are not known, because it imports `*` or has
+    a `__getattr__`, or defines more than anybody would want to read. A text is read once, also one that cannot be read.
 
     Raises:
         Invalid: when the text is no Python; with the line. When it is too long, or reading it takes too much.
@@ -93,7 +93,7 @@ _one_at_a_time = threading.Lock()
 
 @lru_cache(maxsize=500)
 def _names_of(text: str) -> tuple[str, ...] | str | None:
-    """As above; a text says why there are none, to be put behind the file's name."""
+    """The same; or a text that says why there are none, to be put behind the file's name."""
     command = [sys.executable, "-I", "-S", module_names.__file__]
     with _one_at_a_time:
         try:
@@ -115,6 +115,6 @@ def _names_of(text: str) -> tuple[str, ...] | str | None:
 
 
 def without_function(name: str, known: Iterable[str]) -> str:
-    """What to write instead of a name that a module has not."""
+    """The fix for a name that a module does not have."""
     shown = [other for other in known if not other.startswith("_")]
     return near_miss(name, shown) or (f"there are: {', '.join(shown)}" if shown else f"write def {name}(…): …")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the columns of a node's output come from, for the fingerprints of stores.
+"""The origins of the columns of a node's output, for the fingerprints of stores.
 
 Computed ones are digests, so that chains of nodes, and columns used twice, cannot make them grow.
 """
@@ -42,7 +42,7 @@ def without_value(columns: Columns, origins: Origins) -> dict[str, Origin]:
 
 
 def in_all(inputs: Sequence[Origins]) -> dict[str, Origin]:
-    """The origins of the columns that all have, where each record is of one of them."""
+    """The origins of the columns that all inputs have, where each record comes from one of them."""
     first, *others = inputs
     found: dict[str, Origin] = {}
     for name, origin in first.items():
@@ -58,7 +58,7 @@ def expression(text: str, columns: Origins) -> Any:
 
 
 def aggregated(text: str, columns: Origins) -> Any:
-    """What a store keeps of an aggregate: the expression, and the declared type of each column it uses."""
+    """The part of an aggregate that its state depends on: the expression, and its columns' declared types."""
     return [normalise(text), {name: declared(columns.get(name)) for name in used_by(text)}]
 
 
@@ -78,7 +78,7 @@ def all_declared(names: Iterable[str], origins: Mapping[str, Origin]) -> dict[st
 
 
 def all_typed(names: Iterable[str], origins: Mapping[str, Origin]) -> dict[str, Origin]:
-    """What says the type of each of several columns, by its name: the type, or how it is computed."""
+    """The declared type of each of several columns, or how it is computed where it has none, by its name."""
     return {name.lower(): declared(origin := origins[name.lower()]) or origin for name in names}
 
 

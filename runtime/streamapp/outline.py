@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of an operation's fields of the manifest by their places alone, before they are read."""
+"""The fields of an operation by their places in the manifest alone, before they are read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from streamapp.companions import Rules
 
 Place = tuple[str, ...]
-"""From a field of the node inwards; the items of a list have their list's place."""
+"""A path from a field of the node inwards; the items of a list have their list's place."""
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,12 @@ class Outline:
     """The fields of one operation. They are declared once, for messages, JSON Schema and the cluster's rules."""
 
     rules: Rules = ()
-    """Which fields of the node go only with it, and which not."""
+    """The rules of which fields of the node go only with it, and which not."""
     inner_rules: Mapping[str, Rules] = field(default_factory=dict)
-    """The same of the objects in fields of the node, by field."""
+    """The same for the objects in fields of the node, by field."""
     expressions: tuple[Place, ...] = ()
-    """Where one expression stands."""
+    """The places of single expressions."""
     columns: tuple[Place, ...] = ()
-    """Where maps of columns to expressions stand."""
+    """The places of maps of columns to expressions."""
     aside: tuple[Place, ...] = ()
-    """Whatever is wrong here, the node has the columns that it would have without."""
+    """Places where a mistake does not change the node's columns."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whom an applicationId belongs to on its Kafka, in the words of its metadata topic."""
+"""The owner of an applicationId on its Kafka, in the words of its metadata topic."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _UNSAFE = re.compile(
 
 
 def plain(text: str) -> str:
-    """The text with what moves the cursor, hides or turns text around written out.
+    """The text, with characters that move the cursor, hide text or turn it around written out.
 
     >>> print(plain("a\\x1b[2Jb\\u202ec"))
     a\\x1b[2Jb\\u202ec
@@ -32,7 +32,7 @@ def _written_out(code: int) -> str:
 
 
 def read_json(text: str | bytes, **options: Any) -> Any:
-    """What a JSON text says.
+    """The value of a JSON text.
 
     >>> read_json("[" * 100_000)
     Traceback (most recent call last):

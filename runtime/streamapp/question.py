@@ -22,16 +22,16 @@ _FIELDS = ("key", "limit", "windowFrom", "windowTo")
 
 @dataclass(frozen=True)
 class Question:
-    """Which rows of which store."""
+    """A question: which rows of which store."""
 
     store: str
     key: tuple[str, ...] = ()
     """A text for each column of the key; none: whatever the key is."""
     window_from: datetime | None = None
     window_to: datetime | None = None
-    """Excluded."""
+    """The end of the range, itself excluded."""
     limit: int = LIMIT
-    """Rows at most."""
+    """The most rows."""
 
     @property
     def path(self) -> str:

@@ -9,7 +9,7 @@ STATE_DIR (default .streamapp/NAME) holds:
     kafka-client.properties    how to be let in by Kafka, where it asks
     broker/      the embedded broker's data, where there is one
 
-What else is in it belongs to the engine.
+Everything else in it belongs to the engine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def default_state_dir(name: str) -> Path:
 
 @contextmanager
 def occupied(state_dir: Path) -> Iterator[None]:
-    """Make the folder and hold it. Raises RunError when another run has it."""
+    """Makes the folder and holds it. Raises RunError when another run has it."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
         lock = (state_dir / "run.lock").open("a+")
@@ -71,7 +71,7 @@ def occupied(state_dir: Path) -> Iterator[None]:
 
 
 def publish(state_dir: Path, bootstrap_servers: str, url: str | None) -> None:
-    """Write the addresses, in one step: a reader sees the old file or the new."""
+    """Writes the addresses, in one step: a reader sees the old file or the new."""
     unfinished = state_dir / "app.json.new"
     unfinished.write_text(json.dumps({"bootstrapServers": bootstrap_servers, "url": url, "pid": os.getpid()}) + "\n")
     unfinished.replace(state_dir / "app.json")
@@ -109,7 +109,7 @@ def find_run(state_dir: Path | None) -> Running:
 
 
 def broker_command(state_dir: Path) -> str:
-    """What starts the embedded broker of a run that has ended, so that its topics can be read.
+    """The command that starts the embedded broker of a run that has ended, so that its topics can be read.
 
     >>> broker_command(Path(".streamapp/word count"))
     "`streamapp broker --state-dir '.streamapp/word count'`"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a version of an app can go on from where an earlier one stands. Pure, of the plan and of what is known of the
-earlier version: the operator has its plan, a start has what it has left on the metadata topic."""
+"""Whether a version of an app can go on from where an earlier one stands. Pure: the input is the plan and the facts
+known about the earlier version. The operator has its plan, a start has its record on the metadata topic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAYS_OUT = (
 
 @dataclass(frozen=True)
 class Shape:
-    """What the records of a store mean."""
+    """The meaning of a store's records."""
 
     fingerprint: str
     partitions: int
@@ -41,11 +41,11 @@ class Predecessor:
 
     stateful: bool
     topics: frozenset[str]
-    """That it has read. Empty where none are known."""
+    """The topics that it has read. Empty where none are known."""
     inputs: Mapping[int, Input] = field(default_factory=dict)
     """Sources that it has a position in, and those of earlier versions, by number. Empty where none are known."""
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    """Of its stores, by name, as far as they are known."""
+    """The shapes of its stores, by name, as far as they are known."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Refusal:
     """Why a part of a plan cannot go on from where it stands."""
 
     name: str
-    """The sub-topology, which is called as its first store is, if it has one."""
+    """The name of the sub-topology, which is that of its first store, if it has one."""
     node: str | None
-    """The store's."""
+    """The store's node."""
     words: str
 
 
 def predecessors_in(plan: Plan, words: Mapping[str, str]) -> dict[str, Predecessor]:
-    """The plan's own sub-topologies, as predecessors of the next plan's; with what its stores' nodes do, by the store's
-    name."""
+    """The plan's own sub-topologies, as predecessors of the next plan's. `words` describes its stores' nodes, by the
+    store's name."""
     shapes = shapes_of(plan, words)
     return {
         part.name: Predecessor(
@@ -75,12 +75,12 @@ def predecessors_in(plan: Plan, words: Mapping[str, str]) -> dict[str, Predecess
 
 
 def refusals(plan: Plan, known: Mapping[str, Predecessor], words: Mapping[str, str]) -> Iterator[Refusal]:
-    """What of the plan cannot go on from its predecessors.
+    """The parts of the plan that cannot go on from their predecessors, each with the reason.
 
     Args:
-        plan: to be run.
-        known: by the name of the sub-topology.
-        words: what a store's node does now, by the store's name.
+        plan: the plan to be run.
+        known: the predecessors, by the name of the sub-topology.
+        words: descriptions of the stores' nodes as they are now, by the store's name.
     """
     for part in plan.subtopologies:
         stores = [store for store in plan.stores if store.subtopology == part.name]
@@ -98,7 +98,7 @@ def refusals(plan: Plan, known: Mapping[str, Predecessor], words: Mapping[str, s
 
 
 def _of_store(store: Store, part: SubTopology, known: Mapping[str, Predecessor], words: Mapping[str, str]) -> str:
-    """Why the store cannot be gone on with; empty when it can."""
+    """Why the app cannot go on with the store; empty when it can."""
     before = known.get(part.name)
     elsewhere = next((name for name, old in known.items() if store.name in old.shapes), store.subtopology)
     if elsewhere != store.subtopology:
@@ -120,8 +120,8 @@ def _of_store(store: Store, part: SubTopology, known: Mapping[str, Predecessor],
 
 
 def _misses_nothing(part: SubTopology, store: Store, before: Predecessor) -> bool:
-    """Whether all that comes to the store's node comes out of other nodes of its task, or from topics that the task has
-    not read. Such a store may begin empty where its task has run: it takes what the others give from now on."""
+    """Whether all records of the store's node come from other nodes of its task, or from topics that the task has not
+    read. Such a store may begin empty where its task has run: it takes the others' output from now on."""
     nodes = {node.name: node for node in part.nodes}
     new = inputs_of(part, before.inputs).new if before.inputs else frozenset()
 
@@ -136,7 +136,7 @@ def _misses_nothing(part: SubTopology, store: Store, before: Predecessor) -> boo
 
 
 def _misread(store: Store, shape: Shape, words: str) -> str:
-    """Why what the store holds would be misread; empty when it would not."""
+    """Why the store's state would be misread; empty when it would not."""
     if shape.partitions != store.partitions:
         return (
             f"store '{store.name}' has {shape.partitions} partitions and would have {store.partitions}: "
@@ -155,8 +155,8 @@ def _misread(store: Store, shape: Shape, words: str) -> str:
 
 
 def _misplaced(part: SubTopology, before: Predecessor, application_id: str) -> str:
-    """Why the part's positions would be good for nothing; empty when they are not. When records come by an internal
-    topic that came directly before, or the other way round, they would be processed again, or never."""
+    """Why the part's positions would be of no use; empty when they are of use. When records come by an internal topic
+    that came directly before, or the other way round, they would be processed again, or never."""
     if not before.inputs:
         return ""
     sources = inputs_of(part, before.inputs)
@@ -181,8 +181,8 @@ def _misplaced(part: SubTopology, before: Predecessor, application_id: str) -> s
 
 
 def _repeats(part: SubTopology, plan: Plan, known: Mapping[str, Predecessor]) -> str:
-    """Why a part without state would do again what has been done; empty when it would not. Such a part keeps its
-    position under its name; with another name it would begin anew."""
+    """Why a part without state would process records again; empty when it would not. Such a part keeps its position
+    under its name; with another name it would begin anew."""
     names = {each.name for each in plan.subtopologies}
     for name, old in sorted(known.items()):
         if old.stateful or name in names or _is_dead_letter(part) != name.endswith("-dead-letter"):
@@ -198,12 +198,12 @@ def _repeats(part: SubTopology, plan: Plan, known: Mapping[str, Predecessor]) ->
 
 
 def called(part: SubTopology) -> str:
-    """What people know a part by."""
+    """The name by which people know a part."""
     return f"store '{part.name}'" if part.stateful else f"sub-topology '{part.name}'"
 
 
 def shapes_of(plan: Plan, words: Mapping[str, str]) -> dict[str, dict[str, Shape]]:
-    """The shapes of the plan's stores by name, by sub-topology; with what their nodes do, by the store's name."""
+    """The shapes of the plan's stores by name, by sub-topology. `words` describes their nodes, by the store's name."""
     found: dict[str, dict[str, Shape]] = {}
     for store in plan.stores:
         shape = Shape(store.fingerprint, store.partitions, words.get(store.name, ""))
@@ -220,12 +220,13 @@ def _is_dead_letter(part: SubTopology) -> bool:
 
 
 def inputs_of(part: SubTopology, before: Mapping[int, Input]) -> Numbering:
-    """Its sources, as those before it are found among them. Without state it has a position for each topic, too."""
+    """The numbers of its sources, after those before it were found among them. Without state it has a position for each
+    topic, too."""
     return numbered(sources_of(part), before, by_topic=not part.stateful)
 
 
 def sources_of(part: SubTopology) -> list[Node]:
-    """What it reads, each a query's source of its own."""
+    """The nodes by which it reads, each a source of its own in the query."""
     return [node for node in part.nodes if node.source]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real API server without a node, shared; tests keep apart by namespaces of their own."""
+"""A real API server without a node, shared; each test has namespaces of its own."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def nodes(api: ApiServer) -> Iterator[Nodes]:
 
 @pytest.fixture
 def operators(api: ApiServer, render: Render, tmp_path: Path) -> Iterator[Operators]:
-    """As processes of their own."""
+    """Operators as processes of their own."""
     started = Operators(api, render, tmp_path)
     try:
         yield started

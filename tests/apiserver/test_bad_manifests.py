@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""R17: a bad manifest is refused by the API server, or told in the status; the app goes on as it was, and a good one
-takes effect afterwards."""
+"""R17: a bad manifest is refused by the API server, or reported in the status; the app goes on as it was, and a good
+one takes effect afterwards."""
 
 from __future__ import annotations
 
@@ -55,25 +55,25 @@ def test_bad_then_good(apps: Apps, count: int) -> None:
 
 
 def meaningless(good: Object) -> Object:
-    """One that the definition allows, and whose topology makes no sense: only the operator can know."""
+    """A manifest that the definition allows, and whose topology makes no sense: only the operator can know."""
     bad = copy.deepcopy(good)
     next(node for node in bad["spec"]["topology"] if "flatMap" in node)["flatMap"] = {"word": "split(nowhere, ' ')"}
     return bad
 
 
 def unacceptable(good: Object) -> Object:
-    """One that is a manifest, of another plan, and whose driver no API server takes."""
+    """A valid manifest, with another plan, whose driver no API server takes."""
     driver = {"podTemplate": {"spec": {"restartPolicy": "Perhaps"}}}
     return {**good, "spec": {**good["spec"], "epochInterval": "7s", "replicas": 3, "driver": driver}}
 
 
 def running(apps: Apps) -> object:
-    """What the app runs by; of versions there are more each time."""
+    """The objects that the app runs by, without the versions, of which there are more each time."""
     return {key: item for key, item in apps.essence().items() if key[0] != "ControllerRevision"}
 
 
 def current_driver(apps: Apps) -> str:
-    """That of the manifest as it is; a valid one in between has had its own."""
+    """The driver of the manifest as it is; a valid manifest in between has had its own."""
 
     def there() -> str:
         apps.settle()
@@ -86,7 +86,7 @@ def current_driver(apps: Apps) -> str:
 
 
 def put(apps: Apps, spec: Any) -> str:
-    """Whether the API server takes that spec."""
+    """Writes that spec; returns whether the API server takes it."""
     body = apps.get("StreamApp", "word-count")
     refusal = refused(lambda: apps.kube.replace({**body, "spec": copy.deepcopy(spec)}))
     assert refusal is None or refusal.code in (400, 422), refusal
@@ -102,7 +102,7 @@ def refused(call: Callable[[], object]) -> KubeError | None:
 
 
 def told(apps: Apps) -> str:
-    """What the operator makes of what is there: in the status, whatever it is."""
+    """The operator's verdict on the manifest, as the status shows it."""
     if refusal := refused(apps.settle):  # an object of the app's that the API server does not take
         assert refusal.code == 422
         assert apps.condition("Degraded")["reason"] == "Refused"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""R15: an object of an app that somebody deletes or edits by hand is what it was again, whatever kind it is of; and a
-driver that has nothing to do with it runs on."""
+"""R15: if somebody deletes or edits an object of an app by hand, it becomes what it was again, whatever its kind; and a
+driver that it does not affect runs on."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from streamapp_operator.observe.observation import LISTED
 pytestmark = pytest.mark.cluster
 
 SECONDS = 30.0
-"""R15 allows them."""
+"""The time that R15 allows."""
 RUN = {"run": "untilCaughtUp"}
 NEVER = {**RUN, "schedule": "0 0 29 2 *"}
-"""Its next run is as good as never."""
+"""A schedule whose next run practically never comes."""
 FORMS: dict[str, dict[str, Any]] = {"Job": RUN, "CronJob": NEVER}
-"""By what makes the driver: the spec of such an app. That of all other objects is the plain word count."""
+"""Fields of the spec of an app whose driver this kind of object makes. All other objects are those of the plain word
+count."""
 RELATED = ("StatefulSet", "Job", "CronJob", "Secret")
-"""Without the first three there is no driver; a new secret between driver and executors is one that the old driver has
-not."""
+"""Kinds that the driver depends on. Without the first three there is no driver; a new secret between driver and
+executors is one that the old driver does not have."""
 
 DELETED = sorted({*CHILDREN, ("Job", ""), ("CronJob", "word-count-run")})
 """Kind and name; without a name there is only one of the kind."""
@@ -37,12 +38,12 @@ NONE = {"key": "no-pod-has-it", "operator": "Exists"}
 
 
 def changed(items: list[Object], **fields: object) -> list[Object]:
-    """The first of them with these fields, and the others."""
+    """The items, with these fields in the first one."""
     return [{**items[0], **fields}, *items[1:]]
 
 
 def with_a_range_of_ports(rules: list[Object]) -> list[Object]:
-    """From the first one of the first rule on, all."""
+    """The rules with all ports from the first one of the first rule on."""
     return changed(rules, ports=changed(rules[0]["ports"], endPort=65535))
 
 
@@ -51,12 +52,12 @@ def with_more_rights(ours: Object) -> Object:
 
 
 def from_everywhere(rules: list[Object]) -> list[Object]:
-    """Whom the first rule lets in, it lets in from every namespace."""
+    """The rules, of which the first lets its peers in from every namespace."""
     return changed(rules, **{"from": [{**peer, "namespaceSelector": {}} for peer in rules[0]["from"]]})
 
 
 Value = object | Callable[[Any], object]
-"""What somebody puts in a field's place, perhaps made of what is there."""
+"""The value that somebody puts into a field, or a function that makes it from the present one."""
 POD, RUN_POD = ("spec", "template", "spec"), ("spec", "jobTemplate", "spec", "template", "spec")
 SIDECAR = {"name": "theirs", "image": "x"}
 ADDED: list[tuple[tuple[str, ...], Value]] = [
@@ -70,7 +71,7 @@ ADDED: list[tuple[tuple[str, ...], Value]] = [
     (("containers",), lambda ours: changed(ours, securityContext=with_more_rights(ours[0]["securityContext"]))),
     (("securityContext",), lambda ours: {**ours, "supplementalGroups": [0]}),
 ]
-"""What gives the driver's pod more than it is to have."""
+"""Fields that give the driver's pod more than it should have."""
 EDITED: list[tuple[str, str, tuple[str, ...], Value]] = [
     ("ConfigMap", "word-count-config", ("data", "plan.json"), "{}"),
     ("ControllerRevision", "", ("revision",), 99),
@@ -100,7 +101,7 @@ EDITED: list[tuple[str, str, tuple[str, ...], Value]] = [
 
 
 def test_every_kind_that_is_made_is_tried() -> None:
-    """The operator sees these kinds and no others: of one that it did not see it would never know that it is there."""
+    """The operator sees these kinds and no others: it would never know of an object of another kind."""
     made = {*LISTED, "Secret"}
     assert {kind for kind, _ in DELETED} == made
     assert {kind for kind, *_ in EDITED} == made
@@ -173,7 +174,7 @@ def test_objects_that_have_lost_whose_they_are_get_it_back(apps: Apps, field: st
     wanted, found = apps.essence(), apps.children().values()
     for item in found:
         if item["kind"] not in ("ControllerRevision", "Secret"):
-            # Of whatever version: controllers write into some of these, too.
+            # These may be of any version: controllers write into some of them, too.
             apps.kube.merge(item["kind"], apps.namespace, item["metadata"]["name"], {"metadata": {field: None}})
     apps.settle()
     assert apps.essence() == wanted
@@ -182,8 +183,8 @@ def test_objects_that_have_lost_whose_they_are_get_it_back(apps: Apps, field: st
 
 
 def test_an_operator_that_watches_brings_all_of_it_back_in_time(apps: Apps, operators: Operators) -> None:
-    """Everything at once, of an app that runs for ever, of one that ends and of one with a schedule: what is deleted,
-    then what is edited."""
+    """Everything at once, for an app that runs for ever, for one that ends and for one with a schedule: first objects
+    are deleted, then others are edited."""
     operators.start(apps.namespace)
     names = ("ever", "once", "at-times")
     for name, spec in zip(names, ({}, RUN, NEVER), strict=True):
@@ -214,7 +215,8 @@ def test_an_operator_that_watches_brings_all_of_it_back_in_time(apps: Apps, oper
 
 
 def begin(apps: Apps, kind: str = "StatefulSet") -> str:
-    """An app that has an object of that kind, and the uid of its driver's pod; empty where no StatefulSet makes it."""
+    """Makes an app that has an object of that kind; returns the uid of its driver's pod, empty if no StatefulSet makes
+    it."""
     apps.create(**FORMS.get(kind, {}))
     apps.settle()
     return "" if kind in FORMS else str(apps.await_driver()["metadata"]["uid"])
@@ -233,7 +235,7 @@ def edit(apps: Apps, kind: str, name: str, path: tuple[str, ...], value: Value) 
         assert found.get(path[-1]) != new
         found[path[-1]] = new
 
-    if kind == "ControllerRevision":  # of which a client cannot send back what it was given: other order, other data
+    if kind == "ControllerRevision":  # a client cannot send back its data as they were: other order, other data
         change(wanted := {path[0]: apps.get(kind, name)[path[0]]})
         apps.kube.merge(kind, apps.namespace, name, wanted)
     else:

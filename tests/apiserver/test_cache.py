@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of the cluster becomes what it is, whatever happens to events; and while it is not, nothing wrong is
-written."""
+"""The cache comes to hold the cluster's state, whatever happens to events; and while it does not, the operator writes
+nothing wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Event = tuple[str, Object]
 
 
 def snapshot(apps: Apps) -> Cache:
-    """What there is now, and no news from now on."""
+    """The cache of the present state, without later events."""
     cache = Cache(apps.kube)
     for kind in KINDS:
         cache.keep_kind(kind)
@@ -52,10 +52,10 @@ def _cluster_of_the_environment(api: ApiServer, monkeypatch: pytest.MonkeyPatch)
 
 
 class Watch:
-    """kopf's, over the test's namespace, and lists as often as asked for.
+    """kopf's watch over the test's namespace, which lists as often as asked for.
 
     Args:
-        kind: of the informer, which may be hard of hearing.
+        kind: the informer's class, which may lose events.
         resync: seconds.
     """
 
@@ -84,7 +84,7 @@ class Watch:
 
 
 def everything(objects: Objects, apps: Apps) -> dict[str, Any]:
-    """All of the app's objects; without what the cache leaves out."""
+    """All of the app's objects, without the fields that the cache leaves out."""
     body = objects.get(APP_KIND, apps.namespace, "word-count")
     found = {kind: objects.list(kind, apps.namespace, OURS) for kind in KINDS if kind != APP_KIND}
     for item in (item for items in found.values() for item in items):
@@ -96,7 +96,7 @@ def await_equal(cache: Cache, apps: Apps, seconds: float) -> None:
     until(lambda: everything(cache, apps) == everything(apps.kube, apps), seconds, "the cache is as the cluster")
 
 
-# --- it becomes what the cluster is -------------------------------------------------------------------------
+# --- the cache comes to hold the cluster's state ------------------------------------------------------------
 
 
 def test_it_follows_what_happens(apps: Apps, api: ApiServer) -> None:
@@ -131,7 +131,7 @@ class Deaf(Informer):
 
 
 class Stuttering(Informer):
-    """Events come twice, and again when they are long out of date; one that something is gone comes late, too."""
+    """Events come twice, and again when they are long out of date; an event that an object is gone comes late, too."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -163,7 +163,7 @@ def test_it_is_right_again_whatever_happens_to_events(apps: Apps, api: ApiServer
 
 @pytest.fixture
 def without_cron_jobs(api: ApiServer, namespace: str, tmp_path: Path) -> Path:
-    """The kubeconfig of somebody who may see all that the operator looks at in the namespace, but for one kind."""
+    """The kubeconfig of a user who may see all that the operator looks at in the namespace, but for one kind."""
     kinds = [resource_of(kind)[0::2] for kind in KINDS if kind != "CronJob"]
     rules = [
         {"apiGroups": [group], "resources": [plural], "verbs": ["get", "list", "watch"]} for group, plural in kinds
@@ -214,7 +214,7 @@ def test_a_watch_that_fails_ends_no_other_one(
 
 
 class Slow(Kube):
-    """Something happens while a kind is listed."""
+    """Calls a function while a kind is listed."""
 
     meanwhile: Callable[[], None] = staticmethod(lambda: None)
 
@@ -259,7 +259,7 @@ def test_a_list_of_several_pages_is_whole(apps: Apps, monkeypatch: pytest.Monkey
     assert len(cache.list("ConfigMap", apps.namespace, OURS)) == 5
 
 
-# --- while it is not, nothing wrong is written --------------------------------------------------------------
+# --- while it does not, nothing wrong is written ------------------------------------------------------------
 
 
 def writes_with(cache: Cache, apps: Apps) -> int:
@@ -287,7 +287,7 @@ def test_a_change_that_the_cache_has_not_yet_is_not_taken_back(apps: Apps) -> No
     apps.change(replicas=3)
     apps.settle()
     assert writes_with(old, apps) == 0
-    # Even where it knows the new objects and the old resource, by which they look wrong.
+    # Even if it knows the new objects and the old resource, which makes the objects look wrong.
     refresh(old, apps, "PodDisruptionBudget")
     assert writes_with(old, apps) == 0
     assert apps.get("PodDisruptionBudget", "word-count-executors")["spec"]["minAvailable"] == 2
@@ -309,7 +309,7 @@ def test_status_is_not_said_of_pods_as_they_were(apps: Apps, tmp_path: Path) -> 
         apps.add_executor()
         apps.settle()
         events = apps.events()
-        refresh(old, apps, APP_KIND)  # the cache has the status that speaks of pods it has not
+        refresh(old, apps, APP_KIND)  # the cache has the status that speaks of pods which it does not have
         assert apps.status()["phase"] == "Running"
         assert writes_with(old, apps) == 0
         assert apps.status()["phase"] == "Running"

@@ -27,7 +27,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(api: ApiServer, apps: Apps, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command for the test's namespace; returns its exit code, what it said, and its complaints."""
+    """Runs a command for the test's namespace; returns its exit code, its output, and its complaints."""
 
     def command(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -40,7 +40,7 @@ def run(api: ApiServer, apps: Apps, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def plan(run: Run, tmp_path: Path) -> Callable[..., str]:
-    """What `streamapp plan` says of the word count with these fields of its spec."""
+    """The output of `streamapp plan` for the word count with these fields of its spec."""
 
     def said(code: int = 0, **spec: object) -> str:
         body = yaml.safe_load(WORD_COUNT)
@@ -139,7 +139,8 @@ def test_plan(apps: Apps, plan: Callable[..., str]) -> None:
 
 
 def test_plan_takes_a_manifest_of_a_laptop(apps: Apps, plan: Callable[..., str], tmp_path: Path) -> None:
-    """It does not say where Kafka is: the app's stays, and what is to be done before it can be applied is told."""
+    """It does not say where Kafka is: the app's address stays, and the output says what to do before the manifest can
+    be applied."""
     told = f"{tmp_path / 'app.yaml'} names no `kafka`: a cluster takes it only with one"
     new = plan(kafka=None).splitlines()
     assert new[0] == f"{apps.namespace}/word-count is new"
@@ -245,13 +246,13 @@ def test_kubectl_is_told_what_to_complete(api: ApiServer, apps: Apps) -> None:
 
 
 def test_kubectl_itself_asks_what_to_complete(api: ApiServer, apps: Apps) -> None:
-    """As its scripts for shells do it: the program of that name on the PATH is found and heard."""
+    """As its scripts for shells do it: kubectl finds the program of that name on the PATH and uses its output."""
     apps.create()
     paths = [str(Path(sys.executable).parent), str(api.folder / "bin"), os.environ["PATH"]]
     environment = {**os.environ, "PATH": ":".join(paths), "KUBECONFIG": str(api.kubeconfig)}
 
     def completed(*words: str) -> tuple[set[str], str]:
-        """What may stand there, and whether names of files may, too."""
+        """The words that may stand there, and whether names of files may, too."""
         command = ["kubectl", "__complete", "streamapp", *words]
         said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
         *found, directive = said.splitlines()
@@ -268,12 +269,12 @@ def test_kubectl_itself_asks_what_to_complete(api: ApiServer, apps: Apps) -> Non
 
 @pytest.fixture
 def with_streamapp() -> dict[str, str]:
-    """An environment in whose PATH streamapp is."""
+    """An environment with streamapp in its PATH."""
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
 def test_zsh_completes(with_streamapp: dict[str, str]) -> None:
-    """By what its own bashcompinit calls when Tab is pressed."""
+    """The test calls the function that zsh's own bashcompinit calls when Tab is pressed."""
     zsh = or_left_out(partial(program, "zsh"))
     script = """
         autoload -U compinit && compinit -u -D

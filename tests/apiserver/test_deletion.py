@@ -47,7 +47,7 @@ def create(apps: Apps, servers: str, policy: str = "Delete", **spec: Any) -> Pla
 
 
 def use(kafka: KafkaConfig, plan: Plan, owner: str) -> Admin:
-    """What a driver does: it makes the topics, says whose they are, and shows its position."""
+    """Does a driver's part: makes the topics, writes down their owner, and shows its position."""
     admin = Admin(kafka)
     ensure_topics(admin, topics_of(plan), create_all=True)
     record_ownership(kafka, plan, owner)
@@ -84,7 +84,7 @@ def be_late(apps: Apps) -> None:
 
 
 def told(apps: Apps, reason: str) -> str:
-    """What the event says."""
+    """The message of the only event with that reason."""
     found = [event["message"] for event in apps.kube.list("Event", apps.namespace) if event["reason"] == reason]
     assert len(found) == 1, apps.events()
     return str(found[0])
@@ -141,11 +141,11 @@ def test_a_crash_after_any_write_makes_no_difference(apps: Apps, kafka: KafkaCon
 
 
 def test_an_operator_that_has_lost_the_lease_deletes_no_topic(apps: Apps, kafka: KafkaConfig) -> None:
-    """Another one may have let the app go, and somebody may have made it anew."""
+    """Another operator may have let the app go, and somebody may have made it anew."""
     plan = create(apps, kafka.bootstrap_servers)
     admin = use(kafka, plan, owner_of(apps))
     delete(apps)
-    assert apps.reconcile() is not None  # what would make new drivers goes
+    assert apps.reconcile() is not None  # the objects that would make new drivers go
     until(lambda: not running_pods(apps), 30, "the driver is gone", every=0.2)
     with apps.losing_the_lease_after(0), pytest.raises(NotHolder):
         apps.reconcile()
@@ -204,7 +204,7 @@ def test_a_kafka_that_is_gone_holds_nothing_up_for_longer_than_the_deadline(apps
 
 
 class BrokenCleaner(Cleaner):
-    """As if there were a mistake in it, or in a library."""
+    """Fails as if it, or a library, had a mistake."""
 
     tries = 0
 
@@ -303,7 +303,7 @@ def test_paused_reconciliation_does_not_hold_a_deletion_up(apps: Apps, kafka: Ka
 
 
 def test_a_namespace_that_is_deleted_goes(apps: Apps, api: ApiServer) -> None:
-    """Events cannot be written there any more, and Kafka does not answer: that is no reason to stay."""
+    """No event can be written there any more, and Kafka does not answer: that does not hold the namespace up."""
     create(apps, NOBODY)
     api.kubectl("delete", "namespace", apps.namespace, "--wait=false")
     until(lambda: "deletionTimestamp" in (find(apps) or {}).get("metadata", {}), 30, "the app is to go", every=0.2)

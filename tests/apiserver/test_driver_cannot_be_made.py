@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver that the cluster cannot make or start, or that it ends, is told of with the cluster's own words."""
+"""If the cluster cannot make or start a driver, or ends it, the status says so in the cluster's own words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 
 
 def happens(apps: Apps, kind: str, name: str, reason: str) -> bool:
-    """Whether the cluster tells such an event."""
+    """Whether the cluster has such an event."""
     uid = apps.get(kind, name)["metadata"]["uid"]
     return any(event["reason"] == reason for event in apps.kube.events(apps.namespace, uid))
 
@@ -62,7 +62,7 @@ def test_a_quota_that_refuses_the_driver_and_a_volume_that_is_missing(api: ApiSe
 
 
 def tell(apps: Apps, pod: Object, kind: str, reason: str, message: str) -> None:
-    """What a kubelet does."""
+    """Makes an event as a kubelet does."""
     place = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
     now = stamp(apps.kube.clock.now())
     apps.kube.create(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of an app more than once is counted up, as Kubernetes' own recorder does it."""
+"""Repeated events of an app are counted up, as Kubernetes' own recorder does it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cluster
 
 
 def told(apps: Apps) -> list[tuple[str, int]]:
-    """What, and how often."""
+    """The messages, and the count of each."""
     found = [event for event in apps.kube.list("Event", apps.namespace) if event["reason"] == "Stalled"]
     return sorted((event["message"], event["count"]) for event in found)
 

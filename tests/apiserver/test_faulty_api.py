@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """R12, R13 and R14: an API server that refuses, loses, delays and forgets; an operator that is killed at any moment.
-What comes of it is what comes without."""
+The result is the same as without faults."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from streamapp_operator.memory import Memory
 pytestmark = pytest.mark.cluster
 
 TIMEOUT = 0.5
-"""Seconds after which the operator gives a request up, where it is to do so again and again."""
+"""Seconds after which the operator gives up a request, in tests where it does so again and again."""
 MOST_ROUNDS = 300
 RESYNC_SECONDS = 30.0
-"""After so long the operator believes no event, and looks for itself; it would be ten minutes."""
+"""Seconds after which the operator trusts no event and lists all objects itself; its default is ten minutes."""
 CONVERGES_SECONDS = 2 * RESYNC_SECONDS
 
 SECOND = WORD_COUNT.replace("name: word-count", "name: second")
@@ -42,14 +42,14 @@ NewNamespace = Callable[[], str]
 
 
 class Impatient(client.ApiClient):
-    """Does not wait for an answer as long as it is told to."""
+    """Waits only TIMEOUT for an answer, whatever the caller asks for."""
 
     def call_api(self, *request: Any, **options: Any) -> Any:
         return super().call_api(*request, **{**options, "_request_timeout": TIMEOUT})
 
 
 class Persistent(Apps):
-    """A round that fails is followed by another, as with the controller, but at once."""
+    """Repeats a round that has failed, as the controller does, but at once."""
 
     failures = 0
 
@@ -69,7 +69,7 @@ class Persistent(Apps):
 
 
 def a_life(apps: Apps) -> None:
-    """Of an app, with something to do for each verb."""
+    """The life of an app, with something to do for each verb."""
     apps.create()
     apps.settle()
     first = apps.await_driver()["metadata"]["uid"]
@@ -83,7 +83,8 @@ def a_life(apps: Apps) -> None:
     apps.kube.delete("PodDisruptionBudget", apps.namespace, "word-count-executors", budget)
 
     def made_anew() -> bool:
-        """By the next round, or by a request of an earlier one that reaches the API server only now."""
+        """Whether it is made again, by the next round, or by a request of an earlier one that reaches the API server
+        only now."""
         apps.settle()
         return bool(apps.get("PodDisruptionBudget", "word-count-executors")["metadata"]["uid"] != budget)
 
@@ -91,7 +92,7 @@ def a_life(apps: Apps) -> None:
     apps.change(suspend=True)
 
     def driver_gone() -> bool:
-        apps.settle()  # a request that comes too late may have asked for a driver once more
+        apps.settle()  # a late request may have asked for a driver once more
         return apps.kube.get("Pod", apps.namespace, "word-count-driver-0") is None
 
     until(driver_gone, 30, "the driver has gone")
@@ -103,20 +104,20 @@ def a_life(apps: Apps) -> None:
 
 
 def truth(apps: Apps) -> object:
-    """What there is at the end: objects, and what the status says."""
+    """The final state: objects, and the status."""
     status = apps.status()
     conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
     return apps.essence(), conditions, {key: status[key] for key in ("phase", "replicas", "desiredReplicas")}
 
 
 class Lives:
-    """The same life of an app, once and again, each in a namespace of its own behind a proxy of its own."""
+    """The same life of an app several times, each in a namespace of its own behind a proxy of its own."""
 
     def __init__(self, api: ApiServer, kube: Kube, new_namespace: NewNamespace, folder: Path) -> None:
         self._api, self._kube, self._new_namespace, self._folder = api, kube, new_namespace, folder
 
     def live(self, plan: Plan | None = None) -> tuple[object, Proxy, int]:
-        """What comes out, the proxy with its counts, and how many rounds have failed."""
+        """The final state, the proxy with its counts, and the number of rounds that have failed."""
         with Proxy(self._api.url) as proxy:
             if plan is not None:
                 proxy.plan = plan
@@ -125,7 +126,7 @@ class Lives:
             apps = Persistent(self._kube, self._new_namespace(), Kube(Impatient(known.configuration)))
             a_life(apps)
             until(lambda: proxy.under_way == 0, 10, "nothing is under way any more")
-            apps.settle()  # what came too late
+            apps.settle()  # requests that came too late
             return truth(apps), proxy, apps.failures
 
 
@@ -201,7 +202,7 @@ REFUSALS = tuple(fault for fault in faults(TIMEOUT) if fault.name in ("too-many"
 def test_watches_that_lose_repeat_delay_and_forget(
     api: ApiServer, kube: Kube, new_namespace: NewNamespace, operators: Operators
 ) -> None:
-    """R13. One operator for each kind of bad watch, all at the same time, as most of it is waiting."""
+    """R13. One operator for each kind of bad watch, all at the same time, as they spend most of it waiting."""
     with ExitStack() as stack:
         behind: dict[str, tuple[Apps, Proxy]] = {}
         for name in WATCHES:
@@ -214,14 +215,14 @@ def test_watches_that_lose_repeat_delay_and_forget(
             until(partial(has_budget, apps, "word-count", 1), 60, f"{name}: it works at first", every=0.2)
         for name, (_, proxy) in behind.items():
             proxy.gossip = WATCHES[name]()
-        # One more finds it hard to open a watch again (R14).
+        # One more often fails to open a watch again (R14).
         behind["refused"][1].plan = Sometimes(random.Random(1302), REFUSALS, {WATCH: 0.7})
         for apps, proxy in behind.values():
             proxy.events.clear()
-            apps.create(SECOND, replicas=4)  # somebody has never heard of
+            apps.create(SECOND, replicas=4)  # some watches never report it
             apps.change(replicas=3)
             apps.kube.delete("Service", apps.namespace, "word-count-driver", uid_of(apps, "Service"))
-        # All of it within the same time, which began with the changes.
+        # All changes are done within the same time, which began with them.
         left = {name: apps for name, (apps, _) in behind.items()}
 
         def all_know() -> bool:
@@ -241,7 +242,7 @@ def test_watches_that_lose_repeat_delay_and_forget(
 
 
 def knows_all(apps: Apps) -> bool:
-    """Of the new app, of the change, and of what was deleted."""
+    """Whether the operator knows the new app, the change, and the deletion."""
     return has_budget(apps, "second", 3) and has_budget(apps, "word-count", 2) and is_whole(apps)
 
 
@@ -264,11 +265,11 @@ def uid_of(apps: Apps, kind: str) -> str:
 def killed_after(
     api: ApiServer, kube: Kube, new_namespace: NewNamespace, operators: Operators, count: int
 ) -> tuple[object, int]:
-    """An app made by an operator that is killed as soon as the API server has done its write of that number (0: it is
-    not), and by the one after it.
+    """Runs an app made by an operator that is killed as soon as the API server has done its write of that number (0: it
+    is not killed), and by the operator after it.
 
     Returns:
-        What came out, and how many writes the first operator has made; those of the Lease do not count.
+        The final state, and how many writes the first operator has made; those of the Lease do not count.
     """
     apps = Apps(kube, new_namespace())
     done: list[str] = []
@@ -289,7 +290,7 @@ def killed_after(
         else:
             until(lambda: len(done) == count, 60, f"{count} writes", every=0.05)
             assert first.process.wait(10) == -signal.SIGKILL
-            # The next one need not wait until the Lease of the dead has run out.
+            # The next operator need not wait until the Lease of the dead one has run out.
             lease = apps.get("Lease", LEASE)
             kube.delete("Lease", apps.namespace, LEASE, lease["metadata"]["uid"])
             operators.start(apps.namespace)
@@ -298,8 +299,8 @@ def killed_after(
 
 
 class Mortal(Apps):
-    """Its operator dies after every single write, and the next one has no memory. A status that says what is about to
-    be done comes first, so that one dies behind that and the next one behind what is done."""
+    """Its operator dies after every single write, and the next one has no memory. Before the operator acts it writes a
+    status that announces the act: so one operator dies after that status, and the next one after the act."""
 
     deaths = 0
 
@@ -318,7 +319,7 @@ class Mortal(Apps):
 
 
 def a_life_of_runs(apps: Apps) -> None:
-    """By a schedule, at another time, then once, and not at all, and again."""
+    """The life of an app that runs by a schedule, at another time, then once, not at all, and again."""
     apps.create(run="untilCaughtUp", schedule="0 3 * * *")
     apps.settle()
     assert schedules(apps) == ["0 3 * * *"]
@@ -357,7 +358,7 @@ def test_an_operator_that_dies_after_every_write_does_the_same(
 
 
 def is_settled(apps: Apps) -> bool:
-    """Everything is there, and the status knows."""
+    """Whether all objects exist, and the status shows it."""
     if set(apps.children()) != CHILDREN or not apps.get("StreamApp", "word-count").get("status"):
         return False
     return (apps.condition("Progressing")["reason"], apps.status()["phase"]) == ("Starting", "Pending")
@@ -379,6 +380,6 @@ def test_an_operator_killed_after_every_write(
 ) -> None:
     """R12, as a process."""
     wanted, writes = killed_after(api, kube, new_namespace, operators, 0)
-    for count in range(1, writes):  # whether a status is written once more depends on when the driver comes
+    for count in range(1, writes):  # the number of writes of a status depends on when the driver comes
         found, _ = killed_after(api, kube, new_namespace, operators, count)
         assert found == wanted, f"killed after write {count} of {writes}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What probes and scrapers are told about the operator."""
+"""The operator's answers to probes and scrapers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets that an app names for Kafka, on a real API server: waited for, told about; other content, another driver."""
+"""Secrets that an app names for Kafka, on a real API server: the operator waits for them and reports it; new content
+starts a new driver."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ CANARY = "c4n4ry"
 
 
 def put(apps: Apps, **data: str) -> None:
-    """The Secret has exactly these keys."""
+    """Gives the Secret exactly these keys."""
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     wanted: Object = {
         "apiVersion": "v1",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Autoscaling by the lag that a real broker tells, and without it."""
+"""Autoscaling by the lag that a real broker reports, and without it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ AUTOSCALING = {"maxReplicas": 4, "lag": {"recordsPerReplica": 100}, "stabilisati
 
 @pytest.fixture
 def its_broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    """One that may be taken away."""
+    """A broker that may be taken away."""
     with EmbeddedBroker(tmp_path / "broker") as running:
         yield running
 
 
 def commit(kafka: KafkaConfig, group: str, topic: str, offset: int) -> None:
-    """As the app's driver does after each epoch."""
+    """Commits offsets as the app's driver does after each epoch."""
     consumer = Consumer({**kafka.for_librdkafka(), "group.id": group})
     consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     consumer.close()
@@ -48,7 +48,7 @@ def test_lag_is_read_from_kafka_and_without_it_nothing_changes(
 ) -> None:
     kafka = KafkaConfig(its_broker.bootstrap_servers)
     lines = new_topic(kafka, "lines")
-    # A Kafka that was away is asked again with the operator's clock, which this test turns.
+    # The operator asks a Kafka that was away again by its own clock, which this test moves.
     apps.memory.lags = Lags(Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS, lambda: apps._clock().timestamp()))
     apps.create(
         WORD_COUNT.replace("text-lines", lines),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods with the labels of an app's that are none of its: they get no token, count for nothing, and stay."""
+"""Pods with the labels of an app's that do not belong to it: they get no token, count for nothing, and stay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 
 class Listener(http.server.BaseHTTPRequestHandler):
-    """Notes what it is sent."""
+    """Notes the requests that it gets."""
 
     heard: list[str]
 
@@ -51,7 +51,7 @@ def test_a_pod_that_only_looks_like_a_driver_gets_no_token(apps: Apps, tmp_path:
             assert apps.status()["replicas"] == 1
             apps.change(suspend=True)
             apps.settle()
-            # The one that is left has the labels, and would have been the driver.
+            # The pod that is left has the labels, and would have been the driver.
             for pod in (driver, own):
                 apps.kube.delete("Pod", apps.namespace, pod["metadata"]["name"], pod["metadata"]["uid"], 0)
             apps.settle()

@@ -23,12 +23,12 @@ REPLACED_SECONDS = 90.0
 
 
 def evict(apps: Apps, pod: dict[str, Any]) -> None:
-    """As the cluster does when the pod has borne the taint of its node for long enough."""
+    """Deletes the pod as the cluster does when the pod has borne the taint of its node for long enough."""
     why = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "DeletionByTaintManager",
-        # One that is minutes old, as one without a time is, is taken back by the disruption controller.
+        # The disruption controller takes back a condition that is minutes old, or that has no time.
         "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     apps.set_pod_status(pod, conditions=[*pod["status"]["conditions"], why])
@@ -37,7 +37,7 @@ def evict(apps: Apps, pod: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("by_taint", "seconds"), [(True, -18), (False, 5)], ids=["node-given-up", "asked-to-end"])
 def test_a_driver_that_does_not_end_is_forgotten(apps: Apps, nodes: Nodes, by_taint: bool, seconds: int) -> None:
-    """So many seconds after its time to end in order, which is half a minute, is over."""
+    """The operator forgets it so many seconds after its time to end in order, which is half a minute, is over."""
     apps.create()
     apps.settle()
     pod = run_on(apps, nodes.make())

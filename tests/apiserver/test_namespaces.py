@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operator for several namespaces, with the chart's own rights: what becomes of one does the others no harm."""
+"""An operator for several namespaces, with the chart's own rights: trouble in one does the others no harm."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def missing(api: ApiServer) -> Iterator[str]:
 
 
 def await_seen(apps: Apps, seconds: float = 30) -> None:
-    """The operator has seen the app as it is."""
+    """Waits until the operator has seen the app as it is."""
 
     def seen() -> bool:
         body = apps.get("StreamApp", "word-count")
@@ -77,7 +77,7 @@ def test_rights_that_are_taken_away_and_given_back(
         return all(informer.has_synced(source) for source in informer.sources if source[0] == namespace)
 
     def resync() -> bool:
-        """Whether the other one is known."""
+        """Looks again; returns whether the informer knows the other namespace."""
         now[0] += LONGEST_PAUSE_SECONDS
         informer.resync()
         assert knows(home)
@@ -109,7 +109,8 @@ def is_marked(api: ApiServer, what: str, namespace: str) -> bool:
 
 
 def create_held(apps: Apps) -> None:
-    """An app that waits for the operator when it is deleted; for nothing else, as there is nothing to do on Kafka."""
+    """Makes an app that, when it is deleted, waits for the operator and for nothing else, as there is nothing to do on
+    Kafka."""
     apps.create(topology=[{"name": "x", "filter": "a > 1"}], deletionPolicy="Delete")
     until(lambda: has_finalizer(apps.get("StreamApp", "word-count")), 30, "the app waits for the operator", every=0.2)
 
@@ -117,7 +118,7 @@ def create_held(apps: Apps) -> None:
 def test_a_watched_namespace_that_is_deleted_goes_and_others_are_looked_after(
     api: ApiServer, kube: Kube, new_namespace: Callable[[], str], operators: Operators
 ) -> None:
-    """Whatever of it is deleted first: the operator sees nothing of it before all is."""
+    """Any of its objects may go first: the operator sees nothing of the namespace until all are gone."""
     home, other = Apps(kube, new_namespace()), Apps(kube, new_namespace())
     both = [home.namespace, other.namespace]
     operator = operators.start_for(home.namespace, both, both)
@@ -140,7 +141,7 @@ def test_a_watched_namespace_that_is_deleted_goes_and_others_are_looked_after(
 def test_rights_that_are_deleted_while_their_namespace_stays_wait_for_nobody(
     api: ApiServer, kube: Kube, new_namespace: Callable[[], str], operators: Operators
 ) -> None:
-    """As by an uninstall, which also ends the operator; and they wait no more when no app does."""
+    """As with an uninstall, which also ends the operator. The rights wait no longer when no app does."""
     home = Apps(kube, new_namespace())
     operator = operators.start_for(home.namespace, [home.namespace], [home.namespace])
     create_held(home)
@@ -159,7 +160,7 @@ def test_rights_that_are_deleted_while_their_namespace_stays_wait_for_nobody(
 def test_two_releases_do_not_run_the_apps_of_one_namespace(
     api: ApiServer, kube: Kube, new_namespace: Callable[[], str], operators: Operators
 ) -> None:
-    """The one that came first does, until it is gone."""
+    """The one that came first runs them, until it is gone."""
     apps, first, second = Apps(kube, new_namespace()), new_namespace(), new_namespace()
     runs = operators.start_for(first, [apps.namespace], [apps.namespace])
     apps.create(replicas=2)
@@ -167,7 +168,7 @@ def test_two_releases_do_not_run_the_apps_of_one_namespace(
     holder = apps.get("Lease", CLAIM)["spec"]["holderIdentity"]
     assert holder == f"{first}/{NAME}"
     waits = operators.start_for(second, [apps.namespace], ["default"])
-    # What the chart gives it, under a name that the first one's has not.
+    # The rights that the chart gives it, under a name other than the first one's.
     rights = (f"--clusterrole={second}-{NAME}", f"--serviceaccount={second}:{NAME}", f"--namespace={apps.namespace}")
     api.kubectl("create", "rolebinding", "second", *rights)
     until(lambda: f"the release {holder} runs the apps there" in waits.said, 90, "the second one stands by", every=0.5)

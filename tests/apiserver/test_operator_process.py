@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator as a process of its own, with no more rights than it is installed with."""
+"""The operator as a process of its own, with no more rights than its installation gives it."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def test_it_makes_and_heals_what_somebody_applies(apps: Apps, operators: Operato
 
 
 class Gate(Proxy):
-    """Before one operator's API server: it notes what is written, and holds back what it is told to."""
+    """A proxy before one operator's API server: it notes writes, and holds back those that the test chooses."""
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream, plan=self._note)
         self.written: list[str] = []
-        """Method and path; those of the Lease, too."""
+        """Method and path of each write, including those of the Lease."""
         self.held: list[str] = []
         self.landed: list[str] = []
-        """What was held back, and has reached the API server since."""
+        """Writes that were held back, and have reached the API server since."""
         self.cut = False
         """Whether nothing about the Lease is passed on."""
         self.hold = ""
@@ -65,7 +65,7 @@ class Gate(Proxy):
 
     @property
     def acts(self) -> list[str]:
-        """What is written, but for the Lease."""
+        """The writes, without those of the Lease."""
         return [each for each in self.written if LEASES not in each]
 
     def _note(self, method: str, path: str) -> Fault | None:
@@ -85,9 +85,9 @@ class Gate(Proxy):
 
 
 def await_quiet(apps: Apps) -> None:
-    """All is done and said that there is to do and say about the app as it is. The look that changes an app's objects
-    writes its events last; the one that follows finds the driver starting, writes that into the status, and nothing
-    after it."""
+    """Waits until the operator has done and reported all that there is to do for the app as it is. The round that
+    changes an app's objects writes its events last; the one that follows finds the driver starting, writes that into
+    the status, and nothing after it."""
 
     def is_quiet() -> bool:
         body = apps.get("StreamApp", "word-count")
@@ -120,7 +120,7 @@ def test_of_two_one_writes_and_the_other_takes_over_from_one_that_is_frozen_or_k
         second_identity = apps.lease_holder()
         assert second_identity != identity
 
-        # Each has held it, and wakes up when there is something to do, and the other one cannot.
+        # Each has held the Lease; it wakes up when there is something to do and the other one cannot do it.
         for wakes, its_gate, sleeps, its_identity, replicas in (
             (first, gate, second, identity, 4),
             (second, second_gate, first, second_identity, 5),
@@ -150,7 +150,8 @@ def test_of_two_one_writes_and_the_other_takes_over_from_one_that_is_frozen_or_k
 def test_a_write_that_arrives_after_another_one_has_taken_over_is_set_right(
     apps: Apps, api: ApiServer, operators: Operators
 ) -> None:
-    """No operator can take back what is under way; but it sends nothing more, and whoever acts now heals it."""
+    """An operator cannot take back a request that is under way. But it sends nothing more, and the acting one heals the
+    effect."""
     with Gate(api.url) as gate:
         operators.start(apps.namespace, gate)
         identity = until(lambda: apps.lease_holder(), 30, "the first operator has the Lease", every=0.2)
@@ -203,7 +204,7 @@ def test_with_the_rights_of_the_whole_cluster_it_looks_after_every_namespace(
     assert {apps.lease_holder() for apps in (*others, new)} == {""}
     operator.stop()
     refused = [line for line in operator.said.lower().splitlines() if "forbidden" in line]
-    # It sees the namespaces of earlier tests as well, which are on their way to their end; none of ours is.
+    # It sees the namespaces of earlier tests as well, which are being deleted; none of ours is.
     assert [line for line in refused if "because it is being terminated" not in line] == []
     namespaces = [apps.namespace for apps in (home, *others, new)]
     assert [line for line in refused for name in namespaces if name in line] == []

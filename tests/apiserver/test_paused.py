@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""While reconciliation is paused nothing is done, and the status says what is so and what waits; afterwards what has
-waited is done."""
+"""While reconciliation is paused, the operator does nothing, and the status shows the actual state and the work that
+waits; afterwards the operator does that work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever may create StreamApps gets nothing more by it: past the operator or the chart's admission policy."""
+"""A user who may create StreamApps gets nothing more by it, neither past the operator nor past the chart's admission
+policy."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def test_no_driver_is_made_of_what_is_not_allowed(apps: Apps, spec: Any, part: s
 
 @contextmanager
 def policy(api: ApiServer, kube: Kube, objects: list[dict[str, Any]], namespace: str) -> Iterator[None]:
-    """The chart's policy is in force."""
+    """Applies the chart's policy until the end of the block."""
     found = [item for item in objects if item["kind"].startswith("ValidatingAdmissionPolicy")]
     assert len(found) == 2
     names = [f"{item['kind'].lower()}/{item['metadata']['name']}" for item in found]
@@ -63,7 +64,7 @@ def policy(api: ApiServer, kube: Kube, objects: list[dict[str, Any]], namespace:
 
 
 def refusal(kube: Kube, namespace: str, template: Any, **spec: Any) -> str:
-    """Why the app is not taken; empty when it is, and then it is deleted."""
+    """The reason why the API server refuses the app; empty if it takes it: then the app is deleted again."""
     body = yaml.safe_load(WORD_COUNT)
     body["metadata"]["namespace"] = namespace
     body["spec"] |= {"driver": {"podTemplate": template}, **spec}

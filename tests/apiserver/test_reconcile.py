@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From whatever there is to what is wanted, on a real API server."""
+"""From any present state to the wanted one, on a real API server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 
 
 def delete_app(apps: Apps) -> None:
-    """And wait until the cluster has collected what it owned."""
+    """Deletes the app and waits until the cluster has collected its objects."""
     uid = apps.get("StreamApp", "word-count")["metadata"]["uid"]
     apps.kube.delete("StreamApp", apps.namespace, "word-count", uid)
     until(
@@ -140,7 +140,7 @@ def test_a_driver_that_does_not_answer_for_a_moment_is_what_it_was(apps: Apps, t
         apps.pass_time(20)
         driver = apps.await_driver()
         address, told = driver["status"]["podIP"], apps.events()
-        apps.set_running(driver, "127.255.255.254")  # where nobody listens
+        apps.set_running(driver, "127.255.255.254")  # where no server listens
         with apps.counting() as writes:
             assert apps.reconcile() == UNDER_WAY_SECONDS
         assert writes == []
@@ -171,13 +171,13 @@ def test_lag_is_at_most_ten_seconds_old_while_it_changes(apps: Apps, tmp_path: P
 
         assert lag_after(2, 100) == 7
         assert lag_after(8, 200) == 200
-        for number in range(1000):  # apps under load, of which each is written less often
+        for number in range(1000):  # the status of an app under load is written less often
             apps.memory.histories["others", f"app-{number}"] = ("", None)
         assert apps.memory.numbers_seconds > 30
 
 
 def test_the_last_source_topic_goes_and_the_status_says_so(apps: Apps, tmp_path: Path) -> None:
-    """An API server takes an empty object, where there was one with something in it, for none at all."""
+    """An API server takes an empty object, in the place of one that has content, for no object."""
     apps.create()
     apps.settle()
     with apps.driver_says(RUNNING, tmp_path) as said:
@@ -192,7 +192,7 @@ def test_the_last_source_topic_goes_and_the_status_says_so(apps: Apps, tmp_path:
 
 
 class KnownLag(Lags):
-    """As if Kafka had said this."""
+    """A lag that the test sets, as if Kafka had reported it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -378,7 +378,7 @@ def test_with_the_app_goes_everything(apps: Apps) -> None:
 
 
 def test_all_of_the_status_is_in_its_schema(apps: Apps, tmp_path: Path) -> None:
-    """The API server drops what the schema has not, without a word."""
+    """The API server silently drops fields that the schema does not have."""
     apps.create()
     apps.settle()
     with apps.driver_says(
@@ -390,6 +390,6 @@ def test_all_of_the_status_is_in_its_schema(apps: Apps, tmp_path: Path) -> None:
         tmp_path,
     ):
         apps.settle()
-        # Of other kinds.
+        # Fields of apps of other kinds.
         elsewhere = {"autoscaling", "recommendedReplicas", "plan", "healthyVersion", "failures", "run"}
         assert set(apps.status()) == set(status_schema()["properties"]) - elsewhere

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""R17: a version that the API server does not take leaves the one before as it is, down to the last object: whatever
-starts its driver anew finds the plan that it had."""
+"""R17: a version that the API server does not take leaves the one before as it is, down to the last object: if its
+driver is started anew, that finds its own plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "Job": RUN,
     "CronJob": {**RUN, "schedule": "0 0 29 2 *"},
 }
-"""By what makes the driver."""
+"""Fields of the spec, by the kind of object that makes the driver."""
 NEITHER: dict[str, Any] = {"run": None, "schedule": None}
 REFUSED: dict[str, Any] = {
     "epochInterval": "7s",
@@ -44,7 +44,7 @@ UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Kinds of the objects that the API server was asked about before anything was done."""
+    """The kinds of the objects that the operator asked the API server about before it did anything."""
     kinds: list[str] = []
     ask = Kube.try_apply
 
@@ -61,7 +61,7 @@ def uids(apps: Apps) -> dict[tuple[str, str], str]:
 
 
 def refuse(apps: Apps, words: str = "Perhaps") -> None:
-    for _ in range(3):  # each look does as much as it can
+    for _ in range(3):  # each round does as much as it can
         with pytest.raises(KubeError, match=re.escape(words)):
             apps.reconcile()
     assert apps.condition("Degraded")["reason"] == "Refused"
@@ -151,7 +151,7 @@ def test_a_quota_that_is_used_up_now_refuses_no_template(apps: Apps, api: ApiSer
 
 
 def limit(apps: Apps, api: ApiServer, what: str) -> None:
-    """No object of that kind may be made from now on."""
+    """Forbids new objects of that kind from now on."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": apps.namespace}}
     apply_all(api, [quota | {"spec": {"hard": {what: "0"}}}])
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mutating policy of the cluster that rewrites what we name, on a real API server: it is no difference for ever."""
+"""A mutating policy of the cluster that rewrites fields which we set, on a real API server: the operator does not take
+it for a difference for ever."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ FIELDS = {
 
 @pytest.fixture
 def policies(api: ApiServer, apps: Apps) -> Iterator[None]:
-    """In force in the test's namespace."""
+    """The policies, in force in the test's namespace."""
     objects = [item for resource, path in FIELDS.items() for item in policy(apps.namespace, resource, path)]
     apply_all(api, objects)
     budget = {
@@ -90,12 +91,12 @@ def test_what_a_policy_rewrites_is_settled_and_updates_roll_out(apps: Apps) -> N
     budget = "word-count-executors"
     assert apps.get("PodDisruptionBudget", budget)["spec"]["minAvailable"] == 77
     assert apps.condition("Progressing")["reason"] != "Applying"
-    # An operator that starts anew applies once what is not as it wants it, and that changes nothing.
+    # An operator that starts anew applies once each object that differs from its own, and that changes nothing.
     before = {key: item["metadata"]["resourceVersion"] for key, item in apps.children().items()}
     apps.memory = Memory()
     apps.settle()
     assert {key: item["metadata"]["resourceVersion"] for key, item in apps.children().items()} == before
-    # What somebody changes by hand is still healed,
+    # A change by hand is still healed,
     by_hand = {"metadata": {"labels": {"app.kubernetes.io/name": "x"}}}
     apps.kube.merge("PodDisruptionBudget", apps.namespace, budget, by_hand)
     apps.settle()

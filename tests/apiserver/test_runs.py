@@ -31,7 +31,7 @@ def drivers(apps: Apps) -> list[Object]:
 
 
 def await_driver(apps: Apps, other_than: str = "") -> Object:
-    """The pod that a Job's controller has made."""
+    """Waits for the pod that a Job's controller makes."""
 
     def there() -> Object | None:
         found = [pod for pod in drivers(apps) if pod["metadata"]["uid"] != other_than]
@@ -170,7 +170,7 @@ def test_a_run_that_another_try_cannot_mend_fails_at_once_and_says_why(apps: App
 
 @pytest.mark.parametrize(("code", "counted"), [(143, 0), (3, 1)], ids=["told to stop", "failed"])
 def test_a_driver_that_ended_before_the_end_is_followed_by_another(apps: Apps, code: int, counted: int) -> None:
-    """That it was told to stop, as by a node's drain, is none of the tries that a run has."""
+    """A driver that was asked to stop, as by a node's drain, does not count among the tries of a run."""
     apps.create(**BOUNDED)
     apps.settle()
     pod = await_driver(apps)
@@ -181,7 +181,7 @@ def test_a_driver_that_ended_before_the_end_is_followed_by_another(apps: Apps, c
 
 
 def test_the_next_driver_waits_for_the_one_before(apps: Apps, nodes: Nodes) -> None:
-    """Whichever way it is started: two at once would fence each other."""
+    """However the driver is started: two at once would fence each other."""
     apps.create()
     apps.settle()
     before = run_on(apps, nodes.make())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other people's autoscalers: whoever writes the scale subresource is heard, and reads there what is."""
+"""Other autoscalers: a write to the scale subresource takes effect, and a read of it gives the actual state."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_what_is_written_there_is_done_and_what_runs_is_read_there(apps: Apps, a
 def test_without_replicas_there_is_no_scale_to_read_and_whoever_sets_it_makes_one(
     apps: Apps, api: ApiServer, root: Path
 ) -> None:
-    """A default cannot be given to it: it would be there beside `autoscaling`, too, which sets the number itself."""
+    """The field cannot have a default: it would be there beside `autoscaling` too, which sets the number itself."""
     apps.create()
     said = api.kubectl("get", f"--raw={scale_path(apps)}", check=False)
     words = 'the spec replicas field ".spec.replicas" does not exist'

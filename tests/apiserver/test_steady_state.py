@@ -24,15 +24,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 COUNT = 50
 QUIET_SECONDS = 10.0
-"""Without a write, after which all is taken for done."""
+"""Seconds without a write after which all work counts as done."""
 NO_KAFKA = {"bootstrapServers": "127.0.0.1:1"}
-"""So that the lag by which an app scales is never known."""
+"""An address without a broker, so that the lag by which an app scales is never known."""
 UNPROVEN = {key: value for key, value in WELL.items() if key not in ("lag", "totalLag")}
-"""What a driver says that never knows its lag: its version goes on proving itself."""
+"""The status of a driver that never knows its lag: its version goes on proving itself."""
 
 
 def of_kind(number: int) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Fields of the spec, and what the driver says: of five apps one scales itself, and one is on trial."""
+    """Fields of the spec, and the driver's status: of five apps one scales itself, and one is on trial."""
     if number % 5 == 0:
         return {"kafka": NO_KAFKA, "autoscaling": {"maxReplicas": 3}}, WELL
     return {"kafka": NO_KAFKA, "upgrade": {"progressDeadline": "1 day"}}, UNPROVEN if number % 5 == 1 else WELL
@@ -47,8 +47,8 @@ def test_nothing_is_written_while_nothing_changes(
     tmp_path: Path,
     seconds: float,
 ) -> None:
-    """Longer than the interval after which the operator looks at every app again, whatever has happened. All apps have
-    drivers that answer, and executors."""
+    """The test takes longer than the interval after which the operator looks at every app again, changed or not. All
+    apps have drivers that answer, and executors."""
     apps = Apps(kube, new_namespace())
     names = [f"words-{number}" for number in range(COUNT)]
     written: list[tuple[float, str]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to an app's pods is in its status as soon as the API server tells it, by an operator that watches."""
+"""A change of an app's pods is in its status as soon as the API server reports it, if the operator watches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.cluster
 
 
 def test_that_no_executor_is_left_is_in_status_at_once(apps: Apps, operators: Operators, tmp_path: Path) -> None:
-    """It is told by what the API server says of the pod, long before the app would be looked at anyway. An event comes
-    only when none has come instead, see the unit tests."""
+    """The operator learns it from the API server's events about the pod, long before it would look at the app anyway.
+    An Event object is made only if there is no other one instead, see the unit tests."""
 
     def is_ready(status: str, reason: str) -> bool:
         found = apps.condition("Ready")
@@ -38,7 +38,8 @@ def test_that_no_executor_is_left_is_in_status_at_once(apps: Apps, operators: Op
 
 
 def test_that_input_was_gone_before_it_was_read_is_in_status(apps: Apps, operators: Operators, tmp_path: Path) -> None:
-    """R10, from what Spark says to what people see. That Spark says it so, tests/kafka/test_source_loss.py proves."""
+    """R10, from Spark's message to the status that people see. tests/kafka/test_source_loss.py proves that Spark
+    reports it so."""
     operators.start(apps.namespace)
     apps.create()
     driver = apps.await_driver()

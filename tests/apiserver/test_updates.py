@@ -146,7 +146,7 @@ def test_a_crash_after_any_write_of_an_update_makes_no_difference(apps: Apps, pr
                     apps.pass_time(30)
             except Crash:
                 crashed = True
-                apps.pass_time(90)  # its memory is lost with it: the version gets its time again
+                apps.pass_time(90)  # its memory is lost with it: the version's time begins anew
         renew(apps, driver)
         assert apps.status()["version"] == proven, f"after a crash at write {count}"
         assert len(versions(apps)) == 2
@@ -177,12 +177,12 @@ def test_an_update_that_needs_a_migration_is_not_made(apps: Apps, proven: str) -
     assert apps.await_driver()["metadata"]["uid"] == driver
     assert set(versions(apps)) == {proven}
     assert "UpdateRefused" in apps.events()
-    apps.change(replicas=3)  # what is live is taken up nevertheless
+    apps.change(replicas=3)  # a field that takes effect at once still does
     apps.settle()
     assert apps.status()["desiredReplicas"] == 3
     role = apps.get("Role", "word-count-driver")["metadata"]
     apps.kube.delete("Role", apps.namespace, role["name"], role["uid"])
-    apps.settle()  # and what is broken is healed
+    apps.settle()  # and a deleted object is made again
     assert apps.get("Role", "word-count-driver")
     apps.change(topology=_topology(flatMap={"word": "split(value, ' ')"}, store=True))
     apps.settle()
@@ -253,7 +253,7 @@ def test_a_driver_that_fails_too_often_stays_down(apps: Apps) -> None:
 
 
 def _topology(*, store: bool = False, name: str = "words", **change: Any) -> list[Any]:
-    """The word count's, with one node otherwise, and with another store."""
+    """The topology of the word count, with one node changed, and with another store."""
     topology: list[Any] = yaml.safe_load(WORD_COUNT)["spec"]["topology"]
     changed = [{**node, **change} if node["name"] == name else node for node in topology]
     if store:
@@ -302,7 +302,7 @@ def test_another_image_of_the_operator_restarts_so_many_drivers_at_a_time(apps: 
         second = apps.get("Pod", "second-driver-0")["metadata"]
         assert (second["uid"], second.get("deletionTimestamp")) == (drivers["second"], None)
         assert apps.condition("Ready", "second")["reason"] == "Updating"
-        # Whoever has asked for something gets it.
+        # A version that somebody has asked for takes effect.
         apps.change("second", epochInterval="7s")
         apps.settle("second")
         apps.await_driver("second", other_than=drivers["second"])

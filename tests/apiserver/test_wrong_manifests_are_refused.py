@@ -52,12 +52,12 @@ def refusal(api: ApiServer, body: dict[str, Any], namespace: str) -> str:
 
 
 def complaints(body: dict[str, Any]) -> list[str]:
-    """Of `streamapp validate`, and of the operator."""
+    """The complaints of `streamapp validate` and of the operator."""
     return list(mistakes_of(body, None, Settings()))
 
 
 def without_values(words: str) -> str:
-    """CEL cannot name a number, nor a name out of a list: see crd/rules.py."""
+    """The message without values: CEL cannot name a number, nor a name out of a list (see crd/rules.py)."""
     return re.sub(r"\s+", " ", re.sub(r" ?\d+", "", words)).strip()
 
 
@@ -392,7 +392,7 @@ RIGHT = {
         **nodes({"name": "p", "from": "lines", "python": {"function": "größe.m:_f1", "schema": "a STRING"}}),
     ),
 }
-"""What a rule might take for wrong."""
+"""Valid manifests that a rule might take for wrong."""
 
 
 @pytest.mark.parametrize("what", RIGHT)
@@ -449,7 +449,7 @@ BY_SCHEMA = {
     ),
     "the app's name": (manifest("Word_Count"), 'metadata.name: Invalid value: "Word_Count"'),
 }
-"""What the API server refuses by the schema alone, in its own words: they name field and value."""
+"""Manifests that the API server refuses by the schema alone, and its own words: they name field and value."""
 
 SQL = "CEL knows no SQL"
 TYPES = "CEL sees no field that may be a text or an object"
@@ -510,7 +510,7 @@ BY_OPERATOR = {
     ),
     "code that is not there": (manifest(code={"configMapRef": {"name": "gone"}}), "it is in another object"),
 }
-"""What only TopologyValid tells, and why."""
+"""Manifests that only TopologyValid reports as wrong, and the reason."""
 
 
 @pytest.mark.parametrize("what", BY_SCHEMA)

@@ -91,7 +91,7 @@ def test_executors_killed_again_and_again(own_kafka: KafkaConfig, tmp_path: Path
             before = app.epochs()
             require_work(bench, load)
             kill_executor(app, chooser)
-            if chooser.random() < 0.7:  # else another one at once
+            if chooser.random() < 0.7:  # else another executor at once
                 app.await_epochs_beyond(before)
             proof.require_sound()
         app.await_epochs_beyond(app.epochs())
@@ -107,7 +107,7 @@ def test_halted_at_every_step_again_and_again(own_kafka: KafkaConfig, tmp_path: 
         for _ in range(math.ceil(ROUNDS / 4)):
             for step in chooser.sample(steps := (*FAILPOINTS, *DRIVER_FAILPOINTS), len(steps)):
                 load.send(300)
-                # In the middle of an epoch, where it is the driver's.
+                # In the middle of an epoch, where the step is the driver's.
                 held_up = ["epoch.planned=pause:8000"] if step in DRIVER_FAILPOINTS else []
                 app = bench.start(env=failpoints(*held_up, f"{step}=halt"))
                 print(await_halt(app, step, START_SECONDS))
@@ -118,7 +118,8 @@ def test_halted_at_every_step_again_and_again(own_kafka: KafkaConfig, tmp_path: 
 
 
 def test_halted_when_a_hop_has_been_purged(own_kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R3. What every reader has committed is gone from the internal topic; nobody remembers that it was deleted."""
+    """R3. All that every reader has committed is deleted from the internal topic, and no process remembers the
+    deletion."""
     step = "housekeeping.hops-purged"
     with (
         Bench(own_kafka, tmp_path, "purged", HOP) as bench,
@@ -137,8 +138,8 @@ def test_halted_when_a_hop_has_been_purged(own_kafka: KafkaConfig, tmp_path: Pat
 
 
 def test_asleep_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R4. The whole app and one executor alone, in turn, at any moment and until the broker has given up what was
-    begun."""
+    """R4. The whole app and one executor alone, in turn, are frozen at any moment, until the broker has given up the
+    open transactions."""
     chooser = random.Random(chosen := seed())
     with (
         Bench(own_kafka, tmp_path, "asleep", TOTALS, interval="0s", spec="transactionTimeout: 5s") as bench,
@@ -167,7 +168,7 @@ def test_asleep_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -> None:
 
 
 def test_zombies_at_every_step(own_kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R5. One that was frozen anywhere goes on when its successor has long done the same work, and more."""
+    """R5. A process that was frozen at any step goes on after its successor has done the same work, and more."""
     chooser = random.Random(chosen := seed())
     with (
         Bench(own_kafka, tmp_path, "zombies", TOTALS + ECHO) as bench,
@@ -194,7 +195,7 @@ def test_zombies_at_every_step(own_kafka: KafkaConfig, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("topology", "store"), [(TOTALS, "totals"), (JOIN, "pairs")], ids=["totals", "pairs"])
 def test_compacted_again_and_again(own_kafka: KafkaConfig, tmp_path: Path, topology: str, store: str) -> None:
-    """R6. Every partition is ahead of the commit log, and of each key the last value alone is left."""
+    """R6. Every partition is ahead of the commit log, and only the last value of each key is left."""
     chooser = random.Random(chosen := seed())
     with Bench(own_kafka, tmp_path, "compacted", topology) as bench, Proof(bench, load := bench.load(chosen)) as proof:
         for round_ in range(ROUNDS):
@@ -210,8 +211,8 @@ def test_compacted_again_and_again(own_kafka: KafkaConfig, tmp_path: Path, topol
 
 
 def test_damaged_again_and_again(own_kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R7. Local files of a running app are lost or changed, those that its stores are rebuilt from and those that they
-    work on; then the stores are rebuilt."""
+    """R7. Local files of a running app are lost or changed: those that its stores are rebuilt from, and those that they
+    work on. Then the stores are rebuilt."""
     chooser = random.Random(chosen := seed())
     with (
         Bench(own_kafka, tmp_path, "damaged", TOTALS + WINDOWS) as bench,
@@ -277,7 +278,7 @@ def test_a_random_mix(own_broker: EmbeddedBroker, own_kafka: KafkaConfig, tmp_pa
 
 
 class Mix:
-    """The faults of one application; each leaves it alive or dead, and the next one starts it when it needs it."""
+    """The faults of one application. Each leaves it alive or dead; the next one starts it if it needs it."""
 
     def __init__(
         self,
@@ -317,7 +318,7 @@ class Mix:
         kill(self.alive())
 
     def damage(self) -> None:
-        """Of what the stores are rebuilt from, which they are then."""
+        """Deletes some of the files that the stores are rebuilt from, and makes them be rebuilt."""
         app = self.alive()
         app.await_work()
         delete_some(base_files(app.state_dir), self._chooser, share=self._chooser.random())

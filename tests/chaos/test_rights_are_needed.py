@@ -35,7 +35,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def do_all(plan: Plan, kafka: KafkaConfig, folder: Path) -> None:
-    """All that an app does on Kafka in its life. Raises when something of it fails."""
+    """Does all that an app does on Kafka in its life. Raises when something of it fails."""
     admin = Admin(kafka)
     ensure_topics(admin, topics_of(plan))
     ensure_topics(admin, topics_of(plan))  # looks at what is there
@@ -53,7 +53,7 @@ def do_all(plan: Plan, kafka: KafkaConfig, folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name", "operation"),
-    # What a pattern may not see is hidden, which is no failure but silence: only the look beforehand tells of it.
+    # A topic that a pattern may not see is hidden. Nothing fails then: only the look beforehand reports it.
     [(None, "", ""), *(need for need in NEEDED if need[1] != PREFIX)],
 )
 def test_without_it_something_fails(
@@ -80,7 +80,7 @@ def test_without_it_something_fails(
     plan = compile_manifest(parse_manifest(manifest.read_text()))
     assert plan.source_topics == plan_of(prefix).source_topics
     kafka = config_of(plan.kafka, tmp_path)
-    if kind is None:  # with all of it nothing does
+    if kind is None:  # with all rights nothing fails
         do_all(plan, kafka, tmp_path)
     else:
         with pytest.raises(StreamAppError):

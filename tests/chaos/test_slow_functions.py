@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A function that takes longer than its transactions may, behind a backlog: it ends, and is exact."""
+"""A function that takes longer than its transactions may, behind a backlog: the app works it off, with exact
+results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Internal topics with the settings that an app gives them, after much has gone through: what a start reads, and what
-lies on the disk."""
+"""Internal topics with the settings that an app gives them, after much has gone through: how much a start reads, and
+how much lies on the disk."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_start_after_300_000_transactions_reads_little(tmp_path: Path) -> None
             topic = f"{bench.prefix}-position"
 
             def start(number: int) -> tuple[AppProcess, float]:
-                """With one more record; the seconds from the topology's start to the record's echo."""
+                """Starts the topology with one more record; returns the seconds from the start to the record's echo."""
                 producer.produce(bench.topics["numbers"], json.dumps({"n": number}), b"k")
                 assert producer.flush(30) == 0
                 app = bench.start()
@@ -82,7 +82,7 @@ def test_a_start_after_300_000_transactions_reads_little(tmp_path: Path) -> None
 
 
 def _commit_again(kafka: KafkaConfig, topic: str, last: Message) -> None:
-    """The same position again and again, each time in a transaction of its own."""
+    """Commits the same position again and again, each time in a transaction of its own."""
 
     def work(number: int) -> None:
         settings = {"transactional.id": f"{topic}/{number}", "linger.ms": 0}
@@ -101,7 +101,7 @@ def _commit_again(kafka: KafkaConfig, topic: str, last: Message) -> None:
 
 
 def test_200_mb_through_a_hop_leave_two_segments(tmp_path: Path) -> None:
-    """As often as brokers look for what may be deleted, every five minutes unless they are told: here every second."""
+    """The broker looks for segments to delete every second here; its default is every five minutes."""
     with quick_broker(tmp_path / "broker", log_retention_check_interval_ms="1000") as broker:
         kafka = KafkaConfig(broker.bootstrap_servers)
         with Bench(kafka, tmp_path, "hop", HOP, parallelism=1, partitions=1) as bench:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server, without a node, that writes down who asks it for what."""
+"""An API server without a node, which logs every request with its user."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator may do is what it does, each verb with a reason, and nothing else; on a real API server."""
+"""The operator may do exactly what it does, each verb with a reason, on a real API server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 
 
 def grants_of(objects: list[Object]) -> set[Grant]:
-    """To the operator; roles for people are not among them."""
+    """The grants to the operator, without the roles for people."""
     ours = [role for role in roles_of(objects) if not role["metadata"]["name"].endswith(("-edit", "-view"))]
     return {grant for role in ours for grant in granted_by(role["rules"])}
 
@@ -94,7 +94,7 @@ class Running:
 
 @pytest.fixture(scope="module")
 def installed(api: ApiServer, render: Render) -> list[Object]:
-    """The chart's objects, applied, but for the pods: the operator runs as a process here."""
+    """Applies the chart's objects, without the pods: the operator runs as a process here."""
     return applied(api, render("--set", OWN))
 
 
@@ -146,17 +146,17 @@ def test_the_operator_does_its_work_with_these_rights_and_uses_every_one(
     def is_there(what: str) -> bool:
         return bool(kubectl("get", what, "--ignore-not-found", "--output=name"))
 
-    # Everything is made, and told.
+    # Everything is made, and events are written.
     until(lambda: status(".status.phase") == "Pending", 60, "the app is Pending", every=0.5)
     until(lambda: is_there("pod/word-count-driver-0"), 30, "the driver's pod is made", every=0.2)
     until(lambda: "word-count" in kubectl("get", "events"), 30, "events are told", every=0.5)
-    # Objects that are not needed any more go.
+    # Objects that are not needed any more are deleted.
     uid = status(".metadata.uid")
     old = [old_object(operator, kind, uid) for kind in LISTED if kind not in ("Job", "CronJob")]
     kubectl("apply", "-f", "-", text=yaml.safe_dump_all(old))
     names = ",".join(item["kind"].lower() for item in old)
     until(lambda: "word-count-old" not in kubectl("get", names, "--output=name"), 60, "they are deleted", every=0.5)
-    # A driver with an old plan goes.
+    # A driver with an old plan is deleted.
     before = kubectl("get", "pod/word-count-driver-0", "--output=jsonpath={.metadata.uid}")
     kubectl("patch", "streamapp", "word-count", "--type=merge", "--patch", '{"spec": {"epochInterval": "1s"}}')
     until(
@@ -165,7 +165,7 @@ def test_the_operator_does_its_work_with_these_rights_and_uses_every_one(
         "the driver is started anew",
         every=0.2,
     )
-    # What makes the driver changes with the way it is to run.
+    # The kind of object that makes the driver changes with the app's `run`.
     runs = "--selector=app.kubernetes.io/instance=word-count"
     for change, there in (
         ({"run": "untilCaughtUp"}, "job.batch/word-count-run-"),
@@ -179,7 +179,7 @@ def test_the_operator_does_its_work_with_these_rights_and_uses_every_one(
             return len(names) == 1 and names[0].startswith(there)
 
         until(is_the_only_one, 60, f"{there} is there, and nothing else", every=0.5)
-    # An app whose topics go with it waits for the operator.
+    # An app whose topics are deleted with it waits for the operator.
     finalizer = "streamapp.dev/internal-topics"
     for policy, held in (("Delete", finalizer), ("Retain", ""), ("Delete", finalizer), ("Retain", "")):
         patch = json.dumps({"spec": {"deletionPolicy": policy}})
@@ -208,7 +208,7 @@ def unneeded(granted: set[Grant], used: set[Grant]) -> set[Grant]:
 
 
 def old_object(operator: Running, kind: str, uid: str) -> Object:
-    """One that belongs to the app and is not among those that it should have now: a copy under another name."""
+    """An object that belongs to the app and is not among those that it should have now: a copy under another name."""
     version = operator.kubectl("get", "streamapp", "word-count", "--output=jsonpath={.status.version}")
     name = {
         "ControllerRevision": version,
@@ -230,7 +230,7 @@ def old_object(operator: Running, kind: str, uid: str) -> Object:
     return found
 
 
-# --- what the API server says ---------------------------------------------------------------------------------------
+# --- the API server's answers ---------------------------------------------------------------------------------------
 
 ALLOWED = [
     ("list", "streamapps.streamapp.dev", NAMESPACE),
@@ -279,7 +279,7 @@ DENIED = [
 
 
 def may(api: ApiServer, user: str, verb: str, what: str, namespace: str) -> bool:
-    """Asks the API server by a SubjectAccessReview."""
+    """Whether the user may do that, by a SubjectAccessReview."""
     verb, _, name = verb.partition("=")
     resource, _, rest = what.partition(".")
     group, _, sub = rest.partition("/")
@@ -323,9 +323,9 @@ WIDE_ALLOWED = [
     (f"get={WIDE}", "namespaces", WIDE),
 ]
 WIDE_DENIED = [
-    # What is not granted where apps may be is granted nowhere,
+    # Rights that are not granted where apps may be are granted nowhere,
     *[(verb, what, place) for verb, what, asked in DENIED if asked == NAMESPACE for place in PLACES],
-    # nor is what belongs to no namespace,
+    # nor are cluster-wide ones,
     *[case for case in DENIED if case[2] == ""],
     ("list", "secrets", ""),
     ("create", "clusterrolebindings.rbac.authorization.k8s.io", ""),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the chart tells Artifact Hub, as annotations that hold YAML, is well-formed and true."""
+"""The chart's annotations for Artifact Hub, which hold YAML, are well-formed and true."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def chart() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def notes(chart: dict[str, Any]) -> dict[str, str]:
-    """The annotations without what all of their names begin with."""
+    """The annotations, by their names without the common prefix."""
     assert all(name.startswith(HEAD) and isinstance(value, str) for name, value in chart["annotations"].items())
     return {name.removeprefix(HEAD): value for name, value in chart["annotations"].items()}
 

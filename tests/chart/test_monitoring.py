@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules and dashboards ask for metrics that there are, with labels that they have."""
+"""Rules and dashboards ask for metrics that exist, with labels that they have."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_metric_of_an_app_and_of_the_operator_is_looked_at_by_somebody() -
     text = " ".join(query for _, query in queries())
     left_out = {
         "streamapp_restore_done",
-        "streamapp_restore_total",  # their quotient is what `_remaining_seconds` is made of
+        "streamapp_restore_total",  # `_remaining_seconds` is made from their quotient
         "streamapp_operator_reconcile_duration_seconds_sum",
     }
     assert {name for name in metrics() if not re.search(rf"\b{name}\b", text)} == left_out

@@ -65,7 +65,7 @@ def test_alerts_fire_when_they_should(promtool: str, tmp_path: Path) -> None:
 
 
 def plain(query: str) -> str:
-    """Without what Grafana puts in."""
+    """The query without Grafana's variables."""
     return re.sub(r"\$(namespace|name)\b", ".*", query.replace("$__rate_interval", "5m"))
 
 
@@ -135,8 +135,8 @@ def operator_metrics(api: ApiServer, folder: Path) -> Iterator[str]:
 
 
 def parts(place: str, query: str) -> list[str]:
-    """What must have data. A panel: as it is. An alert, which has none when all is well: what it compares, whatever the
-    values of the labels it asks for are, over a time that the test has."""
+    """The parts of a query that must have data. A panel's query: as it is. An alert, which has no data when all is
+    well: the expressions that it compares, for any value of its labels, over a time that the test has."""
     query = plain(query).replace("[5m]", "[30s]").replace("[15m:1m]", "[30s:5s]")
     if ":" in place:
         return [query]

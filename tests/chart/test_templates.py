@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Helm makes of the chart."""
+"""The output of Helm for the chart."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_objects(render: Render, values: Path, golden: Callable[[Path, str],
 
 @pytest.fixture(scope="session")
 def monitored(api: ApiServer) -> ApiServer:
-    """The API server, once it knows PodMonitor and PrometheusRule."""
+    """The API server, which knows PodMonitor and PrometheusRule."""
     for file in or_left_out(definitions):
         api.kubectl("apply", "--server-side", "-f", str(file))
         await_served(api.kubectl, f"{file.stem}.monitoring.coreos.com")
@@ -73,7 +73,7 @@ def monitored(api: ApiServer) -> ApiServer:
 
 @each_values
 def test_an_api_server_takes_every_object(monitored: ApiServer, render: Render, values: Path) -> None:
-    """Without a warning, so with no field that it does not know, and pods that are `restricted`."""
+    """It gives no warning, so it knows every field, and the pods are `restricted`."""
     said = tried(monitored, objects := render("--values", str(values)))
     lines = said.splitlines()
     assert len(lines) == len(objects), said
@@ -102,8 +102,7 @@ def test_a_mistake_in_what_is_monitored_is_noticed(
 
 
 def tried(api: ApiServer, objects: list[Object]) -> str:
-    """What the API server says to these objects, without taking them in: one line for each that is right. Their
-    namespaces are made."""
+    """The API server's answers to a dry run of these objects: one line for each valid one. Makes their namespaces."""
     named = {item["metadata"].get("namespace") for item in objects} - {None}
     for namespace in named:
         made = {
@@ -214,7 +213,7 @@ _WHOLE = ("resources", "strategy", "livenessProbe", "readinessProbe")
 
 
 def names(schema: dict[str, Any], path: str = "") -> Iterator[str]:
-    """Every value that the schema knows; of sections what is in them."""
+    """The names of all values in the schema; for a section, those of its content."""
     for key, inner in schema["properties"].items():
         if inner.get("properties") and key not in _WHOLE:
             yield from names(inner, f"{path}{key}.")
@@ -223,7 +222,7 @@ def names(schema: dict[str, Any], path: str = "") -> Iterator[str]:
 
 
 def described(text: str) -> dict[str, str]:
-    """The values of a file that have a comment above them, and what it says."""
+    """The values of a file that have a comment above them, and that comment."""
     found: dict[str, str] = {}
     section: list[str] = []
     comment: list[str] = []
@@ -244,7 +243,7 @@ def test_every_value_of_the_schema_stands_in_the_file_and_is_described() -> None
 
 
 def test_the_readme_has_every_value(golden: Callable[[Path, str], None]) -> None:
-    """With its default and what the file of values says of it."""
+    """Each with its default and the comment in the file of values."""
     readme, text = CHART / "README.md", (CHART / "values.yaml").read_text()
     defaults, about = yaml.safe_load(text), described(text)
     lines = ["| value | default | |", "|---|---|---|"]
@@ -280,7 +279,7 @@ def test_the_plain_yaml_is_what_the_chart_makes_by_default(
 
 
 def test_what_all_apps_have_in_common(render: Render) -> None:
-    """By values of the chart; an app's own template goes over it."""
+    """Values of the chart apply to all apps; an app's own template overrides them."""
     values = {
         "podLabels": {"team": "data", "cost": "1"},
         "nodeSelector": {"disk": "ssd"},
@@ -320,7 +319,7 @@ def test_what_is_global_goes_for_every_image(render: Render) -> None:
 
 
 def test_drivers_are_found_by_what_they_have(render: Render) -> None:
-    """Whom the operator may call, and whom Prometheus is told to ask."""
+    """The labels by which the operator and Prometheus find drivers."""
     body = yaml.safe_load(WORD_COUNT)
     body["metadata"] |= {"namespace": "shop", "uid": "app-uid", "generation": 1}
     objects = render_app(read_app(body), Settings(image="streamapp/runtime:0.1.0"), Credentials("token", "secret"))

@@ -46,8 +46,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _prepare(log: Path) -> int:
-    """For `make prepare`: whether it is bad that there can be no cluster here, its tests decide. Those that need an
-    API server alone have one of their own, whatever the cluster is."""
+    """Prepares for `make prepare`. If there can be no cluster here, the tests that need one decide whether that is a
+    failure. Tests that need an API server alone have one of their own, whatever the cluster is."""
     for step in (lambda: install_packages(log, FOR_TESTS), lambda: prepare(log), binaries):
         try:
             step()

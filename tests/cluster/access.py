@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running cluster, as tests use it, whoever provides it."""
+"""A running cluster, as tests use it, wherever it comes from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cluster.objects import Objects
 
 
 class CommandFailed(AssertionError):
-    """kubectl or helm said no; the message has the command and all that it said. `said` is what it said on stderr."""
+    """kubectl or helm failed; the message has the command and all of its output. `said` is its stderr."""
 
     def __init__(self, command: str, code: int, said: str) -> None:
         super().__init__(f"`{command}` ended with {code}: {said.strip()}")
@@ -32,10 +32,10 @@ class Cluster:
         what: where it comes from, in words.
         kubeconfig: the file to be exported as KUBECONFIG.
         kubectl_program, helm_program: commands that fit it.
-        load_image: makes an image of cluster/images.py known to the nodes, building it first where that is needed.
-        host_address: this machine as pods see it; raises Unavailable where they cannot reach it.
-        restore_iptables: hands rules to the node's `iptables-restore --noflush`; None where nodes are not ours.
-        audit_log: what programs in pods have asked the API server for; None where nobody writes it down.
+        load_image: makes an image of cluster/images.py known to the nodes, and builds it first if needed.
+        host_address: the address of this machine for pods; raises Unavailable if they cannot reach it.
+        restore_iptables: gives rules to the node's `iptables-restore --noflush`; None if the nodes are not ours.
+        audit_log: the requests of programs in pods to the API server; None if there is no such log.
     """
 
     what: str
@@ -48,15 +48,15 @@ class Cluster:
     audit_log: Path | None = None
 
     def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 120) -> str:
-        """What kubectl prints. Raises CommandFailed, or subprocess.TimeoutExpired after `seconds`."""
+        """Returns kubectl's output. Raises CommandFailed, or subprocess.TimeoutExpired after `seconds`."""
         return self._run(self.kubectl_program, arguments, stdin, seconds)
 
     def helm(self, *arguments: str, seconds: float = 300) -> str:
-        """What helm prints. Raises CommandFailed, or subprocess.TimeoutExpired after `seconds`."""
+        """Returns helm's output. Raises CommandFailed, or subprocess.TimeoutExpired after `seconds`."""
         return self._run(self.helm_program, arguments, None, seconds)
 
     def apply(self, manifest: str | Path, namespace: str = "default") -> str:
-        """`kubectl apply` of a file, or of a manifest's text."""
+        """Runs `kubectl apply` on a file, or on a manifest's text."""
         text = manifest.read_text() if isinstance(manifest, Path) else manifest
         return self.kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
 
@@ -67,9 +67,9 @@ class Cluster:
     def get(
         self, what: str, namespace: str = "default", *, labels: str | None = None, fields: str | None = None
     ) -> dict[str, Any]:
-        """An object (`pod/driver`), or with `what` a kind the list of all that have these labels and fields.
+        """Returns an object (`pod/driver`) or, if `what` is a kind, the list of all that have these labels and fields.
 
-        Raises ApiException where there is no such object.
+        Raises ApiException if there is no such object.
         """
         return self.objects.get(what, namespace, labels=labels, fields=fields)
 
@@ -79,7 +79,7 @@ class Cluster:
 
     @contextmanager
     def output_of(self, *arguments: str) -> Iterator[Callable[[], str]]:
-        """Within this, a kubectl that goes on until it is told to end, and what it has printed so far."""
+        """Runs a kubectl that goes on until the end of the block. Yields a function that returns its output so far."""
         command = [self.kubectl_program, *arguments]
         with tempfile.NamedTemporaryFile() as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, env=self.environment)
@@ -91,7 +91,7 @@ class Cluster:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """For processes of tests that are to find this cluster."""
+        """The environment for processes of tests that are to find this cluster."""
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
 
     def _run(self, program: str, arguments: tuple[str, ...], stdin: str | None, seconds: float) -> str:

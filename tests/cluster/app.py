@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A StreamApp on the cluster, as a test deals with it."""
+"""A StreamApp on the cluster, as tests use it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from streamapp_operator.render.merge import merged
 READY_SECONDS = 180.0
 GONE_SECONDS = 90.0
 SIGKILLED = 137
-"""What a container that SIGKILL has ended leaves behind."""
+"""The exit code of a container that SIGKILL has ended."""
 LISTED = (
     "pods,services,statefulsets,controllerrevisions,configmaps,secrets,serviceaccounts,roles,rolebindings,"
     "networkpolicies,poddisruptionbudgets,jobs,cronjobs"
 )
-"""Kinds of which an app has objects."""
+"""The kinds of an app's objects."""
 
 
 def _quick(container: str) -> Manifest:
@@ -40,7 +40,7 @@ def _quick(container: str) -> Manifest:
 
 
 def _end_of(container: str, states: list[Manifest]) -> Manifest:
-    """What a pod's states say of that container's end; empty while it has not ended."""
+    """The end of that container in a pod's states; empty while it has not ended."""
     for state in states:
         for each in state["status"].get("containerStatuses", ()):
             for ended in (each["state"].get("terminated", {}), each["lastState"].get("terminated", {})):
@@ -62,7 +62,7 @@ class App:
     # --- doing ----------------------------------------------------------------------------------------------
 
     def apply(self, manifest: str) -> None:
-        """Raises CommandFailed where the API server refuses."""
+        """Applies the app. Raises CommandFailed if the API server refuses it."""
         self.namespace.apply(json.dumps(merged(_QUICK, yaml.safe_load(manifest))))
 
     def patch(self, **spec: Any) -> None:
@@ -70,7 +70,7 @@ class App:
         self.namespace.kubectl("patch", f"sapp/{self.name}", "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def kill(self, pod: str) -> None:
-        """SIGKILL to all that it runs, whatever that is doing. Nobody has asked it to end in order before."""
+        """Sends SIGKILL to all of the pod's processes, whatever they do. They were not asked to end in order before."""
         before = self.namespace.get(f"pod/{pod}")
         assert "deletionTimestamp" not in before["metadata"], f"pod {pod} is being deleted already"
         killed = before["status"]["containerStatuses"][0]["containerID"]
@@ -81,7 +81,7 @@ class App:
         assert (end["exitCode"], end["reason"]) == (SIGKILLED, "Error"), end
 
     def lose(self, pod: str) -> None:
-        """The cluster forgets it, as of a node that is gone; what it runs hears of it meanwhile, or does not."""
+        """Deletes the pod by force, as if its node were gone; its processes may or may not notice meanwhile."""
         self.namespace.kubectl("delete", f"pod/{pod}", "--force", "--grace-period=0")
 
     def use_up_memory(self, pod: str) -> None:
@@ -96,18 +96,18 @@ class App:
         return 0
 
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`kubectl streamapp query` about it."""
+        """Runs `kubectl streamapp query` for it."""
         return self.streamapp("query", *arguments)
 
     def streamapp(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A command of `kubectl streamapp` about it."""
+        """Runs a command of `kubectl streamapp` for it."""
         plugin = Path(sys.executable).with_name("kubectl-streamapp")
         words = [str(plugin), command, self.name, *arguments, "-n", self.namespace.name]
         environment = self.namespace.cluster.environment
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
 
     def live(self, page: str, *body: str) -> str:
-        """A page of the live interface, as somebody gets it who has the token; with a body it is put there."""
+        """A page of the live interface, read with the token; with a body it sends a PUT."""
         token = base64.b64decode(self.namespace.get(f"secret/{self.name}-credentials")["data"]["token"]).decode()
         command = script("live", page, *body)
         return self.namespace.kubectl("exec", "-i", f"{self.name}-driver-0", "--", *command, stdin=token)
@@ -119,7 +119,7 @@ class App:
         return found
 
     def condition(self, kind: str) -> Manifest:
-        """Empty while there is none."""
+        """The condition; empty while there is none."""
         return next((c for c in self.status().get("conditions", ()) if c["type"] == kind), {})
 
     def driver(self) -> Manifest:
@@ -132,11 +132,12 @@ class App:
         return [p["metadata"]["name"] for p in sorted(found, key=lambda p: str(p["metadata"]["creationTimestamp"]))]
 
     def driver_container(self) -> str:
-        """What the driver's pod runs; another one, when it was started anew."""
+        """The id of the driver pod's container; it changes with each restart."""
         return str(self.driver()["status"]["containerStatuses"][0]["containerID"])
 
     def _has_ready_driver(self, other_than: str) -> bool:
-        """Whether the pod itself says so; not the one with that uid, and not with that container."""
+        """Whether a driver's pod is ready by its own status; neither the one with that uid, nor the one with that
+        container."""
         ready = {"type": "Ready", "status": "True"}
         return any(
             other_than not in (pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["containerID"])
@@ -149,7 +150,7 @@ class App:
         return found
 
     def said_by_drivers(self) -> str:
-        """Their logs, or why there are none yet."""
+        """The logs of the drivers, or the reason why there are none yet."""
         return self._try(self.namespace.kubectl, "logs", "-l", self._labels_of("driver"), "--tail=-1")
 
     def executors(self) -> list[str]:
@@ -163,12 +164,12 @@ class App:
         return [p["metadata"]["name"] for p in sorted(alive, key=lambda p: str(p["metadata"]["creationTimestamp"]))]
 
     def events(self, reason: str) -> list[str]:
-        """What the operator has told of the app for that reason, in words, the oldest first."""
+        """The messages of the operator's events of the app with that reason, the oldest first."""
         found = self.namespace.get("events", fields=f"involvedObject.name={self.name},reason={reason}")
         return [event["message"] for event in sorted(found["items"], key=lambda e: str(e["firstTimestamp"]))]
 
     def objects(self) -> list[str]:
-        """All that belongs to the app, as KIND/NAME."""
+        """All objects that belong to the app, as KIND/NAME."""
         return self.namespace.kubectl("get", LISTED, "-l", self._label, "-o", "name").split()
 
     def require_alive(self) -> None:
@@ -176,7 +177,7 @@ class App:
         assert phase not in ("Failed", "Invalid"), f"{self.name} is {phase}\n{self.tail()}"
 
     def tail(self) -> str:
-        """What is to be known when it does not do what it should."""
+        """A text that helps to find out why the app does not do what it should."""
         looks = {
             "app": ("describe", f"sapp/{self.name}"),
             "pods": ("get", "pods", "-o", "wide"),
@@ -191,12 +192,13 @@ class App:
     # --- waiting --------------------------------------------------------------------------------------------
 
     def await_ready(self, seconds: float = READY_SECONDS, *, other_than: str = "") -> None:
-        """Until it processes records, with another driver than the pod with that uid, or the container with that ID."""
+        """Waits until it processes records, with another driver than the pod with that uid, or the container with that
+        ID."""
 
         def ready() -> bool:
             if self.condition("Ready").get("status") != "True":
                 return False
-            # What the status says may still be of the pod that has gone.
+            # The status may still be that of the pod that has gone.
             return not other_than or self._has_ready_driver(other_than)
 
         self._until(ready, seconds, "Ready")
@@ -205,7 +207,7 @@ class App:
         self._until(lambda: self.status().get("phase") == phase, seconds, phase)
 
     def await_executors(self, count: int, seconds: float = READY_SECONDS, *, without: str = "") -> None:
-        """Until so many run, as the status says too, none of them with that name."""
+        """Waits until so many run, also by the status, none of them with that name."""
 
         def there() -> bool:
             names = self.executors()
@@ -217,7 +219,7 @@ class App:
         self._until(lambda: self.status().get("lastError", {}).get("message") == words, seconds, f"told: {words}")
 
     def await_degraded(self, why: str, seconds: float = 60.0) -> None:
-        """Until the condition Degraded says so, with that in its message."""
+        """Waits until the condition Degraded is true, with that in its message."""
 
         def told() -> bool:
             degraded = self.condition("Degraded")
@@ -226,7 +228,7 @@ class App:
         self._until(told, seconds, f"Degraded, as of {why}")
 
     def await_condition(self, kind: str, reason: str, words: str, seconds: float = 60) -> None:
-        """Until it is there for that reason, with that in its message."""
+        """Waits until the condition has that reason, with that in its message."""
 
         def there() -> bool:
             condition = self.condition(kind)
@@ -235,7 +237,7 @@ class App:
         self._until(there, seconds, f"{kind} for {reason} with {words!r}")
 
     def await_gone(self, seconds: float = GONE_SECONDS) -> None:
-        """Until nothing is left of it."""
+        """Waits until nothing is left of it."""
         until(lambda: not self.objects(), seconds, f"all objects of {self.name} are gone", every=0.5)
 
     def _until(self, condition: Any, seconds: float, what: str) -> None:

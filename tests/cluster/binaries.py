@@ -30,13 +30,13 @@ LINKS = (
     "kube-scheduler",
     "kubelet",
 )
-"""The names under which the one executable `kube` is each of these programs."""
+"""The names under which the one executable `kube` is called."""
 
 
 def binaries() -> Path:
-    """The folder that has them all, built if need be.
+    """The folder that has all programs, built if need be.
 
-    Raises Unavailable where there is no Go, or one too old, or the build fails.
+    Raises Unavailable if there is no Go, or one too old, or if the build fails.
     """
     files = [path for path in SOURCES.rglob("*") if path.is_file()]
     return made_once("kube", fingerprint(files, *_linker_settings(), *LINKS), _build)
@@ -66,7 +66,8 @@ def _build(folder: Path) -> None:
 
 
 def _linker_settings() -> list[str]:
-    """No debugging information, which halves the size; and the versions, which the programs do not know otherwise."""
+    """The linker's settings: no debugging information, which halves the size; and the versions, which the programs do
+    not know otherwise."""
     major, minor, _ = KUBERNETES.split(".")
     component, client = "k8s.io/component-base/version", "k8s.io/client-go/pkg/version"
     values = {
@@ -83,7 +84,7 @@ def _linker_settings() -> list[str]:
 
 
 def find_go() -> str:
-    """Raises Unavailable where there is none, or one too old."""
+    """The path of Go. Raises Unavailable if there is none, or one too old."""
     wanted = ".".join(map(str, GO))
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
     if go is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is slow to make and good for every clone: kept in ${XDG_CACHE_HOME:-~/.cache}/streamapp."""
+"""Files that are slow to make and serve every clone: kept in ${XDG_CACHE_HOME:-~/.cache}/streamapp."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from cluster.errors import Unavailable
 
 KEEP_SECONDS = 7 * 24 * 3600
-"""How long an entry stays that nobody has used."""
+"""How long an entry stays after its last use."""
 
 
 def cache_folder(name: str) -> Path:
@@ -27,7 +27,7 @@ def cache_folder(name: str) -> Path:
 
 
 def fingerprint(files: Iterable[Path], *more: str) -> str:
-    """Of the files' names and contents, and of further texts; short enough for a tag of an image."""
+    """A hash of the files' names and contents, and of further texts; short enough for a tag of an image."""
     digest = hashlib.sha256("\0".join(more).encode())
     for file in sorted(files):
         digest.update(b"\0" + file.name.encode() + b"\0")
@@ -38,8 +38,8 @@ def fingerprint(files: Iterable[Path], *more: str) -> str:
 def made_once(kind: str, version: str, make: Callable[[Path], None]) -> Path:
     """The folder of this kind and version, filled by `make` unless some run has already done so.
 
-    Two runs at once: the second waits for the first. A `make` that fails or is killed leaves nothing that
-    could be taken for finished. Other versions of the kind that nobody has used for a week are deleted.
+    Two runs at once: the second waits for the first. A `make` that fails or is killed leaves nothing that looks
+    finished. Other versions of the kind that nobody has used for a week are deleted.
     """
     folder = cache_folder(kind)
     entry = folder / version
@@ -66,9 +66,9 @@ def locked(file: Path) -> Iterator[None]:
 
 
 def first_free(files: Iterable[Path]) -> tuple[int, int]:
-    """The number of the first of these lock files that nobody holds, and a file descriptor that holds it from now on.
+    """The number of the first of these lock files that is free, and a file descriptor that holds it from now on.
 
-    Raises Unavailable where all are held: each is that of a cluster.
+    Raises Unavailable if all are held: each belongs to a cluster.
     """
     number = -1
     for number, file in enumerate(files):

@@ -2,7 +2,7 @@
 """Keys, certificates and kubeconfigs of a node, by openssl.
 
 One authority signs for everybody; each component has an identity of its own, as on a cluster that kubeadm makes, so
-that the API server's Node and RBAC authorizers have something to decide.
+that the API server's Node and RBAC authorizers have an effect.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ DAYS = 3650
 
 @dataclass(frozen=True)
 class Identity:
-    """Somebody with a certificate: `user` and `group` are what the API server knows them by."""
+    """An owner of a certificate: the API server knows it by `user` and `group`."""
 
     name: str
     user: str
     group: str = ""
     hosts: tuple[str, ...] = ()
-    """Names and addresses it serves at."""
+    """The names and addresses that it serves at."""
 
     @property
     def subject(self) -> str:
@@ -52,7 +52,7 @@ def identities(site: Site) -> tuple[Identity, ...]:
 
 
 def ensure_certificates(site: Site) -> None:
-    """Fill `site.pki`, unless that was done before; the folder appears in one step."""
+    """Fills `site.pki`, unless that was done before; the folder appears in one step."""
     if site.pki.exists():
         return
     if shutil.which("openssl") is None:

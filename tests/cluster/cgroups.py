@@ -10,8 +10,8 @@ ROOT = Path("/sys/fs/cgroup")
 
 
 def make_cgroup(name: str, root: Path = ROOT) -> None:
-    """Make the group, with all that its members will need. Older kernels have a hierarchy for each controller
-    (version 1), newer ones have one for all (version 2)."""
+    """Makes the group, with all that its members need. Older kernels have a hierarchy for each controller (version 1),
+    newer ones have one for all (version 2)."""
     for hierarchy in _hierarchies(root):
         group = hierarchy / name
         group.mkdir(exist_ok=True)
@@ -26,7 +26,7 @@ def make_cgroup(name: str, root: Path = ROOT) -> None:
 
 
 def remove_cgroup(name: str, root: Path = ROOT) -> None:
-    """Remove the group with all below it. What still has a process in it stays, and is gone with the next run."""
+    """Removes the group with all below it. A group that still has a process stays, and the next run removes it."""
     for hierarchy in _hierarchies(root):
         group = hierarchy / name
         below = sorted(path for path in group.rglob("*") if path.is_dir())
@@ -36,7 +36,7 @@ def remove_cgroup(name: str, root: Path = ROOT) -> None:
 
 
 def groups_of(name: str, root: Path = ROOT) -> list[Path]:
-    """Those that there are of that group."""
+    """The existing folders of that group."""
     return [group for hierarchy in _hierarchies(root) if (group := hierarchy / name).exists()]
 
 

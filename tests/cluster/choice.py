@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster: the one that KUBECONFIG names, else `kind` where a Docker engine answers, else our own."""
+"""The choice of the cluster: the one that KUBECONFIG names, else `kind` if a Docker engine answers, else our own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def is_own() -> bool:
 
 
 def a_cluster() -> AbstractContextManager[Cluster]:
-    """Within this, there is one. Raises Unavailable where there can be none, Broken where one fails to come up."""
+    """Runs a cluster until the end of the block. Raises Unavailable if there can be none, Broken if one fails to come
+    up."""
     if is_own():
         return own_cluster()
     if os.environ.get("KUBECONFIG"):
@@ -32,9 +33,9 @@ def a_cluster() -> AbstractContextManager[Cluster]:
 
 
 def prepare(log: Path) -> None:
-    """Do beforehand what takes minutes the first time; a cluster that is there, or `kind`, needs nothing.
+    """Does beforehand what takes minutes the first time; an existing cluster, or `kind`, needs nothing.
 
-    Raises Unavailable where there can be no cluster, Broken where making ready for one fails.
+    Raises Unavailable if there can be no cluster, Broken if the preparation for one fails.
     """
     if is_own():
         prepare_own_cluster(log)
@@ -42,8 +43,8 @@ def prepare(log: Path) -> None:
 
 @contextmanager
 def _given_cluster(kubeconfig: Path) -> Iterator[Cluster]:
-    """Somebody else's: it must have the images, or be able to pull them, under the names of cluster/images.py; its pods
-    must reach this machine, where the tests' broker is (see cluster/host.py)."""
+    """A cluster of somebody else's: it must have the images, or be able to pull them, under the names of
+    cluster/images.py; its pods must reach this machine, which has the tests' broker (see cluster/host.py)."""
     if os.pathsep in str(kubeconfig):
         several = "`kubectl config view --flatten` makes one of several"
         raise Unavailable(f"KUBECONFIG is {kubeconfig}: name one file ({several})")

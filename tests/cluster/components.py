@@ -21,7 +21,8 @@ ETCD_PEERS = "http://127.0.0.1:2380"
 
 @dataclass(frozen=True)
 class Component:
-    """`ready` is a command that succeeds once the component serves; without one nobody waits for it."""
+    """A program of the node. `ready` is a command that succeeds once the component serves; without one nothing waits
+    for it."""
 
     name: str
     command: tuple[str, ...]
@@ -73,7 +74,7 @@ def components(site: Site) -> tuple[Component, ...]:
                 f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
                 f"--audit-policy-file={site.run / 'audit.json'}",
                 f"--audit-log-path={site.audit_log}",
-                "--audit-log-mode=blocking",  # what has been answered is in the log
+                "--audit-log-mode=blocking",  # every request that was answered is in the log
             ),
             ready=(*kubectl, "get", "--raw=/readyz"),
         ),
@@ -131,7 +132,7 @@ def settings(site: Site) -> dict[Path, str]:
 
 
 def _audit() -> dict[str, Any]:
-    """What programs in pods ask for is written down, without what is in it."""
+    """The audit policy: it logs the requests of programs in pods, without their content."""
     of_pods = {"level": "Metadata", "userGroups": ["system:serviceaccounts"], "omitStages": ["RequestReceived"]}
     return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [of_pods, {"level": "None"}]}
 
@@ -172,7 +173,7 @@ oom_score = 0
 
 
 def _network(site: Site) -> dict[str, Any]:
-    """Pods hang on one bridge, `cni0`; what leaves it carries the node's address."""
+    """The network's configuration: pods are on one bridge, `cni0`; packets that leave it carry the node's address."""
     addresses = {
         "type": "host-local",
         "dataDir": str(site.run / "addresses"),

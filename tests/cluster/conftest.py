@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator, and a broker that pods and tests reach alike."""
+"""The operator, and a broker that both pods and tests reach."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamapp.kafka.config import KafkaConfig
 
 @pytest.fixture(scope="session")
 def definition(cluster: Cluster, root: Path) -> bool:
-    """The cluster knows StreamApps. Whether it has learnt that here, and has nobody else's."""
+    """Makes the cluster know StreamApps. Whether that was done here, and the definition is not somebody else's."""
     ours = not cluster.has("crd/streamapps.streamapp.dev")
     cluster.apply(root / "crds" / "streamapp.yaml")
     await_served(cluster.kubectl, "streamapps.streamapp.dev")
@@ -44,13 +44,13 @@ def operated(
 
 @pytest.fixture(scope="session")
 def host_address(cluster: Cluster) -> str:
-    """This machine, as pods see it."""
+    """The address of this machine for pods."""
     return or_left_out(cluster.host_address)
 
 
 @pytest.fixture(scope="session")
 def pods_kafka(host_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConfig]:
-    """One broker on this machine, at an address that pods reach too; tests keep apart by names of their own."""
+    """One broker on this machine, at an address that pods reach too; each test has names of its own."""
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), host=host_address) as broker:
         yield KafkaConfig(broker.bootstrap_servers)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why there is no cluster."""
+"""Reasons why there is no cluster."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class Broken(Exception):
 
 
 def not_run(why: Unavailable) -> str:
-    """The line that nobody is to overlook."""
+    """The line that must not be overlooked."""
     return f"NOT RUN: the tests on a Kubernetes cluster: {why}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This machine, as pods of somebody else's cluster see it: brokers of the tests listen here."""
+"""This machine for pods of a cluster that is not ours: brokers of the tests listen here."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ VARIABLE = "STREAMAPP_HOST_ADDRESS"
 
 
 def towards(server: str) -> str:
-    """The address by which this machine reaches an API server: nodes, and pods through them, reach it by the same.
+    """The address with which this machine reaches an API server: nodes, and pods through them, reach this machine by
+    it.
 
     Args:
         server: the API server's URL.
 
     Raises:
-        Unavailable: where it is none that others could use, or that one could listen on.
+        Unavailable: if others cannot use it, or no server can listen on it.
     """
     return _usable(os.environ.get(VARIABLE) or _source_address(server), f"the way to the API server, {server}")
 
@@ -32,7 +33,7 @@ def gateway_of(network: str) -> str:
     """The address of this machine on a network of Docker's engine.
 
     Raises:
-        Unavailable: where there is none, as with an engine in a machine of its own.
+        Unavailable: if there is none, as with an engine in a machine of its own.
     """
     return _usable(os.environ.get(VARIABLE) or _gateway(network), f"the gateway of Docker's network '{network}'")
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's images for tests: out of the same Dockerfile as a user's, without a registry and without Docker.
+"""The project's images for tests: from the same Dockerfile as a user's, without a registry and without Docker.
 
 Where a Docker engine answers, it builds them. Elsewhere buildah does, as root, on a base that mmdebstrap makes from
-Debian's packages: what `debian:bookworm-slim` is on a registry. buildah's layers are kept in the cache for all clones;
-a change of our own code makes the last layer anew and no other.
+Debian's packages: the same as `debian:bookworm-slim` on a registry. buildah's layers are kept in the cache for all
+clones; a change of our own code makes the last layer anew and no other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cluster.packages import SYSTEM_PATH
 ROOT = Path(__file__).parents[2]
 RUNTIME = "localhost/streamapp/runtime:dev"
 OPERATOR = "localhost/streamapp/operator:dev"
-"""With a host, as container engines add one of their own to a name without."""
+"""The prefix of image names. It has a host, as container engines add one of their own to a name without."""
 TARGETS = {RUNTIME: "runtime", OPERATOR: "operator"}
 SUITE = "bookworm"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -36,18 +36,18 @@ IDS = "{{.FromImageID}}"
 
 
 def make_wheel() -> None:
-    """dist/ with the one wheel that the Dockerfile takes in."""
+    """Makes dist/ have the one wheel that the Dockerfile copies."""
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", folder=ROOT)
 
 
 def images_lock() -> AbstractContextManager[None]:
-    """One at a time: they all make the one wheel in dist/, and images under the same names."""
+    """Lets one process build at a time: they all make the one wheel in dist/, and images under the same names."""
     return locked(cache_folder("images") / "lock")
 
 
 def docker_build(name: str) -> None:
-    """Have the Docker engine build one of the images; it decides by itself what is new."""
+    """Makes the Docker engine build one of the images; it decides by itself what is new."""
     make_wheel()
     _run(sys.executable, str(ROOT / "container" / "docker_images.py"), TARGETS[name], name)
 
@@ -61,7 +61,7 @@ class Buildah:
         self._buildah = ["buildah", *store, "--storage-driver", "overlay"]
 
     def build(self, name: str) -> str:
-        """The store's reference of one of the project's images, at the state that the sources have now."""
+        """Builds one of the project's images from the present sources; returns the store's reference of it."""
         target = TARGETS[name]
         reference = f"localhost/streamapp/{target}:{fingerprint(_sources())}"
         with images_lock():
@@ -76,7 +76,7 @@ class Buildah:
         return reference
 
     def build_program(self, program: Path, name: str) -> str:
-        """The reference of an image that is one static executable and nothing else; `name` goes to its tag."""
+        """The reference of an image that is one static executable and nothing else; `name` becomes part of its tag."""
         reference = f"localhost/streamapp/{name}:{fingerprint([program])}"
         with images_lock(), tempfile.TemporaryDirectory() as folder:
             if not self._has(reference):
@@ -91,10 +91,10 @@ class Buildah:
         return self._said("inspect", "--type", "image", "--format", IDS, reference).strip()
 
     def archive(self, reference: str, name: str, file: Path, without: Collection[str] = ()) -> None:
-        """Write the image to an OCI archive, in which it has the name that pods know it by.
+        """Writes the image to an OCI archive, in which it has the name that pods know it by.
 
-        Blobs whose digests are in `without` are left out: whoever is to get the archive has them already, and
-        between two versions of an image all but the last layer, a twentieth of the whole, are the same.
+        Blobs whose digests are in `without` are left out: the receiver has them already, and between two versions of an
+        image all but the last layer, a twentieth of the whole, are the same.
         """
         with images_lock():
             layout = self._layout(reference)
@@ -112,7 +112,7 @@ class Buildah:
     # --- steps ----------------------------------------------------------------------------------------------
 
     def _layout(self, reference: str) -> Path:
-        """A folder with the image, and no other, as OCI lays it out; what it has of the last version is used again."""
+        """A folder with the image, and no other, in OCI's layout; parts of the last version are used again."""
         layout = self._folder / "layouts" / reference.split("/")[-1].split(":")[0]
         layout.mkdir(parents=True, exist_ok=True)
         (layout / "index.json").unlink(missing_ok=True)
@@ -124,7 +124,8 @@ class Buildah:
         return layout
 
     def _forget(self, seconds: float) -> None:
-        """Remove what was made longer ago, layers of unfinished stages too; what is still needed is soon made again."""
+        """Removes images that were made longer ago, layers of unfinished stages too; one that is still needed is soon
+        made again."""
         images = json.loads(self._said("images", "--all", "--json") or "[]")
         for image in sorted(images, key=lambda each: -each["created"]):  # children before their parents
             if image["created"] < time.time() - seconds:
@@ -147,7 +148,8 @@ class Buildah:
         return reference
 
     def _build(self, context: Path, reference: str, *options: str) -> None:
-        """The isolation and the network of the machine itself: what a build runs are packages' own installers."""
+        """Builds a stage with the isolation and the network of the machine itself, as a build runs packages' own
+        installers."""
         folders = self._pip_settings()
         self._said(
             "build",
@@ -165,7 +167,8 @@ class Buildah:
         )
 
     def _pip_settings(self) -> list[str]:
-        """Inside a build, pip trusts whom this machine trusts, and finds what it has downloaded already."""
+        """Options with which pip, inside a build, trusts the authorities of this machine, and finds its earlier
+        downloads."""
         volumes = {}
         if CERTIFICATES.exists():
             config = self._folder / "pip.conf"
@@ -180,7 +183,7 @@ class Buildah:
         return bool(self._try("images", "--quiet", reference).strip())
 
     def _try(self, *arguments: str) -> str:
-        """What buildah says; nothing where it refuses."""
+        """Returns buildah's output; empty if it fails."""
         done = subprocess.run([*self._buildah, *arguments], capture_output=True, text=True)
         return done.stdout if done.returncode == 0 else ""
 
@@ -200,7 +203,7 @@ def _blobs(layout: Path) -> list[Path]:
 
 
 def _sources() -> Iterable[Path]:
-    """All that goes into the images."""
+    """All files that go into the images."""
     yield ROOT / "Dockerfile"
     for folder in ("container", "runtime/streamapp", "operator/streamapp_operator"):
         for path in (ROOT / folder).rglob("*"):

@@ -16,8 +16,8 @@ def install(namespace: Namespace, *options: str) -> None:
     """Installs the chart, without the definition, and waits until the operator is ready.
 
     Args:
-        namespace: where it is, and the only place that it looks at.
-        options: further ones of `helm install`.
+        namespace: its own namespace, and the only one that it watches.
+        options: further options of `helm install`.
     """
     place = ("-n", namespace.name, "--wait", f"--timeout={SECONDS}s")
     values = {
@@ -36,7 +36,7 @@ def install(namespace: Namespace, *options: str) -> None:
 
 
 def image_options() -> list[str]:
-    """Of Helm: the images of the sources as they are now."""
+    """Options of Helm: the images of the present sources."""
     return [
         option
         for value, image in (("image", OPERATOR), ("apps.image", RUNTIME))

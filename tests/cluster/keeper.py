@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands between whoever wanted a node and the node: `python -m cluster.keeper NUMBER HOME`.
+"""The process between a node and the process that wanted it: `python -m cluster.keeper NUMBER HOME`.
 
-It starts the node in namespaces of its own, waits for its end, and clears away what is left of it on this machine then:
-its link and its control groups. That is done here and not by the one who wanted the node, as that one may have been
-killed. The site's lock is held from before the start to after the clearing: whoever gets it finds the place empty.
+It starts the node in namespaces of its own, waits for its end, and then removes what is left of it on this machine: its
+link and its control groups. The keeper does that, as the process that wanted the node may have been killed. The site's
+lock is held from before the start to after the clearing: a process that gets it finds the site empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNSHARE = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--moun
 
 def main(number: str, home: str) -> int:
     site = Site(int(number), Path(home))
-    # stdin and stdout are those of whoever wanted the node; the lock is inherited, too.
+    # stdin and stdout are those of the process that wanted the node; the lock is inherited, too.
     node = subprocess.Popen(
         [*UNSHARE, sys.executable, "-m", "cluster.node", number, home], close_fds=False, preexec_fn=end_with_parent
     )
@@ -31,8 +31,8 @@ def main(number: str, home: str) -> int:
 
 
 def clear_away(site: Site) -> None:
-    """What a node leaves on this machine. The link goes by itself with the node's network namespace, but in the
-    kernel's own time."""
+    """Removes what a node leaves on this machine. The link goes by itself with the node's network namespace, but the
+    kernel takes its time for that."""
     subprocess.run(["ip", "link", "delete", site.link], capture_output=True)
     remove_cgroup(site.cgroup)
 

@@ -23,7 +23,7 @@ READY = "180s"
 
 
 def is_there() -> bool:
-    """Whether there is `kind`, and a Docker engine that answers."""
+    """Whether `kind` is installed, and a Docker engine answers."""
     if shutil.which("kind") is None or shutil.which("docker") is None:
         return False
     try:
@@ -34,9 +34,10 @@ def is_there() -> bool:
 
 @contextmanager
 def kind_cluster() -> Iterator[Cluster]:
-    """Within this, it runs, under a name that no other run has; what a killed run has left under it is removed first.
+    """Runs a cluster until the end of the block, under a name that no other run has; what a killed run has left under
+    it is removed first.
 
-    kind locks the kubeconfig that it works on, and fails where another one has done so: each run has one of its own.
+    kind locks the kubeconfig that it works on, and fails if another one has done so: each run has one of its own.
     """
     number, lock = first_free(cache_folder("kind") / f"{name}.lock" for name in NAMES)
     name = NAMES[number]
@@ -59,12 +60,12 @@ def kind_cluster() -> Iterator[Cluster]:
 
 
 def _network() -> str:
-    """That its containers are on."""
+    """The Docker network of the cluster's containers."""
     return os.environ.get("KIND_EXPERIMENTAL_DOCKER_NETWORK", "kind")
 
 
 def _load(image: str, cluster: str) -> None:
-    """Nobody else builds another image of that name before it is loaded."""
+    """Loads the image. No other process builds another image of that name before it is loaded."""
     with images_lock():
         docker_build(image)
         _kind("load", "docker-image", image, "--name", cluster)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own one-node Kubernetes on this machine, seen from outside of it: claim a site, start its node, link it, end it.
+"""Our own one-node Kubernetes on this machine, from outside: claims a site, starts its node, links it, ends it.
 
     with Machine() as machine:
         print(machine.site.kubeconfig)
 
-The node lives as long as this process: its first process (cluster/node.py) holds the read end of a pipe whose
-write end is here, and the operating system closes that even for a process killed with -9. The site's lock is held by
-its keeper (cluster/keeper.py), which ends when every process of the node has ended and what it leaves is cleared
-away: whoever gets the lock finds the place empty.
+The node lives as long as this process: its first process (cluster/node.py) holds the read end of a pipe whose write end
+is here, and the operating system closes that even for a process killed with -9. The site's lock is held by its keeper
+(cluster/keeper.py), which ends when every process of the node has ended and its remains are removed: a process that
+gets the lock finds the site empty.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TESTS = Path(__file__).parents[1]
 
 
 def why_not() -> str | None:
-    """What stands in the way of an own node on this machine; None: nothing."""
+    """The reason why this machine cannot have a node of our own; None if it can."""
     if sys.platform != "linux":
         return "our own cluster runs on Linux only"
     if os.geteuid() != 0:
@@ -55,7 +55,7 @@ def why_not() -> str | None:
 
 
 class Machine:
-    """One node. `with` starts it and ends it; nothing of it is left then but its logs, certificates and images."""
+    """One node. `with` starts it and ends it; only its logs, certificates and images are left then."""
 
     def __init__(self) -> None:
         self.site: Site
@@ -94,21 +94,21 @@ class Machine:
         return self._process.poll() is None
 
     def import_image(self, archive: Path) -> None:
-        """Give the node's containerd the image of an OCI archive."""
+        """Gives the node's containerd the image of an OCI archive."""
         self._containerd("images", "import", str(archive))
 
     def blobs(self) -> set[str]:
-        """Digests of what the node's containerd has of any image."""
+        """The digests of all blobs of images in the node's containerd."""
         return set(self._containerd("content", "ls", "--quiet").split())
 
     def restore_iptables(self, rules: str) -> None:
-        """Lay these over the rules of the node's network."""
+        """Adds these rules to those of the node's network."""
         _run(*self._in_network(), "iptables-restore", "--noflush", "--wait=10", text=rules)
 
     # --- steps ----------------------------------------------------------------------------------------------
 
     def _prepare(self, programs: Path) -> None:
-        """Clear away what an earlier run has left, above all one whose keeper was killed."""
+        """Removes the remains of an earlier run, above all of one whose keeper was killed."""
         site = self.site
         clear_away(site)
         for folder in (site.run, site.logs):
@@ -117,7 +117,7 @@ class Machine:
         site.programs.symlink_to(programs)
         ensure_certificates(site)
         make_cgroup(site.cgroup)
-        if shutil.which("modprobe"):  # where these are modules that nobody has needed so far
+        if shutil.which("modprobe"):  # if these are modules, and nothing has needed them so far
             subprocess.run(["modprobe", "-a", "overlay", "br_netfilter"], capture_output=True)
 
     def _launch(self, lock: int) -> None:
@@ -132,11 +132,11 @@ class Machine:
                 cwd=TESTS,
                 env={**os.environ, "PATH": SYSTEM_PATH, "PYTHONPATH": str(TESTS)},
                 pass_fds=[lock],
-                start_new_session=True,  # a Ctrl-C is for us, who then end it in order
+                start_new_session=True,  # a Ctrl-C is for us: we then end it in order
             )
 
     def _link(self) -> None:
-        """A pair of interfaces between this machine and the node, and routes through it to pods and services."""
+        """Makes a pair of interfaces between this machine and the node, and routes through it to pods and services."""
         site = self.site
         inside = self._in_network()
         _run("ip", "link", "add", site.link, "type", "veth", "peer", "name", "eth0", "netns", inside[2])
@@ -149,11 +149,11 @@ class Machine:
             _run("ip", "route", "add", addresses, "via", site.link_address)
 
     def _in_network(self) -> tuple[str, ...]:
-        """What a command begins with that is to be run in the node's network."""
+        """The first words of a command that runs in the node's network."""
         return ("nsenter", "-t", str(self._first_process()), "-n")
 
     def _first_process(self) -> int:
-        """Of the node, by its number here."""
+        """The number, on this machine, of the node's first process."""
         keeper = psutil.Process(self._process.pid)
         deadline = time.monotonic() + STOP_SECONDS
         while self.running and time.monotonic() < deadline:
@@ -190,7 +190,7 @@ class Machine:
 
 
 def _claim_site() -> tuple[Site, int]:
-    """The first site that is free, and its lock."""
+    """Claims the first site that is free, by its lock."""
     number, lock = first_free(cache_folder(f"nodes/{number}") / "lock" for number in range(SITES))
     return Site(number, cache_folder(f"nodes/{number}")), lock
 

@@ -19,32 +19,32 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Namespace:
-    """Its name, and what tests do in it."""
+    """The namespace's name, and operations in it."""
 
     cluster: Cluster
     name: str
 
     def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 120) -> str:
-        """What kubectl prints. Raises CommandFailed, or subprocess.TimeoutExpired after `seconds`."""
+        """Returns kubectl's output. Raises CommandFailed, or subprocess.TimeoutExpired after `seconds`."""
         return self.cluster.kubectl("-n", self.name, *arguments, stdin=stdin, seconds=seconds)
 
     def apply(self, *manifests: str | Manifest) -> None:
-        """Objects, or the text of a manifest. Raises CommandFailed where the API server refuses."""
+        """Applies objects, or the text of a manifest. Raises CommandFailed if the API server refuses."""
         for manifest in manifests:
             self.cluster.apply(manifest if isinstance(manifest, str) else json.dumps(manifest), self.name)
 
     def get(self, what: str, *, labels: str | None = None, fields: str | None = None) -> Manifest:
-        """Raises ApiException where there is no such object."""
+        """Returns an object, or a list of them. Raises ApiException if there is no such object."""
         return self.cluster.get(what, self.name, labels=labels, fields=fields)
 
     @contextmanager
     def watching(self, what: str) -> Iterator[Callable[[], list[Manifest]]]:
-        """Within this, all states that an object (`pod/web`) has been in, from now on."""
+        """Yields a function that returns all states that an object (`pod/web`) has been in since then."""
         with self.cluster.output_of("-n", self.name, "get", what, "--watch", "-o", "json") as said:
 
             def states() -> list[Manifest]:
                 found, text, at = [], said().strip(), 0
-                with suppress(json.JSONDecodeError):  # the last one has not come to its end
+                with suppress(json.JSONDecodeError):  # the last one is not complete yet
                     while at < len(text):
                         state, at = json.JSONDecoder().raw_decode(text, at)
                         at += text[at : at + 1] == "\n"
@@ -55,12 +55,12 @@ class Namespace:
             yield states
 
     def run_to_end(self, pod: Manifest, seconds: float = 60) -> str:
-        """Apply a pod, wait until it has ended, and return its log. AssertionError unless it has succeeded."""
+        """Applies a pod, waits until it has ended, and returns its log. AssertionError unless it has succeeded."""
         self.apply(pod)
         return self.await_end(pod["metadata"]["name"], seconds)
 
     def await_end(self, pod: str, seconds: float = 60) -> str:
-        """The log of a pod that has ended well. AssertionError if it ends otherwise, or not at all."""
+        """Returns the log of a pod that has ended well. AssertionError if it ends otherwise, or not at all."""
 
         def ended() -> str:
             phase: str = self.get(f"pod/{pod}")["status"].get("phase", "")
@@ -74,11 +74,11 @@ class Namespace:
         return self.kubectl("logs", pod)
 
     def await_ready(self, *what: str, seconds: float = 60) -> None:
-        """Until the pods (`pod/web`, or `-l app=web`) are ready."""
+        """Waits until the pods (`pod/web`, or `-l app=web`) are ready."""
         self.kubectl("wait", "--for=condition=Ready", *what, f"--timeout={seconds:g}s", seconds=seconds + 10)
 
     def describe(self, pod: str) -> str:
-        """What is to be known of a pod that does not do what it should."""
+        """A text that helps to find out why a pod does not do what it should."""
         events = self.kubectl("events", "--for", f"pod/{pod}")
         status = json.dumps(self.get(f"pod/{pod}")["status"].get("containerStatuses"), indent=1)
         try:
@@ -90,7 +90,7 @@ class Namespace:
 
 @contextmanager
 def new_namespace(cluster: Cluster, test: str) -> Iterator[Namespace]:
-    """Named after a test; deleted with all that is in it, but nobody waits for that."""
+    """Makes a namespace named after a test. It is deleted with all of its objects, but nothing waits for that."""
     words = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-").removeprefix("test-")
     name = f"{words[:48].strip('-')}-{uuid.uuid4().hex[:6]}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -5,10 +5,10 @@ It is process 1 of process, mount and network namespaces of its own. It prepares
 after the other, and then only watches. Whatever ends it ends every process of the node, containers included,
 because the kernel ends a process namespace with its first process; and it ends itself
 
-- when its stdin ends, that is when the process that wanted the cluster is gone, however it went;
+- when its stdin ends, that is when the process that wanted the cluster is gone, for any reason;
 - when a component ends, as half a node is worse than none.
 
-To its parent it says one line on stdout: `ready`, or `failed WHY`. All else goes to the log files.
+It prints one line on stdout for its parent: `ready`, or `failed WHY`. All else goes to the log files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cluster.site import Site
 START_SECONDS = 120.0
 TAIL_LINES = 8
 BRIDGE = "02:00:00:00:00:01"
-"""Hardware address of the bridge that pods hang on; each node has a network of its own."""
+"""The hardware address of the bridge that the pods are on; each node has a network of its own."""
 PRIVATE_FOLDERS = (
     "/run/containerd",
     "/run/netns",
@@ -36,7 +36,8 @@ PRIVATE_FOLDERS = (
     "/var/log/containers",
     "/var/log/pods",
 )
-"""Where containerd, kubelet and the network plugins keep things at fixed paths: out of this machine's way."""
+"""Fixed paths at which containerd, kubelet and the network plugins keep files: the node has its own there, out of this
+machine's way."""
 
 
 def main(number: str, home: str) -> int:
@@ -73,9 +74,9 @@ def _prepare_folders() -> None:
 
 
 def _prepare_network(site: Site) -> None:
-    """The bridge is made before the network plugin would: API server and kubelet listen on its address. Its hardware
-    address is given, so that it stays: a bridge has the lowest of those who hang on it, which changes as pods come and
-    go, and then nothing of the others' leaves the node until they ask for it anew, up to a minute later."""
+    """Makes the bridge before the network plugin would: API server and kubelet listen on its address. The hardware
+    address is fixed, so that it stays: otherwise a bridge has the lowest one of its members, which changes as pods come
+    and go, and then no packet of the others leaves the node until they ask for it anew, up to a minute later."""
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "link", "add", "cni0", "address", BRIDGE, "type", "bridge")
     _run("ip", "address", "add", f"{site.node_address}/24", "dev", "cni0")
@@ -86,12 +87,12 @@ def _prepare_network(site: Site) -> None:
 def _start(component: Component, site: Site) -> int:
     with _log_file(component, site).open("wb") as log:
         process = subprocess.Popen(component.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    process.returncode = 0  # nobody but our own loop waits for it
+    process.returncode = 0  # nothing but our own loop waits for it
     return process.pid
 
 
 def _await(component: Component, running: dict[int, Component], site: Site) -> None:
-    """Until it is ready. Raises Broken when it, or one before it, ends; or when the time is up."""
+    """Waits until it is ready. Raises Broken if it, or one before it, ends; or when the time is up."""
     deadline = time.monotonic() + START_SECONDS
     while component.ready and subprocess.run(component.ready, capture_output=True).returncode != 0:
         ended, status = os.waitpid(-1, os.WNOHANG)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster has, asked for in `kubectl get`'s words on one open connection: tests that wait ask again and again,
-and a process for each question took a sixth of a small machine."""
+"""The objects of a cluster, by the words of `kubectl get`, over one open connection: tests that wait ask again and
+again, and a process for each question took a sixth of a small machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 120.0
 
 
 class Objects:
-    """Those of the cluster that the kubeconfig leads to."""
+    """The objects of the cluster that the kubeconfig leads to."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._known = tempfile.NamedTemporaryFile(suffix=".json")  # noqa: SIM115  which kinds there are, for this run alone
@@ -26,9 +26,10 @@ class Objects:
         self._kinds: dict[str, Resource] = {}
 
     def get(self, what: str, namespace: str, *, labels: str | None = None, fields: str | None = None) -> dict[str, Any]:
-        """An object (`pod/driver`), or with `what` a kind (`pods`) the list of all that have these labels and fields.
+        """Returns an object (`pod/driver`) or, if `what` is a kind (`pods`), the list of all that have these labels and
+        fields.
 
-        Raises ApiException, with status 404 where there is no such object, and LookupError where there is no such kind.
+        Raises ApiException, with status 404 if there is no such object, and LookupError if there is no such kind.
         """
         word, _, name = what.partition("/")
         kind = self._kind(word)
@@ -42,7 +43,7 @@ class Objects:
             _request_timeout=SECONDS,
         )
         found: dict[str, Any] = json.loads(answer.data)
-        for item in () if name else found["items"]:  # which a list's do not say for themselves
+        for item in () if name else found["items"]:  # the items of a list do not have these themselves
             item |= {"apiVersion": kind.group_version, "kind": kind.kind}
         return found
 
@@ -56,9 +57,9 @@ class Objects:
             raise
 
     def _kind(self, word: str) -> Resource:
-        """By its plural, singular or short name."""
+        """The kind by its plural, singular or short name."""
         if word not in self._kinds:
-            self._client.resources.invalidate_cache()  # it may be of a definition that came later
+            self._client.resources.invalidate_cache()  # it may belong to a definition that came later
             for each in self._client.resources.search():
                 if each.preferred and not isinstance(each, ResourceList):
                     for name in (each.name, each.singular_name, *(each.short_names or ())):

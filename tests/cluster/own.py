@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own cluster, complete: a node, the images it cannot be without, and names that resolve."""
+"""Our own cluster, complete: a node, the images that it needs, and names that resolve."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DNS_SECONDS = 60.0
 
 
 def prepare_own_cluster(log: Path) -> None:
-    """Do all that is slow the first time: packages, programs, images. Raises Unavailable or Broken."""
+    """Does all that is slow the first time: packages, programs, images. Raises Unavailable or Broken."""
     install_packages(log)
     if (reason := why_not()) is not None:
         raise Unavailable(reason)
@@ -40,7 +40,7 @@ def prepare_own_cluster(log: Path) -> None:
 
 @contextmanager
 def own_cluster() -> Iterator[Cluster]:
-    """Within this, it runs. Raises Unavailable or Broken."""
+    """Runs the cluster until the end of the block. Raises Unavailable or Broken."""
     buildah = Buildah()
     with Machine() as machine:
 
@@ -66,7 +66,7 @@ def own_cluster() -> Iterator[Cluster]:
 
 
 def _load(machine: Machine, buildah: Buildah, reference: str, name: str) -> None:
-    """Import the image, unless the node's containerd still has it from an earlier run."""
+    """Imports the image, unless the node's containerd still has it from an earlier run."""
     notes = machine.site.containerd_root / "streamapp-images.json"
     imported: dict[str, str] = json.loads(notes.read_text()) if notes.exists() else {}
     identity = buildah.identity(reference)
@@ -77,14 +77,14 @@ def _load(machine: Machine, buildah: Buildah, reference: str, name: str) -> None
         buildah.archive(reference, name, archive, without=machine.blobs())
         try:
             machine.import_image(archive)
-        except Broken:  # containerd clears away an older version's layers at any moment, and this one builds on them
+        except Broken:  # containerd removes an older version's layers at any moment, and this one builds on them
             buildah.archive(reference, name, archive)
             machine.import_image(archive)
     notes.write_text(json.dumps({**imported, name: identity}, indent=1) + "\n")
 
 
 def _await_dns(server: str) -> None:
-    """Until the service answers: the rollout alone says nothing about the rules that lead to it."""
+    """Waits until the service answers: the rollout alone does not show that the rules that lead to it are in force."""
     deadline = time.monotonic() + DNS_SECONDS
     while not _resolves(f"kubernetes.default.svc.{DOMAIN}", server):
         if time.monotonic() > deadline:
@@ -93,7 +93,7 @@ def _await_dns(server: str) -> None:
 
 
 def _resolves(name: str, server: str) -> bool:
-    """One question for an address, by hand (RFC 1035): the machine's own resolver asks other servers."""
+    """Asks once for an address, by hand (RFC 1035): the machine's own resolver asks other servers."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     question = struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">2H", 1, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:

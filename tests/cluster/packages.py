@@ -30,14 +30,14 @@ PACKAGES = {
     "mmdebstrap": "mmdebstrap",
 }
 
-"""What a cluster of our own is made with."""
+"""The programs that make a cluster of our own."""
 FOR_TESTS = {"prometheus": "prometheus", "promtool": "prometheus", "zsh": "zsh"}
-"""What tests run beside a cluster."""
+"""Programs that tests use beside a cluster."""
 _TRIES = 2
 
 
 def missing_packages(programs: Mapping[str, str] = PACKAGES) -> list[str]:
-    """The packages of the programs that are not there."""
+    """The packages of the missing programs."""
     return sorted({package for program, package in programs.items() if shutil.which(program, path=SYSTEM_PATH) is None})
 
 
@@ -45,7 +45,7 @@ def program(name: str) -> str:
     """The path of one of FOR_TESTS.
 
     Raises:
-        Unavailable: where it is not installed. Nothing is installed while tests run: several would do it at once.
+        Unavailable: if it is not installed. Nothing is installed while tests run: several would do it at once.
     """
     found = shutil.which(name)
     if found is None:
@@ -57,10 +57,10 @@ def program(name: str) -> str:
 
 
 def install_packages(log: Path, programs: Mapping[str, str] = PACKAGES) -> None:
-    """Install what is missing, if we are root on Debian or Ubuntu; one process at a time, and with a second try.
+    """Installs missing packages, if we are root on Debian or Ubuntu; one process at a time, and with a second try.
 
     Raises:
-        Unavailable: where apt-get fails twice.
+        Unavailable: if apt-get fails twice.
     """
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
@@ -75,7 +75,7 @@ def install_packages(log: Path, programs: Mapping[str, str] = PACKAGES) -> None:
 
 
 def _apt(packages: list[str], log: Path) -> bool:
-    """Whether they are installed now."""
+    """Runs apt-get; returns whether the packages are installed now."""
     # No service of a package is to be started: the tests start their own.
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     with log.open("ab") as out:

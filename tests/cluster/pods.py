@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods for tests, as strict as those that users are to get: Pod Security `restricted`, and a root that is read-only."""
+"""Pods for tests, as strict as those of users: Pod Security `restricted`, and a read-only root."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cluster.images import RUNTIME
 from cluster.namespace import Manifest
 
 WRITABLE = {"tmp": "/tmp", "work": "/var/lib/streamapp"}
-"""Volumes, and where the images expect to write."""
+"""Volumes, and the paths where the images write."""
 FILES = "/files"
-"""Where a pod finds the files of its ConfigMap."""
+"""The path of the files of a pod's ConfigMap."""
 
 SCRIPTS = Path(__file__).parent / "in_pods"
 
@@ -40,7 +40,7 @@ def pod(
 
     Args:
         command, args: instead of the image's entry point; for it.
-        service_account: whose token it gets; without one it gets none.
+        service_account: the account whose token it gets; without one it gets none.
         files: a ConfigMap, mounted at FILES.
         container: further fields of the container.
     """
@@ -77,7 +77,7 @@ def pod(
 
 
 def field(variable: str, path: str) -> Manifest:
-    """An environment variable with something that the pod knows of itself only once it is there."""
+    """An environment variable with a value that the pod learns only once it exists."""
     return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
@@ -100,7 +100,7 @@ def service(name: str, port: int, *, headless: bool = False) -> Manifest:
 
 
 def account(name: str, *rules: Manifest) -> list[Manifest]:
-    """A service account that may do just this in its namespace."""
+    """A service account with just these rights in its namespace."""
     metadata = {"name": name}
     rbac = "rbac.authorization.k8s.io"
     return [

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NetworkPolicies on our own node, whose network knows nothing of them: as rules of its iptables.
+"""NetworkPolicies as rules of iptables on our own node, whose network plugin does not apply them.
 
-As much of them as this project makes: pods chosen by labels, peers by labels within the namespace or in all, by range
-of addresses, or anyone; ports by number. Anything else is refused, so that no rule is taken for more than it is. What
-https://kubernetes.io/docs/concepts/services-networking/network-policies/ says holds: a pod that no policy chooses
-is open; one that some choose takes what any of them allows; answers to what was allowed always come through.
+Only the parts that this project uses are supported: pods chosen by labels, peers by labels within the namespace or in
+all, by range of addresses, or anyone; ports by number. Anything else is refused, so that no rule allows less or more
+than it says. The rules of https://kubernetes.io/docs/concepts/services-networking/network-policies/ hold: a pod that no
+policy chooses is open; one that some choose takes connections that any of them allows; answers to allowed connections
+always come through.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class Pod:
 
 @contextmanager
 def kept(namespace: Namespace) -> Iterator[None]:
-    """Within this, the network keeps to the NetworkPolicies of the namespace, soon after any change of them or of pods;
-    if the nodes are ours."""
+    """Applies the NetworkPolicies of the namespace until the end of the block, soon after any change of them or of
+    pods, if the nodes are ours."""
     if (restore := namespace.cluster.restore_iptables) is None:
         yield
         return
@@ -46,7 +47,7 @@ def kept(namespace: Namespace) -> Iterator[None]:
                 if (rules := rules_of(*_there(namespace))) != last:
                     restore(rules)
                     last = rules
-            except Exception as error:  # told where somebody waits for it
+            except Exception as error:  # raised where a test waits for it
                 failed.append(error)
                 return
             ended.wait(LOOK_SECONDS)
@@ -65,7 +66,7 @@ def kept(namespace: Namespace) -> Iterator[None]:
 
 
 def rules_of(policies: Sequence[Manifest], pods: Sequence[Pod]) -> str:
-    """For iptables-restore: what a pod is not allowed, to begin or to be asked, is rejected."""
+    """The rules for iptables-restore: they reject connections from and to a pod that are not allowed."""
     lines = ["-A {chain} -m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"]
     chains: list[str] = []
     for number, pod in enumerate(pods):
@@ -100,7 +101,7 @@ def _fits(selector: Manifest, labels: Mapping[str, str]) -> bool:
 
 
 def _peers(peers: Sequence[Manifest] | None, place: str, pods: Sequence[Pod], option: str) -> list[str]:
-    """Conditions of iptables, one for each address that is meant; none where all are."""
+    """The conditions of iptables, one for each address that is meant; none if all are."""
     if not peers:
         return [""]
     found: list[str] = []
@@ -134,7 +135,8 @@ def _require(manifest: Manifest, fields: set[str]) -> None:
 
 
 def _hooked(how: str) -> str:
-    """What comes from pods, for others or for the node itself, goes through the chain first; or does so no more."""
+    """The rules that send traffic from pods, for others or for the node itself, through the chain first, or that stop
+    doing so."""
     return f"*filter\n:{CHAIN} - [0:0]\n{how} FORWARD -j {CHAIN}\n{how} INPUT -j {CHAIN}\nCOMMIT\n"
 
 

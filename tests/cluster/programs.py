@@ -9,10 +9,10 @@ from cluster.binaries import binaries
 
 
 def kubectl_program() -> str:
-    """Raises Unavailable where there is none and none can be built."""
+    """The path of kubectl. Raises Unavailable if there is none and none can be built."""
     return shutil.which("kubectl") or str(binaries() / "kubectl")
 
 
 def helm_program() -> str:
-    """Raises Unavailable where there is none and none can be built."""
+    """The path of helm. Raises Unavailable if there is none and none can be built."""
     return shutil.which("helm") or str(binaries() / "helm")

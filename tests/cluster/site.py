@@ -25,27 +25,27 @@ class Site:
 
     @property
     def run(self) -> Path:
-        """What belongs to one run: deleted before the next."""
+        """The folder of one run: deleted before the next."""
         return self.home / "run"
 
     @property
     def logs(self) -> Path:
-        """One file for each component; kept until the next run, to be read after a failure."""
+        """The folder of logs, one file for each component; kept until the next run, to be read after a failure."""
         return self.home / "logs"
 
     @property
     def audit_log(self) -> Path:
-        """What programs in pods have asked the API server for, one JSON object a line."""
+        """The requests of programs in pods to the API server, one JSON object a line."""
         return self.logs / "audit.log"
 
     @property
     def pki(self) -> Path:
-        """Keys, certificates and kubeconfigs; kept, as the addresses in them never change."""
+        """The folder of keys, certificates and kubeconfigs; kept, as the addresses in them never change."""
         return self.home / "pki"
 
     @property
     def containerd_root(self) -> Path:
-        """Images; kept, as importing them is slow."""
+        """The folder of images; kept, as importing them is slow."""
         return self.home / "containerd"
 
     @property
@@ -59,7 +59,7 @@ class Site:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's, with its certificates inside: for whoever is to use the cluster."""
+        """The administrator's kubeconfig, with its certificates inside: for whoever uses the cluster."""
         return self.pki / "admin.kubeconfig"
 
     # --- addresses ------------------------------------------------------------------------------------------
@@ -74,12 +74,12 @@ class Site:
 
     @property
     def node_address(self) -> str:
-        """The bridge that pods hang on, which is also the address of kubelet and API server."""
+        """The address of the bridge that the pods are on, which is also that of kubelet and API server."""
         return f"10.244.{self.number}.1"
 
     @property
     def kubernetes_address(self) -> str:
-        """The service `kubernetes`: always the first of the range."""
+        """The address of the service `kubernetes`: always the first of the range."""
         return f"10.96.{self.number}.1"
 
     @property
@@ -88,12 +88,12 @@ class Site:
 
     @property
     def host_address(self) -> str:
-        """This machine, as node and pods see it: what listens on it here can be reached from pods."""
+        """The address of this machine for node and pods: pods reach services that listen on it here."""
         return f"10.243.{self.number}.1"
 
     @property
     def link_address(self) -> str:
-        """The node, as this machine sees it."""
+        """The address of the node for this machine."""
         return f"10.243.{self.number}.2"
 
     # --- names ----------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Site:
 
     @property
     def cgroup(self) -> str:
-        """Of all pods."""
+        """The control group of all pods."""
         return f"streamapp-{self.number}"
 
     @property

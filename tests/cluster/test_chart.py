@@ -26,7 +26,7 @@ from lib.wait import until
 from streamapp.cli.main import main
 from streamapp.kafka.config import KafkaConfig
 
-# Who comes first pays for the cluster and its images.
+# The first test that needs the cluster waits for it and its images.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 CRD = "customresourcedefinition/streamapps.streamapp.dev"
@@ -34,7 +34,7 @@ DEFINITION = {
     "customresourcedefinition.apiextensions.k8s.io/streamapps.streamapp.dev",
     "apiservice.apiregistration.k8s.io/v1alpha1.streamapp.dev",
 }
-"""The definition, and what Kubernetes makes of it by itself."""
+"""The definition, and the objects that Kubernetes makes from it by itself."""
 NAME = "ops-streamapp-operator"
 SECONDS = 120.0
 OF_OTHERS = {
@@ -65,21 +65,21 @@ class Release:
 
     @property
     def pod(self) -> str:
-        """The operator's only pod that is not about to go."""
+        """The operator's only pod that is not being deleted."""
         pods = self.namespace.get("pods", labels="app.kubernetes.io/component=operator")["items"]
         (name,) = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
         return str(name)
 
     @property
     def holder(self) -> str:
-        """Who holds the Lease: the name of a pod, and something behind it."""
+        """The holder of the Lease: the name of a pod, with a suffix."""
         return str(self.namespace.get(f"lease/{NAME}").get("spec", {}).get("holderIdentity", ""))
 
     def await_leader(self) -> None:
         until(lambda: self.holder.startswith(f"{self.pod}-"), 60, "the new operator holds the Lease", every=0.5)
 
     def leftovers(self) -> list[str]:
-        """All that has the release's labels, anywhere."""
+        """All objects with the release's labels, anywhere."""
         kinds = self.cluster.kubectl("api-resources", "--verbs=list,delete", "-o", "name").split()
         found = self.cluster.kubectl(
             "get", ",".join(kinds), "--all-namespaces", "-o", "json", "-l", "app.kubernetes.io/instance=ops"
@@ -87,7 +87,7 @@ class Release:
         return [f"{each['kind']} {each['metadata']['name']}" for each in json.loads(found)["items"]]
 
     def everything(self) -> set[str]:
-        """Every object of the namespace, and every one that is in none: `kind/name`."""
+        """Every object of the namespace, and every cluster-wide one: `kind/name`."""
         found: set[str] = set()
         for namespaced, place in (("true", ["-n", self.namespace.name]), ("false", [])):
             kinds = self.cluster.kubectl(
@@ -100,7 +100,7 @@ class Release:
 
 @pytest.fixture
 def release(cluster: Cluster, namespace: Namespace, operator_image: str, root: Path) -> Iterator[Release]:
-    """Not installed yet. Where the definition is there already, it is given to this release, and stays."""
+    """The release, not installed yet. If the definition exists already, it is given to this release, and stays."""
     made, kept = Release(cluster, namespace), cluster.has(CRD)
     if kept:
         owner = (f"meta.helm.sh/release-{part}" for part in ("name", "namespace"))
@@ -143,7 +143,7 @@ def older_chart(folder: Path) -> Path:
     body = yaml.safe_load(text)
     schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     schema["properties"].pop("startFrom")
-    head = text[: text.index("spec:\n")]  # the template looks for its very words
+    head = text[: text.index("spec:\n")]  # the template looks for exactly these words
     definition.write_text(head + yaml.safe_dump({"spec": body["spec"]}))
     return older
 
@@ -157,7 +157,7 @@ def test_install_upgrade_rollback_uninstall(
     root: Path,
     tmp_path: Path,
 ) -> None:
-    """An app processes records all along, and never hears of it."""
+    """An app processes records all along, and does not notice."""
     notes = install(release, older_chart(tmp_path))
     assert f"runs the StreamApps of these namespaces: {namespace.name}." in notes
     assert "startFrom" not in fields_of_the_definition(cluster)
@@ -196,14 +196,14 @@ def test_install_upgrade_rollback_uninstall(
     words.await_counts(4 * LINES)
     assert words.driver_container() == driver, "the app went on"
 
-    # A release of the same name takes over what was kept.
+    # A release of the same name takes over the kept objects.
     install(release)
     release.await_leader()
 
 
 @pytest.fixture
 def monitoring(cluster: Cluster) -> Iterator[None]:
-    """The cluster knows PodMonitor and PrometheusRule."""
+    """Makes the cluster know PodMonitor and PrometheusRule."""
     of_files = {f"{file.stem}.monitoring.coreos.com": file for file in or_left_out(definitions)}
     missing = {name: file for name, file in of_files.items() if not cluster.has(f"crd/{name}")}
     for name, file in missing.items():
@@ -222,14 +222,14 @@ HERE_TOO = [
     *(f"{image}.{value}" for image in ("image", "apps.image") for value in ("registry=", "pullPolicy=IfNotPresent")),
     "image.digest=",
 ]
-"""What values must say, or not say, if pods are to run here."""
+"""Values that pods need to run here."""
 
 
 @pytest.mark.parametrize("values", ["default", "everything", "cluster-wide"])
 def test_what_uninstalling_leaves(
     cluster: Cluster, release: Release, namespace: Namespace, monitoring: None, values: str
 ) -> None:
-    """Of all objects of the cluster, those that were there before, and what the values say to keep."""
+    """The cluster keeps the objects from before, and those that the values keep."""
     until(lambda: cluster.has("configmap/kube-root-ca.crt", namespace.name), 30, "the namespace is whole")
     file = next(file for file in VALUES if file.stem == values)
     chosen = [*HERE_TOO, f"dashboards.namespace={namespace.name}"]
@@ -244,7 +244,7 @@ def test_what_uninstalling_leaves(
     assert "Phase:          Succeeded" in release.helm("test")
     release.helm("uninstall", "--wait")
     kept = DEFINITION - before if keep else set()
-    with suppress(AssertionError):  # which would not say what is left
+    with suppress(AssertionError):  # which would not report the objects that are left
         until(lambda: release.everything() - before == kept, 60, "nothing more is left", every=0.5)
     assert release.everything() - before == kept
 
@@ -254,7 +254,7 @@ def test_the_operator_waits_for_the_definition(
 ) -> None:
     if not definition:
         pytest.skip("somebody else has installed the definition")
-    cluster.kubectl("delete", CRD)  # with the apps of tests that are over
+    cluster.kubectl("delete", CRD)  # with the apps of finished tests
     release.cluster.helm(
         "install", "ops", str(CHART), "-n", release.namespace.name, *release._images, "--set", "crds.install=false"
     )
@@ -276,7 +276,7 @@ def logs(release: Release, what: str) -> str:
 def test_what_is_wrong_with_an_app_is_told(
     release: Release, runtime_image: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No Kafka is where the manifest says: the driver ends, and conditions, status and logs have its last words."""
+    """No Kafka is at the manifest's address: the driver ends, and conditions, status and logs have its last words."""
     install(release)
     namespace = release.namespace
     namespace.apply(WORD_COUNT.replace("kafka:9092", "127.0.0.1:9"))

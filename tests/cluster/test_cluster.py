@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster does what a cluster does, and the images run on it: what all other cluster tests take for granted."""
+"""The cluster does its basic work, and the images run on it: all other cluster tests rely on that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.namespace import Namespace
 from cluster.pods import account, config_map, field, pod, script, service
 from lib.wait import until
 
-# Who comes first pays for the cluster and its images.
+# The first test that needs the cluster waits for it and its images.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
@@ -97,7 +97,7 @@ def test_the_images_have_what_they_need_and_the_operator_no_spark(
 
 
 def test_each_image_says_what_it_is_made_of(namespace: Namespace, runtime_image: str, operator_image: str) -> None:
-    """As many packages and jars as its own tools find, and those that everybody looks for, at their versions."""
+    """It has as many packages and jars as its own tools find, and the well-known ones at their versions."""
     versions = {name: version(name) for name in ("confluent-kafka", "pyspark")}
     for name, image, looked_for in (
         ("runtime", runtime_image, ["pkg:maven/org.apache.kafka/kafka-clients@4.1.0", "pkg:pypi/pyspark@{pyspark}"]),

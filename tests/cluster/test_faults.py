@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods killed under load: results as if nothing had happened. The long forms repeat it, by CHAOS_KILLS."""
+"""Pods killed under load: the results are as without faults. The long forms repeat it, by CHAOS_KILLS."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Fault = Callable[[App, Proof], None]
 
 
 def kill_executor(app: App, proof: Proof) -> None:
-    """Another one takes over its work."""
+    """Kills an executor; another one takes over its work."""
     victim = app.executors()[0]
     app.kill(victim)
     app.await_executors(1, without=victim)
@@ -36,7 +36,7 @@ def kill_executor(app: App, proof: Proof) -> None:
 
 
 def starve_executor(app: App, proof: Proof) -> None:
-    """R19: the kernel ends it, as its control group has no memory left. The status says so."""
+    """R19: the kernel ends an executor, as its control group has no memory left. The status says so."""
     victim = app.executors()[0]
     app.use_up_memory(victim)
     app.await_executors(1, without=victim)
@@ -45,7 +45,7 @@ def starve_executor(app: App, proof: Proof) -> None:
 
 
 def kill_driver(app: App, proof: Proof) -> None:
-    """Its container is started anew, and has its first results in time."""
+    """Kills the driver; its container is started anew, and has its first results in time."""
     driver = app.driver_container()
     killed = time.monotonic()
     app.kill(f"{app.name}-driver-0")
@@ -56,7 +56,7 @@ def kill_driver(app: App, proof: Proof) -> None:
 
 
 def starve_driver(app: App, proof: Proof) -> None:
-    """R19, too."""
+    """R19 for the driver."""
     driver, restarts = app.driver_container(), app.status()["restarts"]
     app.use_up_memory(f"{app.name}-driver-0")
     app.await_last_error("the driver had too little memory and was ended; raise spec.driver.resources")
@@ -66,7 +66,7 @@ def starve_driver(app: App, proof: Proof) -> None:
 
 
 def lose_driver(app: App, proof: Proof) -> None:
-    """Another pod is made."""
+    """Deletes the driver's pod; another pod is made."""
     driver = app.driver()["metadata"]["uid"]
     app.lose(f"{app.name}-driver-0")
     app.await_ready(FIRST_EPOCH_SECONDS, other_than=driver)
@@ -75,7 +75,7 @@ def lose_driver(app: App, proof: Proof) -> None:
 
 FEW = (kill_executor, starve_executor, kill_driver, starve_driver)
 STARVED = 5
-"""How often a driver may be, before its app is given up."""
+"""How often a driver may fail before its app is given up."""
 MANY = (*FEW, lose_driver) * min(ROUNDS, STARVED) + (kill_executor, kill_driver, lose_driver) * (ROUNDS - STARVED)
 
 
@@ -109,7 +109,7 @@ def test_pods_killed_under_load(
 @pytest.mark.parametrize(
     "topic",
     [
-        pytest.param("numbers", marks=pytest.mark.chaos),  # the word count's goes in test_word_count.py
+        pytest.param("numbers", marks=pytest.mark.chaos),  # the word count's topic is deleted in test_word_count.py
         "metadata",
         pytest.param("totals-changelog", marks=pytest.mark.chaos),
     ],
@@ -117,7 +117,7 @@ def test_pods_killed_under_load(
 def test_a_deleted_topic_makes_the_app_degraded(
     operated: Namespace, pods_kafka: KafkaConfig, tmp_path: Path, topic: str
 ) -> None:
-    """R10, and before it something that is no record."""
+    """R10, and before it a record that cannot be read."""
     spec = f"kafka: {{bootstrapServers: '{pods_kafka.bootstrap_servers}'}}"
     with Bench(pods_kafka, tmp_path, "gone", TOTALS, spec=spec) as bench:
         load = bench.load(seed=1001, rate=100, keys=20)
@@ -129,14 +129,15 @@ def test_a_deleted_topic_makes_the_app_degraded(
         require_work(bench, load)
         name = f"{bench.prefix}-{topic}"
         if name == bench.topics["numbers"]:
-            load.stop()  # what is not delivered to a topic that is gone is no fault of the app's
+            load.stop()  # records that are not delivered to a deleted topic are not lost by the app
         bench.admin.delete([name])
         app.await_degraded(name)
         load.stop()
 
 
 def meet_a_bad_record(app: App, bench: Bench, *, to_the_end: bool) -> None:
-    """The driver ends, and says where; `to_the_end` of its budget, or before that, the manifest says what to do."""
+    """The driver ends, and reports the place; `to_the_end` of its budget, or before that, the manifest is changed to
+    skip the record."""
     driver = app.driver()["metadata"]["uid"]
     write(bench.kafka, bench.topics["numbers"], ("bad", "no number"))
     app.await_condition("Ready", "DriverFailed", f"topic {bench.topics['numbers']}, partition ")

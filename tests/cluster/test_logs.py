@@ -24,14 +24,14 @@ AT_ONCE = 20
 
 
 def numbers(log: str, name: str) -> list[int]:
-    """Of the lines, which are all whole and of that name."""
+    """The numbers of the lines, which must all be whole and of that name."""
     words = [line.split(" ") for line in log.splitlines()]
     assert all(len(each) == 2 and each[0] == name for each in words), log
     return [int(number) for _, number in words]
 
 
 def speaker(name: str, component: str, image: str) -> Manifest:
-    """A pod that says its name and a number, again and again."""
+    """A pod that prints its name and a number, again and again."""
     return pod(
         name,
         command=script("speak", name, str(AT_ONCE)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own node ends with whoever wanted it, and leaves nothing behind that the next would stumble over."""
+"""Our own node ends with the process that wanted it, and leaves nothing behind that would disturb the next one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parent_with_cluster() -> Iterator[tuple[subprocess.Popen[str], Path]]:
     process = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     try:
-        # What it says before is about builds.
+        # The lines before are about builds.
         lines = iter(process.stdout.readline, "")
         kubeconfig = next((line.strip() for line in lines if line.strip().endswith("kubeconfig")), None)
         assert kubeconfig, f"no cluster came up; the process ended with {process.wait(60)}"
@@ -63,7 +63,8 @@ def parent_with_cluster() -> Iterator[tuple[subprocess.Popen[str], Path]]:
 
 
 def processes_of(home: Path) -> list[psutil.Process]:
-    """Those of the node: named after its folder in their command line, or with the node's containerd above them."""
+    """The processes of the node: those named after its folder in their command line, and those below the node's
+    containerd."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -76,7 +77,7 @@ def processes_of(home: Path) -> list[psutil.Process]:
 
 
 def namespaces_of(process: psutil.Process) -> set[str]:
-    """As the kernel writes them, `net:[4026531840]`; none of a process that has ended."""
+    """The namespaces of a process as the kernel writes them, `net:[4026531840]`; none for a process that has ended."""
     found = set()
     for kind in ("mnt", "net", "pid"):
         with suppress(OSError):
@@ -86,11 +87,11 @@ def namespaces_of(process: psutil.Process) -> set[str]:
 
 @dataclass(frozen=True)
 class Traces:
-    """What a node has on this machine while it runs, beside its files."""
+    """The node's traces on this machine while it runs, beside its files."""
 
     site: Site
     namespaces: frozenset[str]
-    """Of its own processes, which nobody else is in."""
+    """The namespaces of its own processes, which no other process is in."""
 
     @staticmethod
     def of(home: Path) -> Traces:
@@ -98,7 +99,7 @@ class Traces:
         return Traces(Site(int(home.name), home), frozenset(inside - namespaces_of(psutil.Process())))
 
     def left(self, before: float = math.inf) -> list[str]:
-        """What is there of it now.
+        """The traces that are there now.
 
         Args:
             before: processes that began later do not count, as the kernel gives the number of a namespace that has
@@ -128,7 +129,7 @@ class Traces:
 
 
 def mounts() -> list[str]:
-    """Of this machine. A network namespace without a process is kept by such a mount."""
+    """The mounts of this machine. Such a mount keeps a network namespace without a process."""
     return Path("/proc/self/mountinfo").read_text().splitlines()
 
 
@@ -144,7 +145,7 @@ def test_a_killed_parent_takes_the_whole_node_with_it_and_the_next_comes_up() ->
         traces = Traces.of(home)
         assert {name.partition(":")[0] for name in traces.namespaces} == {"mnt", "net", "pid"}
         there = {line.partition(" ")[0] for line in traces.left()}
-        assert there == {"process", "control", "link", "route", "namespace"}  # its mounts are its own business
+        assert there == {"process", "control", "link", "route", "namespace"}  # its mounts do not count
         parent.send_signal(signal.SIGKILL)
         killed = time.time()
         try:

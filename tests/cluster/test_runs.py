@@ -25,7 +25,7 @@ def words(operated: Namespace, pods_kafka: KafkaConfig, root: Path) -> WordCount
 
 
 def await_run(words: WordCount, phase: str, other_than: str = "") -> Manifest:
-    """The run that has completed, when the app rests again."""
+    """Waits for the end of a run; returns it when the app rests again."""
 
     def there() -> Manifest | None:
         status = words.status()
@@ -60,7 +60,7 @@ def test_two_runs_with_more_input_between_count_everything_once(words: WordCount
 
 @pytest.mark.chaos
 def test_a_run_that_is_told_to_stop_is_not_taken_for_one_that_is_done(words: WordCount) -> None:
-    """A node's drain does the same. The first epoch is held up, so that it strikes in the middle."""
+    """A node's drain does the same. The first epoch is held up, so that the stop comes in the middle."""
     env = [{"name": "STREAMAPP_FAILPOINTS", "value": "epoch.planned=pause:8000"}]
     pods = {"podTemplate": {"spec": {"containers": [{"name": "driver", "env": env}]}}}
     words.say(*LINES)
@@ -79,7 +79,7 @@ def paused(words: WordCount) -> bool:
 
 
 def test_a_schedule_makes_runs_that_can_also_be_begun_by_hand(words: WordCount) -> None:
-    """Its own times are in tests/apiserver: nobody should wait for them here."""
+    """The times of schedules are tested in tests/apiserver: no test should wait for them here."""
     words.begin(**ONCE, schedule="0 0 29 2 *", deletionPolicy="Delete")
     words.await_phase("Scheduled", 30)
     assert words.status()["run"]["nextAt"].endswith("-02-29T00:00:00Z")
@@ -111,7 +111,7 @@ def require_deleted_with_its_topics(words: WordCount) -> None:
 
 
 def test_a_namespace_with_its_operator_goes(words: WordCount) -> None:
-    """Nobody is left then to take the finalizer away: the operator does it on its way out. Topics stay."""
+    """The operator removes the finalizer on its way out, as no operator is left then to do so. Topics stay."""
     words.say(*LINES)
     words.begin(deletionPolicy="Delete", **ONCE)
     await_run(words, "Completed")

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "10"))
 STORES, PARALLELISM = 2, 4
-"""Of the app that is scaled: totals and windows."""
+"""The topology of the app that is scaled: totals and windows."""
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_kubectl_scale_changes_a_running_query(
 
 
 def replicas(app: App) -> Manifest:
-    """What the driver itself says of them."""
+    """The replicas as the driver's own status has them."""
     found: Manifest = json.loads(app.live("status"))["replicas"]
     return found
 
 
 def await_shares(app: App, executors: int) -> None:
-    """Until each of so many has the same share of the state, which it has read from the changelogs, and there is no
-    other."""
+    """Waits until each of so many executors has the same share of the state, which it has read from the changelogs, and
+    there is no other."""
     share = STORES * PARALLELISM // executors
     app._until(
         lambda: list(replicas(app)["statePartitions"].values()) == executors * [share],
@@ -102,20 +102,21 @@ SLOW = """
   - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
   - {name: totals-out, to: {topic: $T-totals}}
 """
-"""A record takes five milliseconds, so that a burst of some thousand is work for a while. They are spent waiting, as
-for an answer of another system: two replicas are twice as fast then, also where there are no processors to spare."""
+"""The topology of a slow app. A record takes five milliseconds, so that a burst of some thousand is work for a while.
+The function waits, as for an answer of another system: two replicas are twice as fast then, even without processors to
+spare."""
 SLOW_CODE = (
     'code: {files: {slow.py: "import time\\ndef slowly(row):\\n  '
     "time.sleep(0.005)\\n  return {'n': row['n'], 'seq': row['seq']}\"}}"
 )
-"""A setting: the function."""
+"""A setting: the user's function."""
 SLOW_PARALLELISM = 12
-"""Of that app: an executor has four tasks at a time, so that three executors have work."""
+"""The parallelism of that app: an executor has four tasks at a time, so that three executors have work."""
 BURST, FOR_EACH = 2000, 1000
 
 
 def why(app: App, change: str) -> bool:
-    """Whether that change was told, with its reason: what came in, what a replica does, or the lag."""
+    """Whether an event reports that change, with its reason: the input rate, a replica's rate, or the lag."""
     told = app.events("Scaling")
     print(f"told: {told}")
     return any(change in said and "records" in said for said in told)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An app on a Kafka that asks who we are and forbids what is not allowed: from a Secret that is missing to one that
-changes under load, and its content is nowhere but in it."""
+"""An app on a Kafka that asks who we are and forbids everything without an ACL: from a missing Secret to one that
+changes under load. The Secret's content is nowhere else."""
 
 from __future__ import annotations
 
@@ -42,21 +42,22 @@ for file in files:
     except OSError:
         pass
 """
-"""Prints which files of a pod have one of the lines on stdin; of /proc, what processes were started with."""
+"""A program that prints which files of a pod have one of the lines on stdin; for /proc, the command lines and
+environments of processes."""
 
 
 LET_IN_BY = (("Secret", "kafka-user"), ("Secret", "kafka-tls"))
 
 
 class Secured(App):
-    """The app, and the Secret it is let in by."""
+    """The app, and the Secrets with its credentials."""
 
     def put_password(self, password: str) -> None:
         data = {"username": USER, "password": password}
         self._put("kafka-user", {key: value.encode() for key, value in data.items()})
 
     def put_certificate(self, folder: Path, name: str) -> None:
-        """And the authority that has signed the broker's."""
+        """Puts a certificate, and the authority that has signed the broker's, into the Secret."""
         names = {"ca.crt": "ca.pem", "tls.crt": f"{name}.pem", "tls.key": f"{name}.key"}
         self._put("kafka-tls", {key: (folder / name).read_bytes() for key, name in names.items()})
 
@@ -65,7 +66,7 @@ class Secured(App):
         self.namespace.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "data": encoded})
 
     def await_lag_is_read(self) -> None:
-        """By the operator, which is let in with the same Secrets."""
+        """Waits until the operator reads the lag; it uses the same Secrets."""
         self._until(lambda: self.condition("ScalingActive").get("status") == "True", 60, "lag is read")
 
     def pods(self) -> list[str]:
@@ -77,25 +78,25 @@ class Secured(App):
 
 
 def needles(folder: Path) -> list[str]:
-    """What shows that a password is there, or the client's private key."""
+    """Texts that show the password, or the client's private key."""
     return [NEEDLE, (folder / "client.key").read_text().splitlines()[2]]
 
 
 def encoded(folder: Path) -> list[str]:
-    """The same, as a Secret has it, but for what depends on what comes after it."""
+    """The same texts as a Secret encodes them, without the last characters, which depend on what follows."""
     passwords = [base64.b64encode(word.encode()).decode().rstrip("=")[:-1] for word in (WRONG, FIRST)]
     return [*passwords, base64.b64encode((folder / "client.key").read_bytes()).decode()[100:200]]
 
 
 def require_told_nowhere(app: Secured, folder: Path, *pages: str) -> None:
-    """Neither the passwords nor the private key; `pages` of the live interface are looked at, too."""
+    """Raises if the passwords or the private key are shown anywhere; `pages` of the live interface are checked, too."""
     told = everything_told(app, *pages)
     hidden = needles(folder) + encoded(folder)
     assert [name for name, text in told.items() if any(word in text for word in hidden)] == []
 
 
 def everything_told(app: Secured, *pages: str) -> dict[str, str]:
-    """All that can be asked of the cluster but the Secrets that the app is let in by."""
+    """All that can be read from the cluster, except the Secrets with the app's credentials."""
     kubectl = app.namespace.kubectl
     kinds = kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
     found = json.loads(kubectl("get", ",".join(kinds), "-o", "json", "--show-managed-fields"))["items"]
@@ -104,7 +105,7 @@ def everything_told(app: Secured, *pages: str) -> dict[str, str]:
     told = {f"{item['kind']}/{item['metadata']['name']}": json.dumps(item) for item in own}
     told |= {f"log of {place}": kubectl("logs", place) for place in (*app.pods(), OPERATORS)}
     for place in (*app.pods(), OPERATORS):
-        with suppress(CommandFailed):  # where there is none
+        with suppress(CommandFailed):  # if there is none
             told[f"log of {place} before"] = kubectl("logs", "--previous", place)
     told |= {page: app.live(page) for page in pages}
     return told

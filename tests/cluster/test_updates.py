@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates of a running app: what is live restarts nothing, what is not restarts the driver, what fails is taken back;
-and results are exact all along."""
+"""Updates of a running app: some fields restart nothing, the others restart the driver, and a version that fails is
+taken back; results are exact all along."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def await_healthy(words: WordCount, *, other_than: str = "") -> str:
-    """Until the version that runs has proved itself; returns its name."""
+    """Waits until the version that runs has proved itself; returns its name."""
 
     def proven() -> bool:
         status = words.status()
@@ -39,7 +39,7 @@ def put_code(words: WordCount, text: str) -> None:
 
 
 def test_only_what_must_is_started_anew(words: WordCount) -> None:
-    """On the way, a function of the user's out of a ConfigMap, whose change is an update like any other."""
+    """On the way, a user's function from a ConfigMap, whose change is an update like any other."""
     put_code(words, SPLIT)
     words.manifest["spec"]["code"] = {"configMapRef": {"name": "splitting"}}
     words.manifest["spec"]["topology"][1] = {

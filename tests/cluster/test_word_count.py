@@ -21,12 +21,12 @@ from streamapp_operator.render.pods import BLOCK_PORT, LIVE_PORT, RPC_PORT
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 HEALTH_PORT = 8080
-"""The operator's, as the chart has it."""
+"""The port of the operator's probes, as the chart has it."""
 HELD_UP_MS = 8000
 """Longer than a stop on somebody's own machine waits for an epoch, shorter than a pod's may take."""
 TOKENS = "grep /run/secrets/kubernetes.io/serviceaccount /proc/mounts || true"
 UNKNOWN_STRANGER = "java.lang.IllegalArgumentException: Unknown challenge message."
-"""What Spark says where only its own encrypted handshake will do."""
+"""Spark's message to a client that does not begin with its own encrypted handshake."""
 WRITE = "for folder in / /opt /tmp; do touch $folder/x 2>&1 && echo written to $folder; done"
 WRITTEN = (
     "touch: cannot touch '//x': Read-only file system\n"
@@ -74,7 +74,7 @@ def test_apply_count_and_delete(words: WordCount) -> None:
 
 
 def test_an_app_that_is_made_anew_adopts_its_state(words: WordCount) -> None:
-    """It is refused without, also where the app of before is still there."""
+    """Without `adopt` it is refused, also while the former app is still there."""
     words.begin()
     words.say(*LINES)
     words.await_ready()
@@ -102,9 +102,9 @@ def test_an_app_that_is_made_anew_adopts_its_state(words: WordCount) -> None:
 
 
 def require_closed(words: WordCount) -> None:
-    """An executor has no token of the cluster's, as its driver has; neither can change what its image has brought; a
-    driver takes nothing from anybody but who begins an encrypted connection with the app's secret, and tells nobody but
-    who has the app's token more than that it is well and how much it does."""
+    """An executor has no token of the cluster's, and its driver has one; neither can change the files of its image. A
+    driver accepts only encrypted connections with the app's secret, and shows a client without the app's token only
+    that it is well and how much it does."""
     driver, (executor, *_) = words.driver(), words.executors()
     for each, mounted in ((driver["metadata"]["name"], True), (executor, False)):
         assert bool(words.namespace.kubectl("exec", each, "--", "sh", "-c", TOKENS)) is mounted
@@ -135,7 +135,8 @@ def require_nothing_else_listens(words: WordCount) -> None:
 
 
 def require_policies(words: WordCount) -> None:
-    """Whom each may talk to. Where something is closed to one, it is open to another: there is somebody who answers."""
+    """Each pod may talk to the peers that its policy allows. An address that is closed to one pod is open to another,
+    so a server answers there."""
     namespace = words.namespace
     namespace.apply(pod("stranger", command=script("web")))
     namespace.await_ready("pod/stranger")
@@ -158,7 +159,7 @@ def require_policies(words: WordCount) -> None:
 
 
 def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were(words: WordCount) -> None:
-    """What ends has its epoch under way behind it."""
+    """An app that ends leaves an unfinished epoch behind."""
     hold_up(words, "driver", f"epoch.planned@2=pause:{HELD_UP_MS},epoch.planned@4=pause:{HELD_UP_MS}")
     hold_up(words, "executor", f"store.before-restore@3=pause:{HELD_UP_MS}")
     words.apply(yaml.safe_dump(words.manifest))
@@ -213,5 +214,5 @@ def hold_up(words: WordCount, component: str, failpoints: str) -> None:
 
 
 def await_held_up(words: WordCount) -> None:
-    """Until the driver has cut an epoch that it does not begin with yet."""
+    """Waits until the driver has cut an epoch that it does not begin with yet."""
     words._until(lambda: "FAILPOINT epoch.planned" in words.said_by_drivers(), 60, "an epoch is held up")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The word count on the cluster, with topics of its own, and results that are held against what went in."""
+"""The word count on the cluster, with topics of its own; its results are compared with its input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WordCount(App):
         self.manifest = body
 
     def begin(self, **spec: object) -> None:
-        """Applies it, with these fields of the spec on top."""
+        """Applies it, with these further fields of the spec."""
         self.manifest["spec"] |= spec
         self.apply(yaml.safe_dump(self.manifest))
 
@@ -43,7 +43,7 @@ class WordCount(App):
         write(self.kafka, self.lines, *((None, line) for line in lines))
 
     def await_counts(self, lines: list[str], seconds: float = 60) -> None:
-        """Until the results are those of all these lines; each result on the way was a larger one."""
+        """Waits until the results are those of all these lines; each result on the way was a larger one."""
         wanted = Counter(word for line in lines for word in line.lower().split(" "))
 
         def results() -> Counter[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka Streams on its TopologyTestDriver, asked what comes out of a topology (tests/jvm/oracle)."""
+"""Runs Kafka Streams on its TopologyTestDriver and reads the results of a topology (tests/jvm/oracle)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ SECONDS = 300
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out, in its order, and how many records Kafka Streams says it has dropped."""
+    """The results, in their order, and how many records Kafka Streams says it has dropped."""
 
     results: tuple[Result, ...]
     dropped: int
 
 
 def ask(questions: Sequence[tuple[str, Iterable[Sent]]]) -> list[Answer]:
-    """What comes out of topologies of these names when these records come in one by one, each alone in the world.
+    """Returns the results of the topologies of these names for these records, which come in one by one, each list in a
+    run of its own.
 
     Raises:
         AssertionError: Kafka Streams has failed, with its own words.
@@ -64,7 +65,8 @@ def _class_path(built: Path) -> str:
 
 
 def _build() -> Path:
-    """Fetches Kafka Streams with Maven and compiles what asks it, once: other test processes wait for it."""
+    """Fetches Kafka Streams with Maven and compiles the program that runs it, once: other test processes wait for
+    it."""
     BUILT.mkdir(parents=True, exist_ok=True)
     pom, sources = SOURCES / "pom.xml", sorted(SOURCES.glob("*.scala"))
     with (BUILT / "lock").open("w") as lock:
@@ -93,7 +95,8 @@ def _build() -> Path:
 
 @contextmanager
 def _anew(name: str, *files: Path) -> Iterator[bool]:
-    """True, and an empty folder of that name, if it was not made of these files; what is made of it then counts."""
+    """Returns True, and makes the folder empty, if it was not made from these files; from then on it counts as made
+    from them."""
     stamp = BUILT / f"{name}.stamp"
     of = hashlib.sha256(b"\0".join((pyspark.__version__.encode(), *(file.read_bytes() for file in files)))).hexdigest()
     missing = not stamp.exists() or stamp.read_text() != of

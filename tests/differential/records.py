@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that go into both, seeded or published, and records that come out."""
+"""Records that go into both StreamApp and Kafka Streams, seeded or published, and records that come out."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ import yaml
 NOON = 1_704_110_400_000
 SECOND = 1000
 HOUR = 3600 * SECOND
-"""How long the records of a part may take."""
+"""The time that the records of a part may take."""
 TIME = "~time"
 """The key of a record that does nothing but move stream time."""
 END = "~end"
-"""How the key of the last record of a partition in a part begins. It is so late that all before it is over."""
+"""The prefix of the key of a partition's last record in a part. That record is so late that all before it is over."""
 STREAMS, TABLES = ("s", "t"), ("u", "v")
 FIELDS = "n BIGINT, g STRING, x BIGINT"
-"""`n` numbers the records of a topic, `g` is a text to group by, `x` a number to compute with."""
+"""The fields of a value: `n` numbers the records of a topic, `g` is a text to group by, `x` a number to compute
+with."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Result:
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """The value's fields; of a deletion there are none."""
+        """The value's fields; empty for a deletion."""
         return {} if self.value is None else json.loads(self.value)
 
 
@@ -62,11 +63,12 @@ def text_of(value: Any) -> str | None:
     return None if value is None else json.dumps(value, sort_keys=True)
 
 
-# --- what goes in -------------------------------------------------------------------------------------------
+# --- input --------------------------------------------------------------------------------------------------
 
 
 def seeded(seed: int, part: int, size: int, partitions: int) -> list[Sent]:
-    """So many records in each topic and partition: late, of equal times and out of order, without key, without value.
+    """Makes `size` records in each topic and partition: late, of equal times and out of order, without key, without
+    value.
 
     A key lies in one partition, the same in each topic, and so do the texts in `g`, which are keys too.
     """
@@ -76,7 +78,7 @@ def seeded(seed: int, part: int, size: int, partitions: int) -> list[Sent]:
 
 
 def _of(rng: random.Random, topic: str, partition: int, start: int, size: int) -> Iterator[Sent]:
-    """Whole seconds, so that records often lie on the border of a window."""
+    """A record at a time in whole seconds, so that records often lie on the border of a window."""
     keys = [f"{letter}{partition}" for letter in "abc"]
     at = start
     for i in range(size):
@@ -93,7 +95,7 @@ def _of(rng: random.Random, topic: str, partition: int, start: int, size: int) -
 
 
 def published() -> list[Sent]:
-    """What goes into the joins in Kafka's own manual, as streams and as tables; `n` is the letter's code."""
+    """The records of the joins in Kafka's own manual, as streams and as tables; `n` is the letter's code."""
     rows = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text())["records"]
     return [
         Sent(
@@ -110,7 +112,7 @@ def published() -> list[Sent]:
 
 
 def ended(records: Iterable[Sent], part: int, turn: int, one_by_one: bool) -> list[Sent]:
-    """A part: its records in turns, and a last one for each partition. Stream time is the same everywhere then.
+    """Returns a part: its records in turns, and a last one for each partition. Stream time is the same everywhere then.
 
     Args:
         turn: the first one.
@@ -132,7 +134,7 @@ def ended(records: Iterable[Sent], part: int, turn: int, one_by_one: bool) -> li
 
 
 def with_stream_time(records: Iterable[Sent]) -> Iterator[tuple[Sent, int]]:
-    """Each with how far the time of its partition had come when it was read."""
+    """Each record with the stream time of its partition at the moment when it was read."""
     reached: dict[tuple[str, int], int] = {}
     for sent in records:
         place = sent.topic, sent.partition
@@ -141,12 +143,13 @@ def with_stream_time(records: Iterable[Sent]) -> Iterator[tuple[Sent, int]]:
 
 
 def by_turn(records: Iterable[Sent]) -> list[Sent]:
-    """In the order in which they are read here: in a turn by stream time, tables before streams."""
+    """Returns the records in the order in which they are read here: within a turn by stream time, tables before
+    streams."""
     timed = list(with_stream_time(records))
     timed.sort(key=lambda pair: (pair[0].turn, pair[1], pair[0].topic not in TABLES))
     return [sent for sent, _ in timed]
 
 
 def by_time(records: Iterable[Sent]) -> list[Sent]:
-    """In the order in which partitions advance together, however they are read here."""
+    """Returns the records in the order in which partitions advance together, in whatever order they are read here."""
     return [sent for sent, _ in sorted(with_stream_time(records), key=lambda pair: pair[1])]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where we differ from Kafka Streams on purpose (docs/semantics.md), each as what is done to its records or results.
+"""Where we differ from Kafka Streams on purpose (docs/semantics.md), each as a change of its records or results.
 
-Nothing else is forgiven: with these rules what comes out is compared exactly.
+No other difference is allowed: with these rules the results are compared exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Which = tuple[Side, int]
 
 
 def every_record_moves_time(records: Iterable[Sent]) -> Iterator[Sent]:
-    """Stream time moves where a record is read. There only by those that have a key and, some operators, a value."""
+    """Stream time moves with every record that is read. In Kafka Streams only with those that have a key and, for some
+    operators, a value."""
     reached: dict[tuple[str, int], int] = {}
     for sent, now in with_stream_time(records):
         place = sent.topic, sent.partition
@@ -31,12 +32,14 @@ def every_record_moves_time(records: Iterable[Sent]) -> Iterator[Sent]:
 
 
 def a_value_is_needed(records: Iterable[Sent]) -> Iterator[Sent]:
-    """A record without a value takes no part in a window. There it does, against what its own manual says."""
+    """A record without a value takes no part in a window. In Kafka Streams it does, against Kafka Streams' own
+    manual."""
     return (sent for sent in records if sent.value is not None)
 
 
 def without_deletions_of_nothing(records: Iterable[Sent]) -> Iterator[Sent]:
-    """The deletion of a row that is not there changes nothing. There it moves the time of what has no partner."""
+    """The deletion of a row that is not there changes nothing. In Kafka Streams it moves the time of records that have
+    no partner."""
     there: set[tuple[str, str | None]] = set()
     for sent in records:
         row = sent.topic, sent.key
@@ -49,7 +52,8 @@ def without_deletions_of_nothing(records: Iterable[Sent]) -> Iterator[Sent]:
 
 
 def without_empty_deletions(results: Iterable[Result]) -> Iterator[Result]:
-    """A row that a filter leaves out is deleted at each of its updates here, there only where it was let through."""
+    """A row that a filter leaves out is deleted at each of its updates here; in Kafka Streams only if it was let
+    through before."""
     there: set[str | None] = set()
     for result in results:
         if result.value is not None:
@@ -61,7 +65,7 @@ def without_empty_deletions(results: Iterable[Result]) -> Iterator[Result]:
 
 
 def without_deletions_of_what_stays(results: Iterable[Result]) -> Iterator[Result]:
-    """A session that a record leaves as long as it was is not deleted before it is told anew. There it is."""
+    """A session whose bounds a record leaves as they were is not deleted before its update. In Kafka Streams it is."""
     waiting: list[Result] = []
     for result in results:
         if result.value is None:
@@ -74,8 +78,8 @@ def without_deletions_of_what_stays(results: Iterable[Result]) -> Iterator[Resul
 
 
 def at_the_later_row(records: Iterable[Sent], results: Iterable[Result]) -> Iterator[Result]:
-    """A result of a foreign-key join has the later time of its rows, whichever has come last. There, when the right row
-    has changed, it has that one's."""
+    """A result of a foreign-key join has the later time of its rows, whichever has come last. In Kafka Streams, when
+    the right row has changed, it has the right row's time."""
     rows = rows_by_number(records)
     for result in results:
         pair = [rows[side][result.fields[side]] for side in SIDES.values() if result.fields.get(side) is not None]
@@ -83,7 +87,7 @@ def at_the_later_row(records: Iterable[Sent], results: Iterable[Result]) -> Iter
 
 
 def equal_rows_by_number(results: Iterable[Result]) -> Iterator[Result]:
-    """In which order rows with the same `x` stand, nobody says."""
+    """Sorts rows with the same `x` by number, as their order is not defined."""
     for result in results:
         if result.value is not None:
             ordered = sorted(result.fields["top"] or (), key=lambda row: (-row["x"], row["n"]))
@@ -118,14 +122,16 @@ class Pairing:
         return sent.timestamp + (self.after if sent.topic == "s" else self.before) + self.grace
 
     def in_time(self, records: Iterable[Sent]) -> Iterator[Sent]:
-        """A late record takes no part. There it is given alone at once, and may meet what is still kept."""
+        """A late record takes no part. In Kafka Streams it comes out alone at once, and may meet records that are still
+        kept."""
         return (sent for sent, now in with_stream_time(records) if now <= self.last_moment(sent))
 
     def said_once(self, records: Iterable[Sent], results: Iterable[Result]) -> Iterator[Result]:
-        """A record that may stay alone is given alone or in pairs: once its window and grace are past it meets none.
+        """A record that may stay alone comes out alone or in pairs: once its window and grace are past it meets none.
 
-        There it is given alone as soon as its window is past, without its grace, if it is read after that; and it is
-        given in pairs as well where some come later. It may miss being alone where the one to meet it comes just then.
+        In Kafka Streams it comes out alone as soon as its window is past, without its grace, if it is read after that;
+        and it comes out in pairs as well if partners come later. It may not come out alone if its partner comes just
+        then.
         """
         read = {
             (SIDES[sent.topic], sent.value["n"]): (sent, now) for sent, now in with_stream_time(records) if sent.value
@@ -143,7 +149,7 @@ class Pairing:
             yield Result(sent.key, value, sent.timestamp)
 
     def _may_meet(self, left: tuple[Sent, int], right: tuple[Sent, int]) -> bool:
-        """Whether each was read before the other one, if that may stay alone, had to be given alone."""
+        """Whether each record was read before the other one, if that may stay alone, had to come out alone."""
         of_left, of_right = "left" not in self.alone, "right" not in self.alone
         return (of_left or right[1] <= self.last_moment(left[0])) and (
             of_right or left[1] <= self.last_moment(right[0])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes out of a topology here is what comes out of Kafka Streams, whatever comes in and however it is cut."""
+"""A topology gives the same results here as in Kafka Streams, whatever its input and however that is cut into
+epochs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ PUBLISHED: dict[str, tuple[int, list[str]]] = {
     for second, results in yaml.safe_load(Path(__file__).with_name("published.yaml").read_text())["results"].items()
     for name, letters in results.items()
 }
-"""What the manual shows of a join, and up to which second."""
+"""The results of a join in the manual, and the second up to which they go."""
 
 
 def send(app: App, topics: Iterable[str], records: Iterable[Sent]) -> None:
@@ -88,7 +89,7 @@ def assert_same(twin: Twin, ours: Sequence[Result], theirs: Sequence[Result], ev
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_the_same_comes_out(kafka: KafkaConfig, tmp_path: Path, partitions: int) -> None:
-    """Records one by one, then, after a restart, all that there is at once."""
+    """Sends records one by one, then, after a restart, all the rest at once."""
     first = published() if partitions == 1 else seeded(7, 0, 2, partitions)
     parts = [ended(first, 0, 0, one_by_one=True), ended(seeded(7, 1, 150, partitions), 1, len(first), one_by_one=False)]
     # The manual's records are in one partition: its joins are compared there.
@@ -116,7 +117,7 @@ def test_the_same_comes_out(kafka: KafkaConfig, tmp_path: Path, partitions: int)
 
 
 def test_kafka_streams_gives_what_its_manual_shows() -> None:
-    """Or what is held to it would be held to something else."""
+    """Without this, the other tests would compare with something else than Kafka Streams."""
     records = ended(published(), 0, 0, one_by_one=False)
     twins = [twin for twin in COMPARED if twin.name in PUBLISHED]
     assert len(twins) == len(PUBLISHED)
@@ -125,7 +126,7 @@ def test_kafka_streams_gives_what_its_manual_shows() -> None:
 
 
 def shown(twin: Twin, results: Iterable[Result]) -> list[str]:
-    """What the manual would show of these results."""
+    """These results in the form in which the manual shows them."""
     until = NOON + PUBLISHED[twin.name][0] * SECOND
     return sorted(letters(result) for result in results if result.timestamp <= until)
 
@@ -137,7 +138,7 @@ def letters(result: Result) -> str:
 
 
 def answers(twins: Iterable[Twin], records: Sequence[Sent]) -> dict[str, list[tuple[list[Sent], Answer]]]:
-    """Of Kafka Streams, for each twin what it was given and what it said."""
+    """The records and the answer of Kafka Streams for each twin."""
     questions = [(twin.name, given) for twin in twins for given in twin.questions(records)]
     told: dict[str, list[tuple[list[Sent], Answer]]] = defaultdict(list)
     for (name, given), answer in zip(questions, ask(questions), strict=True):

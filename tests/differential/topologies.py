@@ -21,7 +21,7 @@ from differential.rules import (
     without_empty_deletions,
 )
 
-# Tables are read in the order of time beside the streams, so that the order in which both meet is known.
+# Tables are read in the order of time beside the streams, so that the order of a record and a row is known.
 SCHEMA = f"value: {{format: json, schema: '{FIELDS}'}}"
 SOURCES = {
     name: f"  - {{name: {name}, {kind}: {{topic: $T-{name}, {SCHEMA}{more}}}}}\n"
@@ -29,20 +29,20 @@ SOURCES = {
     for name in names
 }
 SOURCES["v"] += f"  - {{name: w, table: {{topic: $T-v, {SCHEMA}, bootstrap: false, history: 1 day}}}}\n"
-"""The same topic with what its rows were."""
+"""The same topic as a table with a history of its rows."""
 SOURCES["v"] += f"  - {{name: everywhere, globalTable: {{topic: $T-v, {SCHEMA}, bootstrap: false}}}}\n"
 OF_BOTH = "select: {left: left.n, right: right.n}"
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A topology that both have.
+    """A topology that StreamApp and Kafka Streams both have.
 
     Attributes:
         name: of the twin, and of the node whose results go to the topic of the same name.
         node: that node, without its name.
-        gives_table: whether what comes out is updates of a table; else it is a multiset.
-        keeps_keys: whether what meets lies in one partition; else one driver reads all partitions.
+        gives_table: whether the results are updates of a table; else they are a multiset.
+        keeps_keys: whether records that meet lie in one partition; else one driver reads all partitions.
         every_update: whether each update there comes here too, where records are read one by one.
         same_updates: whether each update here comes there too, in its order.
     """
@@ -61,9 +61,9 @@ class Twin:
         return f"  - {{name: {self.name}, {self.node}}}\n  - {{name: {self.name}-out, to: {{topic: $T-{self.name}}}}}\n"
 
     def questions(self, records: Sequence[Sent]) -> list[list[Sent]]:
-        """What Kafka Streams is given: for each partition, or in one where keys move.
+        """The records that Kafka Streams gets: a list for each partition, or one list where keys move.
 
-        In the order that all records have here: those that it is not given have moved stream time too.
+        In the order that all records have here: records that it does not get have moved stream time too.
         """
         read = [sent for sent in records if sent.topic in self.reads]
         partitions = sorted({sent.partition for sent in read}) if self.keeps_keys else [None]
@@ -73,26 +73,27 @@ class Twin:
         return [list(self.taken(order)) for order in orders]
 
     def in_order(self, records: Iterable[Sent]) -> list[Sent]:
-        """The order in which they are processed here."""
+        """Returns the records in the order in which they are processed here."""
         return by_turn(records)
 
     def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
-        """Those of its input, in its order, that Kafka Streams is given."""
+        """Returns those of its input that Kafka Streams gets, in order."""
         return records
 
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
-        """What is to come out here where this comes out of Kafka Streams."""
+        """The results expected here, from those of Kafka Streams."""
         return results
 
     def compared(self, ours: Sequence[Result]) -> Sequence[Result]:
-        """What is compared of what has come out here."""
+        """The results from here that are compared."""
         return ours
 
     def require_possible(self, given: Sequence[Sent], ours: Sequence[Result]) -> None:
-        """Each update is one that these records may give, where Kafka Streams may give others on the way."""
+        """Raises unless each update is one that these records may give, where Kafka Streams may give others on the
+        way."""
 
     def late(self, records: Sequence[Sent], asked: Sequence[tuple[Sequence[Sent], Answer]]) -> int:
-        """How many late records we are to count."""
+        """The number of late records that we are to count."""
         return 0
 
 
@@ -106,7 +107,7 @@ class Filtered(Twin):
 
 @dataclass(frozen=True)
 class Tabled(Twin):
-    """A table. The deletion of a row that is not there changes nothing here, and is not told."""
+    """A table. The deletion of a row that is not there changes nothing here, and gives no result."""
 
     def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
         return without_deletions_of_nothing(records)
@@ -117,8 +118,8 @@ class Tabled(Twin):
 
 @dataclass(frozen=True)
 class Seldom(Twin):
-    """Fewer updates of a table. They are let go by the time of the slowest partition here, and there by their own's:
-    which ones are seen on the way differs, what they come to does not."""
+    """Fewer updates of a table. The time of the slowest partition lets them go here, and their own partition's time
+    there. The updates on the way differ, the last ones do not."""
 
     def taken(self, records: Iterable[Sent]) -> Iterable[Sent]:
         return without_deletions_of_nothing(every_record_moves_time(records))
@@ -127,7 +128,8 @@ class Seldom(Twin):
         return [result for result in self.compared(list(without_empty_deletions(results))) if result.key != TIME]
 
     def compared(self, ours: Sequence[Result]) -> Sequence[Result]:
-        """The last record of a partition waits there for a later one, and may be in the epoch that lets go here."""
+        """Leaves out the last record of a partition: it waits there for a later one, and may be in the epoch that lets
+        go here."""
         return [result for result in ours if not (result.key or "").startswith(END)]
 
 
@@ -144,8 +146,8 @@ class Top(Twin):
 
 @dataclass(frozen=True)
 class HeldBack(Twin):
-    """A join as of the records' time that waits for late rows: as if all of the table had been there before. What no
-    later record has let go yet waits."""
+    """A join as of the records' time that waits for late rows: as if all of the table had been there before. Records
+    that no later record has let go yet still wait."""
 
     grace: int = field(kw_only=True)
 
@@ -159,8 +161,8 @@ class HeldBack(Twin):
 
 @dataclass(frozen=True)
 class Foreign(Tabled):
-    """A foreign-key join of the tables `u` and `v`. Rows and results move by topics: which updates are seen on the way
-    follows from when they arrive, what they come to does not."""
+    """A foreign-key join of the tables `u` and `v`. Rows and results move by topics: the updates on the way depend on
+    when they arrive, the last ones do not."""
 
     def expected(self, given: Sequence[Sent], results: Sequence[Result]) -> Sequence[Result]:
         return list(at_the_later_row(given, results))
@@ -269,8 +271,8 @@ TUMBLING = "{tumbling: 10s}, grace: 4s"
 HOPPING = "{hopping: 12s, every: 4s}, grace: 2s"
 SESSION = "{session: 4s}, grace: 3s"
 SLIDING = "{sliding: 6s}, grace: 10m"
-"""Nothing is late: there a record that is late for the window which ends with it may miss in later ones too, as those
-are made of windows that are kept."""
+"""A grace in which nothing is late. In Kafka Streams a record that is late for the window which ends with it may miss
+in later windows too, as those are made of windows that are kept."""
 SELDOM = "suppress: {untilTimeLimit: 7s}"
 
 REDUCE = "reduce: {'n': 'greatest(acc.n, n)', x: 'coalesce(acc.x, 0) * 3 % 1009 + n'}"
@@ -342,10 +344,10 @@ OF_TABLES = (
     *(_foreign(f"foreign-key-{kind}") for kind in ("inner", "left")),
 )
 COMPARED = (*AGGREGATES, *WINDOWS, *PAIRS, *OF_TABLES)
-"""What there is today."""
+"""All topologies that are compared."""
 
 
 def manifest(twins: Sequence[Twin]) -> str:
-    """All of them in one app, with the sources that they read."""
+    """A manifest of one app with all of them and the sources that they read."""
     read = sorted({topic for twin in twins for topic in twin.reads})
     return "".join((*(SOURCES[topic] for topic in read), *(twin.nodes for twin in twins)))

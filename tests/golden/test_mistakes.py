@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users are told about manifests with many mistakes."""
+"""The messages that users get for manifests with many mistakes."""
 
 from __future__ import annotations
 

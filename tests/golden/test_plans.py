@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What manifests are compiled to, as `explain` shows it and as the plan's JSON."""
+"""The plans of manifests, as `explain` shows them and as JSON."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer
  */
 object HeldSender {
 
-  /** Returns when the sender stands still. All that was sent before has arrived. */
+  /** Stops the sender. Returns when it stands still; all that was sent before has arrived. */
   def hold(owner: AnyRef): Unit = {
     val producer = owner match {
       case producer: KafkaProducer[_, _] => producer
@@ -45,7 +45,7 @@ object HeldSender {
 
   private def valueOf(owner: AnyRef, typeName: String): AnyRef = fieldOf(owner, typeName).get(owner)
 
-  /** The producer's set of batches that have not arrived. Its owner holds its lock in each call; waiting gives that up. */
+  /** The producer's set of batches that have not arrived. The producer calls it with the set's lock held; waiting releases the lock. */
   private final class Look(caller: Thread) extends HashSet[AnyRef] {
     private var held = false
     private var spent = false
@@ -70,7 +70,7 @@ object HeldSender {
           (frame.getMethodName == "flush" || frame.getMethodName == "commitTransaction"))
   }
 
-  /** Bytes that a producer keeps for later batches: what it has used at a time. */
+  /** The bytes that a producer keeps for later batches: the most that it has used at one time. */
   def keptBytes(owner: AnyRef): Long = {
     val producer = valueOf(owner, classOf[KafkaProducer[_, _]].getName)
     val pool = valueOf(valueOf(producer, Internals + "RecordAccumulator"), Internals + "BufferPool")
@@ -79,12 +79,12 @@ object HeldSender {
     free.get(pool).asInstanceOf[java.util.Deque[java.nio.ByteBuffer]].asScala.map(_.capacity.toLong).sum
   }
 
-  /** How well the producers of this process believe that batches of a topic are compressed: not at all, after one was too large. */
+  /** The compression of a topic's batches that the producers of this process expect: none, after a batch was too large. */
   def expectedCompression(topic: String): Float = CompressionRatioEstimator.estimation(topic, CompressionType.LZ4)
   def expectCompression(topic: String, ratio: Float): Unit =
     CompressionRatioEstimator.setEstimation(topic, CompressionType.LZ4, ratio)
 
-  /** What has become of a record that is sent while the sender stands still, when the commit is asked for at once. */
+  /** Whether a record arrives that is sent while the sender stands still, when the commit is asked for at once. */
   def arrivesWithoutFlush(settings: java.util.Map[String, String], topic: String): Boolean = {
     val conf = RuntimeConf(settings.asScala.toMap)
     val properties = conf.client(ProducerConfig.TRANSACTIONAL_ID_CONFIG -> s"${conf.applicationId}/bare")
@@ -101,7 +101,7 @@ object HeldSender {
     } finally producer.close(java.time.Duration.ZERO)
   }
 
-  /** Writes files in one transaction, with the sender standing still after the first, and says which a later driver finds. */
+  /** Writes files in one transaction, with the sender standing still after the first, and returns those that a later driver finds. */
   def putHeld(settings: java.util.Map[String, String], paths: java.util.List[String]): java.util.List[String] = {
     val conf = RuntimeConf(settings.asScala.toMap)
     def opened[Result](use: MetadataTopic => Result): Result =

@@ -17,7 +17,7 @@ import org.apache.spark.unsafe.types.UTF8String
 
 /** JSON as Spark reads it and as we do. */
 object JsonProbe {
-  /** @return for each text what Spark reads, what we do, and what we do in generated code */
+  /** @return for each text the row that Spark reads, that we read, and that we read in generated code */
   def read(texts: JList[Array[Byte]], ddl: String, options: JMap[String, String]): JList[JList[String]] = {
     val schema = StructType.fromDDL(ddl)
     def spark(text: Expression) = JsonToStructs(schema, options.asScala.toMap, text, Some("UTC"))
@@ -39,7 +39,7 @@ object JsonProbe {
     case row => CatalystTypeConverters.convertToScala(row, schema).toString
   }).fold(error => s"${error.getClass.getSimpleName}: ${error.getMessage}", identity)
 
-  /** How many times a row's texts are read for the frame, by Spark and by us. */
+  /** The number of times that a row's texts are read for the frame, by Spark and by us. */
   def readings(frame: DataFrame): JList[Int] = {
     val state = castToImpl(frame).queryExecution.sparkSession.sessionState
     def count(plan: LogicalPlan): Int = state.optimizer.execute(plan).collect { case node => node.expressions }.flatten

@@ -31,7 +31,7 @@ final class MetadataProbe(settings: java.util.Map[String, String]) {
 
   def flush(): Unit = topic.flush()
 
-  /** Each of so many threads writes so many files, one after the other. */
+  /** Writes files in several threads, `each` in every thread, one after the other. */
   def writeTogether(threads: Int, each: Int): Unit = {
     val pool = Executors.newFixedThreadPool(threads)
     val writers = (0 until threads).map { thread =>

@@ -35,7 +35,7 @@ object PartitionProbe {
     "write of another" -> (_.write(1, 8)), "flushed" -> (_.flushed(2, 7)), "confirmed" -> (_.confirmed(2, 20)(NoSnapshot)),
     "reopen" -> (_.reopen()), "lost" -> (_.lost()), "close" -> (_.close()))
 
-  /** "STATE: STEP -> STATE" for all of them, with "!" where the caller has to close the database, or the error. */
+  /** Returns "STATE: STEP -> STATE" for all of them, with "!" where the caller has to close the database, or the error. */
   def transitions(): java.util.List[String] = (for ((name, path) <- paths; (step, take) <- steps) yield {
     val partition = new StorePartition("s", None)
     path.foreach(_(partition))
@@ -51,7 +51,7 @@ object PartitionProbe {
     s"$name: $step -> $after"
   }).asJava
 
-  /** What a native database does to the process that uses it when it is closed, told instead of done. */
+  /** A native database that only reports the harm that it does to a process which uses it after its close. */
   private final class Database(@volatile var content: Long, told: String => Unit) {
     private var open = true
     private var snapshots = 0
@@ -82,8 +82,8 @@ object PartitionProbe {
   }
 
   /**
-   * Epochs, aborts, a close as Spark's maintenance does it, and readers, in threads of their own.
-   * @return what went wrong, and then how often: reads, closes that the end of a transaction carried out
+   * Runs epochs, aborts, a close as Spark's maintenance does it, and readers, in threads of their own.
+   * @return the errors, then the number of reads, and of closes that the end of a transaction carried out
    */
   def interleave(seed: Long, rounds: Int): java.util.List[String] = {
     val wrong = new ConcurrentLinkedQueue[String]()

@@ -18,7 +18,7 @@ import org.apache.spark.util.NextIterator
  * A key or prefix is hex; the first byte of a stored key is left out of what is found.
  */
 object ScanProbe {
-  /** @return of each `next` what it found: KEY=VALUE, `none` behind the last */
+  /** @return the row that each `next` found: KEY=VALUE, `none` behind the last */
   def run(folder: String, steps: java.util.List[String]): java.util.List[String] = {
     NativeRocksDB.loadLibrary()
     val options = new Options().setCreateIfMissing(true)

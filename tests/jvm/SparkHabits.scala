@@ -33,17 +33,17 @@ import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.{LongAccumulator, SerializableConfiguration}
 
 /**
- * What Spark does that the runtime relies on, and that no interface of Spark's promises: told by a source, a sink and stores
- * that note how they are called. Nothing of the runtime is in it.
+ * Habits of Spark that the runtime relies on, and that no interface of Spark's promises: a source, a sink and stores note how they
+ * are called. Nothing of the runtime is in it.
  */
 object SparkHabits {
   private val notes = new ConcurrentLinkedQueue[String]()
   def note(text: String): Unit = notes.add(text)
 
-  /** What the sources give for the latest offset, one call after the other; at the end there is nothing new. */
+  /** The latest offsets that the sources give, one call after the other; at the end there is nothing new. */
   @volatile var offsets: Seq[String] = Nil
   @volatile var checkpoint: File = _
-  /** How many map tasks have read all: as the driver has it, which is in the process of its tasks here. */
+  /** The number of map tasks that have read all: as the driver has it, which is in the process of its tasks here. */
   @volatile var ended: LongAccumulator = _
 
   def sourceProvider: String = classOf[HabitSource].getName
@@ -51,8 +51,8 @@ object SparkHabits {
   /**
    * Runs a query over sources of these names until all offsets were given.
    *
-   * @param aggregate of `n`, by `word`; empty for no state
-   * @return what was noted
+   * @param aggregate an aggregate of `n`, by `word`; empty for no state
+   * @return the notes
    */
   def run(session: SparkSession, folder: String, names: java.util.List[String], aggregate: String, given: java.util.List[String]): java.util.List[String] = {
     val spark = castToImpl(session)
@@ -89,7 +89,7 @@ object SparkHabits {
       val store = provider.getStore(0)
       store.put(row, row)
       store.commit()
-      // To close it takes the stamp, and waits while somebody has it.
+      // Closing takes the stamp, and waits while somebody has it.
       @volatile var closed = false
       val closer = new Thread(() => { provider.close(); closed = true })
       closer.start()

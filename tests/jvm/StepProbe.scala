@@ -10,7 +10,7 @@ import org.apache.kafka.common.TopicPartition
 /** Cuts epochs of a backlog, as sources do that read nothing. */
 object StepProbe {
   /**
-   * @param sources of each its partitions: the timestamps of their records
+   * @param sources the partitions of each source: the timestamps of their records
    * @param byTime  which of the sources have no other event times
    * @return for each epoch how often it was asked for places, and for each partition the end and 1 where its turn is later
    */

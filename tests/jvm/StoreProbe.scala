@@ -45,38 +45,38 @@ object StoreProbe {
   /** A process's set of stores: kept between tasks like Spark's own, or new (as after a crash). */
   private var providers = Map.empty[String, ChangelogStateStoreProvider]
 
-  /** The query is started again in the same process: it has new stores, and Spark closes the old ones some time later. */
+  /** Starts the query again in the same process: it has new stores, and Spark closes the old ones some time later. */
   def restart(): Unit = synchronized {
     former = providers
     providers = Map.empty
   }
   private var former = Map.empty[String, ChangelogStateStoreProvider]
 
-  /** The partitions go to another process. */
+  /** Moves the partitions to another process. */
   def leave(): Unit = synchronized {
     providers.values.foreach(_.close())
     providers = Map.empty
   }
 
-  /** Nothing local is left. */
+  /** Deletes all that is local. */
   def forget(applicationId: String): Unit = {
     leave()
     LocalBases.closeAll(applicationId)
   }
 
-  /** What the producer of the part's first task keeps, in bytes (see HeldSender). */
+  /** The bytes that the producer of the part's first task keeps (see HeldSender). */
   def keptBytes(settings: java.util.Map[String, String]): Long = {
     val conf = RuntimeConf(settings.asScala.toMap)
     HeldSender.keptBytes(TaskTransaction.find(conf, s"${conf.subTopology}/0").get)
   }
 
-  /** How many local bases there are, as many hours later. */
+  /** The number of local bases so many hours later. */
   def basesAfter(hours: Int): Int = {
     LocalBases.tidy(System.currentTimeMillis() + hours * 3600L * 1000)
     LocalBases.count
   }
 
-  /** Is a new base due? See LocalBase. */
+  /** Whether a new base is due. See LocalBase. */
   def baseDue(changes: Long, rows: Long, most: Long, ageHours: Int): Boolean =
     LocalBase.due(changes, rows, most, Some(ageHours * 3600L * 1000))
 

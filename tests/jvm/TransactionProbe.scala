@@ -9,11 +9,11 @@ import org.apache.kafka.clients.admin.{Admin, TransactionDescription, Transactio
 
 import org.apache.spark.SparkContext
 
-/** What Kafka knows of the transactions of tasks. */
+/** Kafka's records of the transactions of tasks. */
 object TransactionProbe {
   private val PatienceNs = 60L * 1000 * 1000 * 1000
 
-  /** For the jobs that follow: whether they are of an epoch that an earlier try has planned. */
+  /** Declares whether the jobs that follow belong to an epoch that an earlier try has planned. */
   def announce(spark: SparkContext, again: Boolean): Unit = TransactionTimeout.announce(spark, records = 1, again)
 
   private def described(conf: RuntimeConf, id: String): TransactionDescription = {
@@ -22,11 +22,11 @@ object TransactionProbe {
     try admin.describeTransactions(Collections.singleton(name)).description(name).get() finally admin.close()
   }
 
-  /** After which Kafka ends the transaction of a task, in milliseconds. */
+  /** The time after which Kafka ends the transaction of a task, in milliseconds. */
   def timeoutMs(settings: java.util.Map[String, String], id: String): Long =
     described(RuntimeConf(settings.asScala.toMap), id).transactionTimeoutMs
 
-  /** Returns when the transaction that is open has been ended. */
+  /** Waits until the open transaction has been ended. */
   def awaitEnd(conf: RuntimeConf, id: String): Unit = {
     val begun = System.nanoTime()
     var open = false

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `streamapp topics --acls` prints is what an app needs: with it the app works on a Kafka that forbids everything
-else, and each part of it that is missing is told by name."""
+"""An app needs exactly the rights that `streamapp topics --acls` prints: with them it works on a Kafka that forbids
+everything else, and the error for a missing right names it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from streamapp_operator.observe.remains import Remains
 pytestmark = pytest.mark.kafka
 
 ASKED_FOR = [need for need in NEEDED if need[0] != TRANSACTIONAL_ID and need[2] != "Create"]
-"""What Kafka can be asked about."""
+"""The rights that one can ask Kafka about."""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_what_is_missing_is_told_before_anything_is_done(
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("topic", [f"{AN_APP}-metadata", f"{AN_APP}-position"])  # made before and with all the others
+@pytest.mark.parametrize("topic", [f"{AN_APP}-metadata", f"{AN_APP}-position"])  # made before and with all other rights
 def test_each_topic_that_cannot_be_made_is_told(
     guarded: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], topic: str
 ) -> None:
@@ -182,7 +182,7 @@ def test_what_is_printed_lets_the_operator_delete_what_an_app_leaves(
 
 
 def remains(guarded: SecuredBroker, plan: Plan) -> Remains:
-    """What the operator knows of an app that is deleted."""
+    """The operator's record of an app that is deleted."""
     names = {"ca.crt": "ca.pem", "tls.crt": "client.pem", "tls.key": "client.key"}
     data = {key: base64.b64encode((guarded.folder / name).read_bytes()).decode() for key, name in names.items()}
     *others, metadata = sorted((topic.name for topic in plan.topics), key=lambda name: name.endswith("-metadata"))
@@ -192,7 +192,7 @@ def remains(guarded: SecuredBroker, plan: Plan) -> Remains:
 
 
 def test_every_kind_of_right_is_tried() -> None:
-    """The parameters above are what is needed, and all of it."""
+    """The parameters above have all needed rights, and no others."""
     assert {kind for kind, _, _ in ASKED_FOR} == {TOPIC, "group"}
     assert {operation for _, _, operation in ASKED_FOR} == {"Read", "Write", "Delete", "DescribeConfigs"}
     assert len(NEEDED) - len(ASKED_FOR) == 1 + len(plan_of("x").topics)

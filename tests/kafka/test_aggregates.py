@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every aggregate gives in many small epochs, with a restore between them, what Spark gives in one batch."""
+"""Every aggregate gives in many small epochs, with a restore between them, the results of Spark in one batch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ AGGREGATES = {
     ],
     # A buffer of objects.
     "texts": ["count(*)", "min(s)", "max(s)", "max(struct(d, s))", "min(a)", "sum(i)"],
-    # Aggregates that keep an object of their own beside such.
+    # Aggregates that keep an object of their own beside such a buffer.
     "sets": [
         "array_sort(collect_list(i))",
         "array_sort(collect_set(s))",
@@ -126,7 +126,7 @@ def test_aggregates_over_epochs_equal_one_batch(kafka: KafkaConfig, tmp_path: Pa
 
 
 def _plain(text: str) -> list[Any]:
-    """Without the column's name, which is the expression; moments to twelve digits, as their order differs."""
+    """The row without the column's name, which is the expression; moments to twelve digits, as their order differs."""
     return [float(f"{value:.12g}") if isinstance(value, float) else value for value in json.loads(text).values()]
 
 
@@ -181,7 +181,7 @@ TOO_MANY = """
 
 
 def test_a_group_with_more_different_values_than_are_kept_ends_the_app(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Those that were there before count too."""
+    """Values that were there before count too."""
     app = App(kafka, tmp_path, TOO_MANY)
     app.create("blocks")
     app.send("blocks", (None, b"0"), (None, b"0"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When an epoch is cut: as soon as records come to a source where all was read. And which partitions are waited for."""
+"""The moment when an epoch is cut: as soon as records come to a source that was read to its end. And the partitions
+that are waited for."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def test_a_record_on_a_quiet_topic_waits_for_no_beat(kafka: KafkaConfig, tmp_pat
 @pytest.fixture
 def jvm() -> Iterator[Any]:
     end_jvm()
-    own = {"spark.master": "local", "spark.ui.showConsoleProgress": "false"}  # else Spark says others
+    own = {"spark.master": "local", "spark.ui.showConsoleProgress": "false"}  # else Spark sets others
     start_jvm({"spark.driver.extraClassPath": runtime_class_path(), **own})
     yield SparkContext._jvm
     end_jvm()
@@ -55,14 +56,15 @@ def jvm() -> Iterator[Any]:
 
 def test_a_silent_partition_of_a_topic_that_is_made_anew_is_waited_for_anew(jvm: Any) -> None:
     kafka010, partition = jvm.org.apache.spark.sql.kafka010, jvm.org.apache.kafka.common.TopicPartition
-    # Kafka is asked about a partition that has been silent for long: here it is not there, which would be told.
+    # Kafka would be asked about a partition that has been silent for long: there is none here, so the test would fail.
     idle = kafka010.IdlePartitions("orders", 1, False, kafka010.PartitionEnds(None), jvm.scala.Option.empty())
     one_of = getattr(jvm.scala.collection.immutable, "Map$Map1")
     offset = 2**40  # for Java a number of the right type
     there, other = (one_of(partition(topic, 0), offset) for topic in ("orders", "others"))
-    idle.look(there, there, there, False)
+    none = there.keySet().empty()
+    idle.look(there, there, there, none, False)
     begun = time.monotonic()
     until(lambda: time.monotonic() > begun + 0.005, 5, "it has been silent for longer than it is waited for")
-    idle.look(other, other, other, False)
-    idle.look(there, there, there, False)
+    idle.look(other, other, other, none, False)
+    idle.look(there, there, there, none, False)
     assert idle.now().partitions().isEmpty()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records meet the row that a table had at their own time, whenever either of them comes."""
+"""Records meet the row that a table had at their own time, in whatever order the two come."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HISTORY, GRACE = 60 * SECOND, 20 * SECOND
 KEYS = [f"k{i}" for i in range(12)]
 IN_ORDER = (0,) * 5
 CLICKS = Feed("clicks", (*IN_ORDER, 5, 20, 21, 60, 61, 80))
-"""Late by more than the history, too."""
+"""Clicks, some of them late by more than the history."""
 SEEN = """
   - name: rates
     table: {topic: $T-rates, history: 60s, bootstrap: false, value: {format: json, schema: "n INT, g STRING"}}
@@ -47,17 +47,17 @@ TOPOLOGY = f"""{SEEN}
 
 @dataclass
 class Model:
-    """By the words of the manual; each key is in one partition of each topic."""
+    """The rules of the manual; each key is in one partition of each topic."""
 
     times: StreamTimes = field(default_factory=lambda: StreamTimes("rates"))
     rates: dict[str, list[Sent]] = field(default_factory=dict)
-    """What each was, by time."""
+    """The rates of each key, by time."""
     seen: list[tuple[int | None, int | None]] = field(default_factory=list)
     waiting: list[Sent] = field(default_factory=list)
     waited: list[tuple[int | None, int, int | None]] = field(default_factory=list)
 
     def read(self, records: Iterable[Sent]) -> None:
-        """All at once: rows of both topics by stream time, the table's first."""
+        """Reads the records of one epoch: those of both topics by stream time, the table's first."""
         for now, sent in self.times.in_order(records):
             if sent.topic == "rates":
                 self.update(self.rates.setdefault(sent.key, []), sent, now)
@@ -75,14 +75,14 @@ class Model:
 
     def update(self, known: list[Sent], sent: Sent, now: int) -> None:
         if known and known[-1].n is None and known[-1].at <= now - HISTORY:
-            # Known no more: the order of the log counts.
+            # The row of that time is not known any more: the order of the log counts.
             known[:] = [*known, sent] if known[-1].at < sent.at else [sent]
         elif not known or known[-1].at <= sent.at or sent.at >= now - HISTORY:
             known.append(sent)
             known.sort(key=lambda one: one.at)
 
     def rate(self, click: Sent, now: int | None = None) -> int | None:
-        """Of its own time; beyond the history there is only the latest row."""
+        """The rate at the click's time; beyond the history there is only the latest row."""
         rates = self.rates.get(click.key, [])
         if now is not None and click.at < now - HISTORY:
             rates = rates[-1:]
@@ -98,7 +98,7 @@ class Model:
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
-        """The table by now."""
+        """The table at the end."""
         found = {key: rates[-1].n for key, rates in self.rates.items() if rates}
         return {key: {"n": n, "g": f"g{n % 3}"} for key, n in found.items() if n is not None}
 
@@ -106,8 +106,8 @@ class Model:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("epoch_records", [None, 40])
 def test_records_meet_rows_of_their_own_time(kafka: KafkaConfig, tmp_path: Path, epoch_records: int | None) -> None:
-    """The second run goes on with what the changelogs have. What waits does not depend on epochs, where no rate is late
-    by more than the grace."""
+    """The second run goes on with the state in the changelogs. The clicks that wait do not depend on epochs, if no rate
+    is late by more than the grace."""
     app = App(kafka, tmp_path, TOPOLOGY)
     app.create("rates", "clicks", partitions=2)
     model = Model()
@@ -137,7 +137,7 @@ def test_records_meet_rows_of_their_own_time(kafka: KafkaConfig, tmp_path: Path,
     assert sum(row["many"] for row in app.table("per-key").values()) == len(model.waited)
     assert sum(row["total"] or 0 for row in app.table("per-key").values()) == sum(r or 0 for _, _, r in model.waited)
     assert rows_of(folded(kafka, f"{app.prefix}-waited-changelog")) == {}
-    # An hour later nothing is left of what was.
+    # An hour later nothing is left of old rows.
     for partition in range(2):
         for topic in ("rates", "clicks"):
             app.send(topic, (f"z{partition}", {"n": 1, "g": "g1"}, NOON + 3600 * SECOND), partition=partition)
@@ -155,7 +155,7 @@ def test_what_was_may_change(kafka: KafkaConfig, tmp_path: Path) -> None:
     app.create("rates", "clicks")
 
     def rates(*sent: tuple[str, int | None, int]) -> None:
-        """Keys, numbers and seconds."""
+        """Sends keys, numbers and seconds."""
         values = ((key, None if n is None else {"n": n, "g": "g"}, NOON + second * SECOND) for key, n, second in sent)
         app.send("rates", *values)
         app.run()
@@ -163,7 +163,7 @@ def test_what_was_may_change(kafka: KafkaConfig, tmp_path: Path) -> None:
     asked = 0
 
     def seen(*clicks: tuple[str, int]) -> list[int | None]:
-        """What the table had for these keys at these seconds."""
+        """The rows of the table for these keys at these seconds."""
         nonlocal asked
         numbered = [(key, {"n": asked + i}, NOON + second * SECOND) for i, (key, second) in enumerate(clicks)]
         app.send("clicks", *numbered)
@@ -174,7 +174,7 @@ def test_what_was_may_change(kafka: KafkaConfig, tmp_path: Path) -> None:
 
     rates(*(("e", 1, 30), ("e", None, 50), ("e", 3, 100)), *(("a", 1, 100), ("a", 3, 200)))
     rates(("c", 1, 200), ("c", None, 210), ("d", 1, 200), ("d", None, 205))
-    # Time has come to second 210 in all that had records.
+    # Time has come to second 210 in all partitions that had records.
     assert seen(("a", 149), ("a", 150), ("a", 199), ("a", 200), ("c", 205), ("c", 210)) == [None, 1, 1, 3, 1, None]
     # Late by 50 s; by 90 s, which is left out; by 200 s, where nothing younger is known.
     rates(("a", 5, 160), ("a", 7, 120), ("b", 9, 10), ("a", None, 180), ("c", 2, 207))
@@ -182,7 +182,7 @@ def test_what_was_may_change(kafka: KafkaConfig, tmp_path: Path) -> None:
         *(1, 5, None, 3, 9),
         *(1, 2, None),
     ]
-    # Where a deletion was that is forgotten, nothing comes in again.
+    # Before a deletion that is forgotten, no row comes in again.
     rates(("e", 5, 50), ("e", 7, 45), ("e", 9, 40), ("a", 11, 200), ("a", 13, 180), ("c", 4, 220), ("c", 6, 210))
     assert seen(("a", 175), ("a", 190), ("a", 216), ("c", 209), ("c", 219), ("c", 220), ("e", 160)) == [
         *(5, 13, 11),
@@ -191,7 +191,7 @@ def test_what_was_may_change(kafka: KafkaConfig, tmp_path: Path) -> None:
     assert app.table("rates-out") == {key: {"n": n, "g": "g"} for key, n in (("a", 11), ("b", 9), ("c", 4), ("e", 3))}
     # Clicks that are older than the history of their own partition meet the latest row, or none.
     assert seen(("z", 300), ("a", 239), ("a", 190), ("b", 190)) == [None, 11, None, 9]
-    # What was deleted so long ago is known no more: as in a table without a history the last record counts.
+    # A deletion so long ago is forgotten: as in a table without a history, the last record counts.
     rates(("z", 1, 4000), ("d", 5, 204))
     assert app.table("rates-out")["d"] == {"n": 5, "g": "g"}
     app.change(SEEN.replace("60s", "2h"))  # another history goes on with the same state

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An hour of records waits: they are worked off in epochs of the size that fits the time, in the memory there is."""
+"""An hour of records waits: the app processes them in epochs of the size that fits the time, in the memory there is."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from streamapp.spark.session import runtime_class_path
 pytestmark = pytest.mark.kafka
 
 RECORDS = 1_800_000
-"""An hour's, at 500 a second."""
+"""The records of an hour, at 500 a second."""
 VALUE = b"x" * 400
 MOST_MB = 850
-"""Of the JVM: some 300 MB more than it takes to count a few keys, and much less than the backlog on top of that."""
+"""The most memory of the JVM: some 300 MB more than it takes to count a few keys, and much less than the backlog on top
+of that."""
 KEYS = [f"key-{number}".encode() for number in range(1000)]
 TOPOLOGY = """
   - {name: lines, stream: {topic: $T-numbers, value: text}}
@@ -80,7 +81,7 @@ def test_a_backlog_is_worked_off_in_bounded_memory(kafka: KafkaConfig, tmp_path:
 @pytest.fixture
 def pacer() -> Iterator[Any]:
     end_jvm()
-    own = {"spark.master": "local", "spark.ui.showConsoleProgress": "false"}  # else Spark says others
+    own = {"spark.master": "local", "spark.ui.showConsoleProgress": "false"}  # else Spark sets others
     start_jvm({"spark.driver.extraClassPath": runtime_class_path(), **own})
     yield SparkContext._jvm.org.apache.spark.sql.streamapp.EpochPacer()  # type: ignore[union-attr]
     end_jvm()

@@ -151,7 +151,7 @@ spec:
     assert main(["validate", good, bad, shared]) == 1
     said = capfd.readouterr()
     assert said.out.splitlines() == [f"{good}: ok"] * 2
-    # A source that two sub-topologies read is told once.
+    # A source that two sub-topologies read is reported once.
     in_bad, in_shared = [line for line in said.err.splitlines() if line.startswith("error: ")]
     assert in_bad.startswith(f"error: {bad}: node 'more': `select.v`: ")
     assert "data type mismatch" in in_bad
@@ -193,7 +193,7 @@ def test_validate_checks_apps_with_late_records(tmp_path: Path, capfd: pytest.Ca
 
 
 def test_validate_finds_nothing_wrong_with_the_examples(capfd: pytest.CaptureFixture[str]) -> None:
-    """A part that reads a hop is checked with the columns that its writer has given it."""
+    """A sub-topology that reads a hop is checked with the columns that the hop's writer has given it."""
     folder = Path(__file__).parents[2] / "examples"
     examples = sorted(map(str, (*folder.glob("*.yaml"), *folder.glob("nexmark/*.yaml"))))
     assert main(["validate", *examples]) == 0

@@ -70,7 +70,7 @@ def test_is_reached_by_the_name_it_gives_to_clients(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path, host="0.0.0.0", advertised_host="localhost") as broker:
         port = broker.node.port
         assert broker.bootstrap_servers == f"localhost:{port}"
-        # Another address than the one it gives: the client is sent on from here to there.
+        # An address other than the one that it advertises: the client is sent on from here to there.
         kafka = KafkaConfig(f"127.0.0.2:{port}")
         topic = new_topic(kafka)
         write(kafka, topic, ("a", "1"))
@@ -84,7 +84,7 @@ def test_leaves_with_a_parent_killed_hard_and_is_found_by_the_next(tmp_path: Pat
     write(kafka, topic, ("a", "1"))
     parent.kill()
     parent.wait()
-    # At once, while the old one is still on its way out.
+    # At once, while the old one is still stopping.
     with EmbeddedBroker(tmp_path) as broker:
         assert gone(pid)
         assert broker.bootstrap_servers == servers

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker that is away holds up results, and nothing else: the app lives, tells what is wrong, and can be stopped."""
+"""A broker that is away delays results, and nothing else: the app lives, reports the trouble, and can be stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 @contextmanager
 def away(broker: EmbeddedBroker, app: AppProcess) -> Iterator[None]:
-    """Until the end of the block there is no broker, and the app knows."""
+    """Stops the broker until the end of the block; the block begins when the app has noticed."""
     broker.terminate()
     try:
         until(lambda: app.status()["error"], 60, "the status says what is wrong")
@@ -66,7 +66,7 @@ def test_the_offsets_of_a_group_are_read_while_its_coordinator_still_starts(
     topic = new_topic(own_kafka, "numbers")
     position = GroupPosition(own_kafka, "reader")
     assert position.write({(topic, 0): 5})
-    for _ in range(4):  # asked by librdkafka's admin client, two of them end this process
+    for _ in range(4):  # if librdkafka's admin client asks, two of them end this process
         bounce(own_broker, hard=True)
         assert position.read([(topic, 0)]) == {(topic, 0): 5}
         assert group_offsets(own_kafka, "reader", topic) == {(topic, 0): 5}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three brokers: the ground that the fault tests stand on."""
+"""Three brokers, which the fault tests rely on."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def relay(tmp_path: Path) -> Iterator[Relay]:
 
 @pytest.fixture(autouse=True)
 def believing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients ask often, and stay alone with the news that there is no broker: by themselves they do so when the
+    """Makes clients ask often, and keep on believing that there is no broker: by themselves they do so only if the
     connection breaks at the wrong moment."""
     settings = {"topic.metadata.refresh.interval.ms": 500, "metadata.recovery.strategy": "none"}
     usual = client.client_settings

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp test` on files of cases: what passes, what fails and how that is shown."""
+"""`streamapp test` on files of cases: which cases pass, which fail, and how that is shown."""
 
 import subprocess
 import sys
@@ -148,7 +148,7 @@ def test_what_fails_is_shown(tmp_path: Path) -> None:
 
 
 def test_event_time_goes_on_without_records(tmp_path: Path) -> None:
-    """Windows close, also behind a hop; records that have met none come; those of a time that is over are late."""
+    """Windows close, also behind a hop; records without a partner come out; records of a time that is over are late."""
     (tmp_path / "in-hours.yaml").write_text(IN_HOURS)
     (tmp_path / "cases.yaml").write_text(CASES_IN_HOURS)
     done = run(tmp_path / "cases.yaml")

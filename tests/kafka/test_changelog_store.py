@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The changelog store under everything Spark's operators can do to a store: what is rebuilt from the topic alone is
-what was committed, whatever the operations were, and nothing else."""
+"""The changelog store under every operation of Spark's operators: the state rebuilt from the topic alone is the
+committed state, whatever the operations were, and nothing else."""
 
 from __future__ import annotations
 
@@ -66,22 +66,22 @@ class Stores:
         return list(self._probe.run(self._spark._jsparkSession, self.settings, list(self._names), version, script))
 
     def crash(self) -> None:
-        """Every local file is gone."""
+        """Deletes every local file."""
         self._probe.forget(self.settings[PREFIX + "applicationId"])
 
     def leave(self) -> None:
-        """The partition goes elsewhere; what this process keeps of it stays."""
+        """The partition goes elsewhere; this process keeps what it has of it."""
         self._probe.leave()
 
     def restored(self) -> int:
-        """Changelog offsets that the last restore has read."""
+        """The number of changelog offsets that the last restore has read."""
         bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         (part,) = (part for part in json.loads(bridge.restores())["partitions"] if part["store"] == "s")
         assert part["finished"]
         return int(part["total"])
 
     def restart(self) -> None:
-        """The query starts again in the same process."""
+        """Starts the query again in the same process."""
         self._probe.restart()
 
     def rebuilt(self, version: int) -> list[str]:
@@ -145,7 +145,8 @@ def test_an_aborted_epoch_leaves_nothing(stores: Callable[..., Stores]) -> None:
 
 @pytest.mark.parametrize("more", ["put:default:2:2", "remove:default:1", "commit"])
 def test_an_attempt_that_was_given_up_is_refused(stores: Callable[..., Stores], more: str) -> None:
-    """R5 within a process, where Kafka cannot tell the two apart: whatever it goes on with."""
+    """R5 within a process, where Kafka cannot tell the two attempts apart: the refusal does not depend on the next
+    operation."""
     s = stores()
     s.task(0, "put:default:1:1 commit")
     with pytest.raises(Exception, match=r"part/0: task attempt \d+ does not own the transaction \(owner: 0\)"):
@@ -206,7 +207,8 @@ def test_a_surviving_store_catches_up_from_its_local_base(stores: Callable[..., 
     with pytest.raises(Exception, match="the script says fail"):
         s.task(1, "put:default:1:2 fail")
     s.task(1, "put:default:1:3 commit")
-    # Nothing is left to read: what failed had sent nothing yet, or else a row, with the marker of its abort behind it.
+    # Nothing is left to read: the failed attempt had sent nothing yet, or else a row, with the marker of its abort
+    # behind it.
     assert s.restored() in (0, 2)
     assert "default/default/1=3" in s.rebuilt(2)
 
@@ -302,9 +304,9 @@ def test_stores_of_a_former_run_leave_the_transaction_of_the_next_alone(stores: 
 def test_a_store_that_is_closed_while_its_task_commits(
     stores: Callable[..., Stores], kafka: KafkaConfig, moment: str
 ) -> None:
-    """Spark gives a store free when the store commits, before the transaction does: it may close it from then on."""
+    """Spark releases a store when the store commits, before the transaction does: it may close it from then on."""
     s = stores()
-    s.settings["probe.plain"] = "yes"  # one that can be asked: it is shown to readers behind the commit
+    s.settings["probe.plain"] = "yes"  # one that can be queried: readers see it after the commit
     beside = f"{s.topics[0]}-beside"
     Admin(kafka).create([TopicSpec(beside, "s", 1, {}, True)])
     s.task(0, "put:default:1:1 commit")
@@ -378,7 +380,7 @@ Closed: reopen -> s cannot go from Closed to Unknown
 Closed: lost -> Closed
 Closed: close -> Closed
 """
-"""What may follow on what; "!": the caller closes the database."""
+"""The allowed transitions and the refused ones; "!": the caller closes the database."""
 
 
 def test_the_state_of_a_store_partition(spark: SparkSession) -> None:
@@ -408,7 +410,7 @@ def test_damaged_files_are_replaced_from_the_topic(stores: Callable[..., Stores]
     tables = list(work_dir.rglob("base/*.sst"))
     assert tables, "there was nothing to damage"
     for path in tables:
-        with path.open("r+b") as file:  # in the first block of rows: what is read when a table is opened stays whole
+        with path.open("r+b") as file:  # in the first block of rows: the blocks read when a table is opened stay whole
             content = file.read(101)
             file.seek(100)
             file.write(bytes([content[100] ^ 1]))
@@ -469,7 +471,7 @@ def test_a_base_that_cannot_be_opened_is_replaced_from_the_topic(
 
 
 def test_kafka_s_producer_lets_a_commit_overtake_records(stores: Callable[..., Stores], spark: SparkSession) -> None:
-    """What the tests below are about. When this one fails, Kafka has mended it, and we need not wait any more."""
+    """The tests below are about this. When this one fails, Kafka has mended it, and we need not wait any more."""
     s = stores()
     held = spark._jvm.org.apache.spark.sql.streamapp.HeldSender  # type: ignore[union-attr]
     assert not held.arrivesWithoutFlush(s.settings, s.topics[0])
@@ -482,12 +484,12 @@ def test_a_commit_of_state_waits_for_its_records(stores: Callable[..., Stores]) 
 
 
 def test_a_commit_waits_for_the_parts_of_a_batch_that_was_too_large(kafka: KafkaConfig, spark: SparkSession) -> None:
-    """A batch is filled by what the records before have compressed to. Kafka's producer takes one that is too large
-    apart and sends the parts; its flush returns before (KAFKA-19479)."""
+    """The producer fills a batch by the compression of the records before. It splits one that is too large and sends
+    the parts; its flush returns before (KAFKA-19479)."""
     s = Stores(spark, kafka, ("default",), largest_batch=150_000)
     held = spark._jvm.org.apache.spark.sql.streamapp.HeldSender  # type: ignore[union-attr]
     many = " ".join(f"put:default:{k}:{k}" for k in range(1, 20_000))
-    # Nothing is sent meanwhile, so that batches become full, and as small as expected they are not.
+    # Nothing is sent meanwhile, so that batches become full, and larger than expected.
     s.task(0, f"put:default:0:0 hold expect:{s.topics[0]}:10 {many} commit")
     assert held.expectedCompression(s.topics[0]) > 0.5, "no batch was too large"
     assert s.task(1, "dump") == s.rebuilt(1) == sorted(f"default/default/{k}={k}" for k in range(20_000))
@@ -505,7 +507,8 @@ def test_a_commit_of_the_driver_s_files_waits_for_them(
 
 
 def test_producers_share_a_budget(stores: Callable[..., Stores], spark: SparkSession) -> None:
-    """A producer keeps what it has ever used at a time. What it has to send is sent when it has come to its share."""
+    """A producer keeps the most memory that it has ever used at a time. Its records are sent as soon as they fill its
+    share."""
     s = stores()
     s.settings[PREFIX + "producersBytes"] = "1"
     s.task(0, "put:default:1:1 hold fill:default:0:200000 commit")
@@ -565,7 +568,8 @@ def test_an_epoch_is_done_only_with_its_own_records(spark: SparkSession, stores:
 
 
 def test_brokers_that_refuse_the_long_time_and_do_not_say_what_they_allow(spark: SparkSession, tmp_path: Path) -> None:
-    """They are asked for less until they agree: an epoch that is tried again has at least half of what they allow."""
+    """The time asked for is made shorter until the brokers agree: an epoch that is tried again has at least half of
+    what they allow."""
     settings = {
         "transaction_max_timeout_ms": "4000",
         "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -586,7 +590,7 @@ def test_brokers_that_refuse_the_long_time_and_do_not_say_what_they_allow(spark:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_of_a_key_are_those_when_the_look_began(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Several looks at a time, over rows that are changed and files that are written meanwhile; some looks are left
+    """Several looks run at a time, over rows that are changed and files that are written meanwhile; some looks are left
     before their end, and all when an epoch ends."""
     chooser = random.Random(seed)
     prefixes = ["0001", "00ff", "00ffff", "0100", "01" * 200]
@@ -626,7 +630,7 @@ def test_rows_of_a_key_are_those_when_the_look_began(spark: SparkSession, tmp_pa
 
 
 def hide_settings(kafka: KafkaConfig) -> None:
-    """Nobody may read those of the brokers; all else is allowed, as where there are no rules."""
+    """Nobody may read the brokers' settings; all else is allowed, as where there are no rules."""
     cluster = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, "User:*", "*")
     rules = [
         AclBinding(*cluster, AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY),

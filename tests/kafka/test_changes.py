@@ -104,12 +104,12 @@ def test_sources_come_and_go(kafka: KafkaConfig, tmp_path: Path) -> None:
     a.send("more", ("k", "b4"))
     a.run()
     assert sorted(record.value for record in a.received("out")) == ["a1", "a2", "a3", "b1", "b2", "b3"]
-    a.change(MERGED % ("wave", "wave"))  # without state a position is that of a topic
+    a.change(MERGED % ("wave", "wave"))  # without state the position is a topic's
     a.run()
     a.send("more", ("k", "b5"))
     a.run()
     assert sorted(record.value for record in a.received("out")) == ["a1", "a2", "a3", "b1", "b2", "b3", "b4", "b5"]
-    a.change((COPY % "raw").replace("$T-in", "$T-more"))  # a name says less than a topic
+    a.change((COPY % "raw").replace("$T-in", "$T-more"))  # a name counts less than a topic
     a.send("in", ("k", "a4"))
     a.send("more", ("k", "b6"))
     a.run()
@@ -140,8 +140,8 @@ LOCATED = """
 
 
 def test_a_stream_and_a_table_come_to_a_task_that_has_run(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """The stream finds the rows of the table that is there, and the new table is read to its end before it is looked
-    up."""
+    """The stream finds the rows of the table that is there, and the new table is read to its end before its first
+    lookup."""
     a = App(kafka, tmp_path, CUSTOMERS)
     a.create("customers", "orders", "payments", "places")
     a.send("customers", ("1", "Ann"), ("2", "Bob"))
@@ -178,7 +178,7 @@ def test_a_stream_and_a_table_come_to_a_task_that_has_run(kafka: KafkaConfig, tm
 
 
 def counted(store: str, by_an_internal_topic: bool = True) -> str:
-    """Counts of `in` per key. What is not the same twice is written down before it is counted."""
+    """Counts of `in` per key. A value that differs each time is written to a topic before it is counted."""
     marked = "  - {name: marked, with: {mark: rand()}}\n" if by_an_internal_topic else ""
     return f"""
   - {{name: raw, stream: {{topic: $T-in, value: text}}}}
@@ -217,7 +217,8 @@ SUMMED = """
 
 
 def test_a_store_that_would_mean_something_else_is_refused_at_once(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Also where there is no new input, which would have shown it. What only failed to begin binds nobody."""
+    """The store is refused even without new input, which would have shown the change. A version that never began does
+    not bind later ones."""
     a = App(kafka, tmp_path, SUMMED % "count(x)")
     a.create("in")
     a.send("in", ("k", "no JSON"))
@@ -232,7 +233,7 @@ def test_a_store_that_would_mean_something_else_is_refused_at_once(kafka: KafkaC
     with pytest.raises(InputError, match=told):
         a.run()
     a.change(SUMMED % "sum(x)", "  onBadRecord: Drop")
-    forget_shape(a)  # as an app has none that an earlier runtime has run
+    forget_shape(a)  # like an app that an earlier runtime has run
     a.send("in", ("k", {"x": 2}))
     a.run()
     a.change(SUMMED % "max(x)", "  onBadRecord: Drop")
@@ -242,7 +243,7 @@ def test_a_store_that_would_mean_something_else_is_refused_at_once(kafka: KafkaC
 
 
 def forget_shape(app: App) -> None:
-    """Deletes what its metadata has on record of what its store holds."""
+    """Deletes the shape of the app's store from its metadata topic."""
     producer = in_order(app.kafka)
     application_id = app.topic("").rstrip("-")
     producer.produce(f"{application_id}-metadata", key=f"/{application_id}/sums/shape".encode(), value=None)
@@ -250,7 +251,7 @@ def forget_shape(app: App) -> None:
 
 
 def test_a_store_that_has_missed_records_does_not_come_back(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """What reads the input for it has gone on without it."""
+    """The nodes that read the input for it have gone on without it."""
     a = begun(kafka, tmp_path, counted("sums"))
     a.change(counted("others"))
     a.send("in", ("k", "b"))
@@ -312,7 +313,7 @@ def no_query(*_: object, **__: object) -> None:
 def test_what_later_nodes_use_does_not_change_the_state(
     kafka: KafkaConfig, tmp_path: Path, before: str, after: str, shown: dict[str, int]
 ) -> None:
-    """Spark keeps in the state what is used later on: here that is everything, always."""
+    """Spark keeps in the state the columns that are used later on; here it keeps everything, always."""
     sources = """
   - {name: more, stream: {topic: $T-more, value: {format: json, schema: "y INT"}}}
   - {name: in, stream: {topic: $T-in, value: {format: json, schema: "x INT"}}}
@@ -336,7 +337,7 @@ ONE_STEP_MORE = TOTALS.replace(
 
 @pytest.mark.timeout(600)
 def test_a_step_more_and_a_step_less_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R18. Upgraded and taken back, each time after a kill in the middle of its work."""
+    """R18. The app is upgraded and taken back, each time after a kill in the middle of its work."""
     assert ONE_STEP_MORE != TOTALS
     with (
         Bench(kafka, tmp_path, "steps", TOTALS + ECHO) as bench,
@@ -366,7 +367,7 @@ def test_a_step_more_and_a_step_less_under_load(kafka: KafkaConfig, tmp_path: Pa
     ],
 )
 def test_a_group_that_comes_to_a_task_that_has_run_begins_empty(kafka: KafkaConfig, tmp_path: Path, step: str) -> None:
-    """R18. All that it reads comes out of its task. It counts what comes from then on, once each."""
+    """R18. All input of the group comes out of its task. It counts the records from then on, once each."""
     caught_up = ["--until-caught-up"]
     with Bench(kafka, tmp_path, "late", SEEN + COUNTED, partitions=2) as bench:
         bench.write(SEEN)
@@ -414,7 +415,7 @@ def test_a_group_that_comes_to_a_task_that_has_run_begins_empty(kafka: KafkaConf
     ],
 )
 def test_a_source_that_comes_and_goes_under_kills(kafka: KafkaConfig, tmp_path: Path, step: str) -> None:
-    """R18. Epochs that are under way when another version takes over are those of the sources that they had."""
+    """R18. An epoch that is under way when another version takes over has the sources that it was planned with."""
     caught_up = ["--until-caught-up"]
     with Bench(kafka, tmp_path, "sources", CUSTOMERS + PAID + LOCATED, partitions=2) as bench:
         keys = [f"key-{i}" for i in range(20)]

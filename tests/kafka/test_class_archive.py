@@ -23,7 +23,8 @@ COUNTS = """
 """
 SPARKS, KAFKAS = "org.apache.spark.", "org.apache.kafka."
 NEEDLESS = ("org.apache.spark.sql.ml.", "scala.reflect.internal.")
-"""Functions of each session's that nobody can call, and what nothing of a start needs: each takes half a second."""
+"""Prefixes of classes that no start needs, such as each session's functions that nobody can call: each takes half a
+second."""
 OURS = ("org.apache.spark.sql.streamapp.", "org.apache.spark.sql.execution.streaming.state.Changelog")
 
 
@@ -57,7 +58,7 @@ def test_classes_come_from_the_archive(kafka: KafkaConfig, tmp_path: Path) -> No
 
 
 def _loaded(whose: str, log: str) -> tuple[int, int]:
-    """How many of the classes came from the archive, and how many from jars."""
+    """The number of classes that came from the archive, and of those that came from jars."""
     lines = [line for line in log.splitlines() if line.startswith(whose) and not line.startswith(OURS)]
     archived = [line for line in lines if "source: shared objects file" in line]
     return len(archived), len([line for line in lines if "source: file:" in line])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cogroup` makes one table of several streams, whatever they are made of."""
+"""`cogroup` makes one table of several streams, whatever nodes these come from."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ LATE_OF = """
 
 
 def test_late_records_have_the_columns_of_their_own_stream(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Also those that nothing is aggregated of, and the one that a group's column is called like."""
+    """So do columns from which nothing is aggregated, and a column with the name of a group's column."""
     windows = (("hours", "{tumbling: 1 minute}"), ("visits", "{session: 5s}"), ("near", "{sliding: 5s}"))
     nodes = (LATE_OF.replace("$N", name).replace("$W", window) for name, window in windows)
     app = App(kafka, tmp_path, "".join((LATE, *nodes)))

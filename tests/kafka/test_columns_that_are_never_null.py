@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark knows of some columns that they are never null, as of a constant. That changes no result."""
+"""Spark knows that some columns are never null, as a constant is. That changes no result."""
 
 from __future__ import annotations
 

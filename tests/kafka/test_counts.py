@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counters of `/status` are exact, however seldom they are looked at and whatever fails in between."""
+"""The counters of `/status` are exact, however seldom they are read and whatever fails in between."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from streamapp.kafka.config import KafkaConfig
 pytestmark = pytest.mark.kafka
 
 ROUNDS = 10
-"""Of each part at least as many epochs: more than Spark kept reports of when they were added up."""
+"""At least so many epochs of each part: more than Spark kept reports of when the counters added these up."""
 
 
 def test_no_epoch_is_lost_to_a_stall_or_a_failure(kafka: KafkaConfig, tmp_path: Path) -> None:
-    # Epochs fail when all their tasks have committed, so that a replay does nothing in them.
+    # Epochs fail after all their tasks have committed, so that a replay does nothing in them.
     faults = failpoints("epoch.tasks-committed@0=fail", "metadata.before-write.commits@0=fail")
     with Bench(kafka, tmp_path, "counts", counted.TOPOLOGY, partitions=1, spec=counted.SPEC) as bench:
         sender = counted.Sender(kafka, bench.topics["numbers"])

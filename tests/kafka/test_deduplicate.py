@@ -39,7 +39,7 @@ class Click:
 
 
 def clicks(rng: random.Random, keys: Sequence[str], count: int, since: int) -> Iterator[Click]:
-    """In disorder, with some of exactly `within` apart; about each tenth without an id."""
+    """Clicks out of order, some of them exactly `within` apart; about each tenth without an id."""
     at = since
     for n in range(count):
         at += rng.choice((0, 1, 1, 3)) * SECOND
@@ -49,7 +49,7 @@ def clicks(rng: random.Random, keys: Sequence[str], count: int, since: int) -> I
 
 @dataclass
 class Model:
-    """By the words of the manual; a partition at a time, as each id is in one."""
+    """The rules of the manual; a partition at a time, as each id is in one."""
 
     now: dict[int, int] = field(default_factory=dict)
     passed: dict[str, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def test_the_first_of_several_passes(kafka: KafkaConfig, tmp_path: Path) -> None
 
 
 def test_what_nobody_can_repeat_is_forgotten(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Ids that come once each, over an hour: the store has those of the last seconds."""
+    """Ids that come once each, over an hour: the store has only those of the last seconds."""
     app = App(kafka, tmp_path, TOPOLOGY)
     app.create("clicks")
     for part in range(3):

@@ -26,7 +26,7 @@ def test_the_demo_ends_by_itself_with_every_count(tmp_path: Path) -> None:
     try:
         said, _ = demo.communicate(timeout=500)
     finally:
-        demo.terminate()  # it ends what it has started
+        demo.terminate()  # it ends the processes that it has started
         demo.wait(60)
     assert demo.returncode == 0, said
     (left,) = re.findall(r"runtime killed \(SIGKILL .*\) while it was counting the other ([\d,]+) lines", said)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Crashes at moments that must not coincide, and the proof that the checks would notice a mistake."""
+"""Crashes at moments that are rarely hit by chance, and the proof that the checks would notice a mistake."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def test_at_least_once_loses_nothing_and_has_no_transactions(kafka: KafkaConfig,
 
 
 def test_at_least_once_stores_of_a_task_may_part(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Of the stores of one task some had committed an epoch when it died, and others had not: it runs again for all."""
+    """Some of the stores of one task had committed an epoch when it died, and others had not: the epoch runs again for
+    all."""
     with Bench(kafka, tmp_path, "parted", SEEN + COUNTED, partitions=1, spec="guarantee: at-least-once") as bench:
 
         def send(topic: str, *keys: str) -> None:
@@ -116,7 +117,7 @@ def test_at_least_once_stores_of_a_task_may_part(kafka: KafkaConfig, tmp_path: P
 
 
 def _markers(kafka: KafkaConfig, changelog: str, partitions: int) -> list[list[bytes]]:
-    """What each partition's epochs have left, in order."""
+    """The markers of each partition's epochs, in order."""
     found: list[list[bytes]] = [[] for _ in range(partitions)]
     for message in committed(kafka, changelog):
         if message.key() == MARKER:
@@ -125,7 +126,7 @@ def _markers(kafka: KafkaConfig, changelog: str, partitions: int) -> list[list[b
 
 
 def _tell_to_stop_at(bench: Bench, proof: Proof, load: Load, failpoint: str, pause_ms: int) -> None:
-    """In its second epoch, which pauses there meanwhile."""
+    """Stops the app in its second epoch, which pauses at the failpoint meanwhile."""
     load.send(500)
     app = bench.start(env=failpoints(f"{failpoint}@1=pause:{pause_ms}"))
     proof.await_caught_up(app)
@@ -191,7 +192,7 @@ def test_a_marker_outside_the_transaction_is_noticed(
         load.send(500)
         await_halt(bench.start(env={**failpoints(f"{step}=halt"), **mutation}, program=PROGRAM), step)
         app = bench.start(env=mutation, program=PROGRAM)
-        load.start()  # what is lost shows when the same keys come again
+        load.start()  # lost records show when the same keys come again
         proof.await_violation("I1 I3")
         assert MARKER_OUTSIDE.mark in app.said
 

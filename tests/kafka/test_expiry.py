@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many unread records their topic will soon delete, asked of a real broker."""
+"""The number of unread records that their topic will soon delete, read from a real broker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def send(kafka: KafkaConfig, topic: str, partition: int, *ages: float) -> None:
 def test_old_records_that_are_still_to_be_read_are_counted(
     kafka: KafkaConfig, topic: Callable[..., str], expiry: Expiry, clock: Clock
 ) -> None:
-    """Of an hour, four fifths are 2880 seconds."""
+    """Four fifths of an hour are 2880 seconds."""
     name = topic(partitions=4, retention_ms=str(HOUR * 1000))
     send(kafka, name, 0, 3300, 3200, 3100, 100)  # the first was read, two of the others are old
     send(kafka, name, 1, 3000, 2900)  # nothing young

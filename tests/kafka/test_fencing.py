@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two runtimes of one application at once, and a runtime that slept too long: only one of them is heard."""
+"""Two runtimes of one application at once, and a runtime that slept too long: only one of them has an effect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TAKEN_OVER = "another runtime of application '{}' has taken over: this one stops
 
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """It forgets a transactional id that was not used for some seconds, as others do after a week."""
+    """A broker that forgets a transactional id that was not used for some seconds, as others do after a week."""
     with quick_broker(
         tmp_path_factory.mktemp("broker"),
         transactional_id_expiration_ms="5000",
@@ -83,8 +83,8 @@ def test_the_older_of_two_runtimes_stops_also_without_work(kafka: KafkaConfig, t
 
 @pytest.mark.timeout(600)
 def test_a_name_between_a_record_and_its_marker(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """The newer runtime writes its name while the older one is about to commit: the older must not overlook it, or
-    each would take the application back from the other."""
+    """The newer runtime writes its name while the older one is about to commit: the older must not overlook it, or each
+    would take the application back from the other."""
     with Bench(kafka, tmp_path, "name") as bench, Proof(bench, load := bench.load(seed=507, rate=200)) as proof:
         load.start()
         older = bench.start("older", env=failpoints("metadata.before-commit.offsets@3=pause:5000"))
@@ -106,7 +106,7 @@ def test_a_name_between_a_record_and_its_marker(kafka: KafkaConfig, tmp_path: Pa
 @pytest.mark.parametrize("topology", [TOTALS, pytest.param(ECHO, marks=pytest.mark.chaos)], ids=["state", "no-state"])
 def test_a_zombie_commits_after_the_winner(kafka: KafkaConfig, tmp_path: Path, topology: str) -> None:
     """R5. An attempt has sent everything and is about to commit; it sleeps, and its successor does the same work and
-    more; then it wakes up and commits. Only the winner is heard, and the zombie does not disturb it."""
+    more; then it wakes up and commits. Only the winner's records count, and the zombie does not disturb it."""
     with Bench(kafka, tmp_path, "zombie", topology) as bench, Proof(bench, load := bench.load(seed=502)) as proof:
         load.send(500)
         zombie = bench.start("zombie", env=failpoints("transaction.before-commit@1=pause:3000"))
@@ -127,15 +127,15 @@ def test_a_zombie_commits_after_the_winner(kafka: KafkaConfig, tmp_path: Path, t
 
 @pytest.mark.timeout(600)
 def test_asleep_beyond_the_transaction_timeout(own_kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R4. The broker gives up a transaction whose owner stands still, a task's or the driver's. When the owner goes on
-    it must not believe that it has committed, nor that another runtime has taken over; and it must do the work again by
-    itself. So it must when the broker has forgotten it altogether."""
+    """R4. The broker gives up a transaction whose owner, a task or the driver, stands still. When the owner goes on it
+    must not believe that it has committed, nor that another runtime has taken over; and it must do the work again by
+    itself. The same holds when the broker has forgotten the transaction altogether."""
     steps = ("transaction.before-commit", "metadata.before-commit.offsets")
     with (
         Bench(own_kafka, tmp_path, "asleep", TOTALS, spec="transactionTimeout: 12s") as bench,
         Proof(bench, load := bench.load(seed=401, rate=200)) as proof,
     ):
-        # Records come all the time: an epoch is then reached when somebody waits for it, and not before.
+        # Records come all the time, so that an epoch is reached when the test waits for it, and not before.
         load.start()
         app = bench.start(env=failpoints(*(f"{step}@{epoch}=pause:4000" for epoch, step in enumerate(steps, start=1))))
         for step in steps:
@@ -185,7 +185,7 @@ def test_an_application_id_has_one_owner(kafka: KafkaConfig, tmp_path: Path) -> 
 
 
 def test_the_shown_position_is_never_set_back(kafka: KafkaConfig) -> None:
-    """By a driver that was frozen before it had shown its own, while another one took its place and went on."""
+    """The driver was frozen before it had shown its own position, while another one took its place and went on."""
     group = unique_name("shown")
     Admin(kafka).create([TopicSpec(group, "test", 2)])
     with closing(GroupPosition(kafka, group)) as frozen, closing(GroupPosition(kafka, group)) as winner:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign-key joins come to what the two tables say, however their records are cut into epochs and runs."""
+"""Foreign-key joins give the results of the two tables, in whatever way their records are cut into epochs and runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TOPOLOGY = """
 
 
 def met(kind: str, left: Mapping[str, Row], by: str, right: Mapping[str, Row]) -> dict[str, tuple[Row, Row | None]]:
-    """Rows of the left table with the row that they name."""
+    """The rows of the left table with the row that they name."""
     found = {key: (row, right.get(row[by])) for key, row in left.items()}
     return {key: pair for key, pair in found.items() if kind == "left" or pair[1] is not None}
 
@@ -138,13 +138,13 @@ def test_keys_of_different_types_are_refused(kafka: KafkaConfig, tmp_path: Path)
 
 
 HERE, MOVED, LEFT, GONE = range(4)
-"""What a place says of a row (ForeignKeys.scala)."""
+"""The messages of a place about a row (ForeignKeys.scala)."""
 Said = tuple[int, int, int | None]
-"""What has become of the row, the version of the change, and the result, if there is one."""
+"""The state of the row, the version of the change, and the result, if there is one."""
 
 
 def told_by_places(rng: random.Random) -> tuple[list[list[Said]], int | None]:
-    """What each place says of a row's life, and what it comes to."""
+    """The messages of each place about a row's life, and the final result."""
     said: dict[str, list[Said]] = {place: [] for place in "abcd"}
     place, version, result = "", 0, None
     for _ in range(rng.randrange(1, 14)):
@@ -169,7 +169,7 @@ def told_by_places(rng: random.Random) -> tuple[list[list[Said]], int | None]:
 
 
 def test_what_places_say_may_come_in_any_order(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """What each says comes in its order. Nothing is left of rows that have no result."""
+    """The messages of one place come in its order. Nothing is left of rows that have no result."""
     topology = """
   - {name: orders, table: {topic: $T-orders, value: {format: json, schema: "customer STRING, at INT"}}}
   - {name: customers, table: {topic: $T-customers, value: text}}
@@ -265,7 +265,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
             f"{placed}, {expected}; {app.tail()}",
         )
         assert _asked(app) == placed
-        # Of a row without a result something may be kept for a while; it is no answer.
+        # The join may keep something for a while about a row without a result; it is no answer.
         for key, what in (("nobody", LEFT), ("somebody", HERE)):
             told: Row = {
                 "__deleted": what == LEFT,

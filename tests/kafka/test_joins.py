@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which records meet, and which stay alone, follows from the records: not from how they were cut into epochs and runs,
-nor from which partition was read first."""
+"""The records alone decide which of them meet, and which stay alone: not how they were cut into epochs and runs, nor
+which partition was read first."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ COUNTED = """
     aggregate: {'n': count(*)}
   - {name: to-%(kind)s-counted, to: {topic: $T-%(kind)s-counted}}
 """
-"""In the task of the join: results that wait for a partner are in time for it."""
+"""Nodes in the task of the join: results that wait for a partner are in time for them."""
 BEHIND_A_TABLE = """
   - {name: known, table: {topic: $T-known, value: text}}
   - {name: l, from: first, join: {with: known, type: left, select: {value: first.value}}}
@@ -82,7 +82,7 @@ def results_in(kafka: KafkaConfig, topic: str) -> Counter[Result]:
 
 
 def counted_in(kafka: KafkaConfig, topic: str) -> dict[tuple[str, int], int]:
-    """The latest counts by key and begin of the window."""
+    """The latest counts by key and start of the window."""
     found = {}
     for message in committed(kafka, topic):
         key = json.loads(message.key() or b"")
@@ -92,7 +92,7 @@ def counted_in(kafka: KafkaConfig, topic: str) -> dict[tuple[str, int], int]:
 
 
 def times_in(kafka: KafkaConfig, topic: str) -> Counter[tuple[str, int]]:
-    """How many results there are by key and ten seconds of their times."""
+    """The number of results by key and ten seconds of their times."""
     times = ((message.key() or b"", message.timestamp()[1]) for message in committed(kafka, topic))
     return Counter((key.decode(), at - at % (10 * SECOND)) for key, at in times)
 
@@ -109,7 +109,7 @@ def numbered(events: Sequence[Event], since: int) -> list[tuple[Event, int]]:
 def test_results_do_not_depend_on_how_partitions_are_read(
     kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...], together: bool
 ) -> None:
-    """`cuts`: how much of each partition, two of the left and two of the right side, a first run reads in percent."""
+    """`cuts`: the percentages of the partitions, two of the left and two of the right side, that a first run reads."""
     sources = SOURCES.replace("name: l,", "name: first,") + BEHIND_A_TABLE if together else SOURCES
     app = App(kafka, tmp_path, sources + "".join((JOIN + COUNTED) % {"kind": kind} for kind in KINDS))
     for side in ("left", "right"):
@@ -159,7 +159,7 @@ SOME = ("transaction.before-commit#0", "transaction.after-commit#1")
 @pytest.mark.timeout(600)
 @killed_at(SOME, STEPS)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]) -> None:
-    """Each record that stays alone says so once, whatever has happened between its coming and its end."""
+    """Each record that stays alone comes out alone once, whatever has happened between its arrival and its end."""
     topology = (
         (SOURCES + JOIN % {"kind": "outer"})
         .replace("$T-left", "$T-numbers")
@@ -242,7 +242,7 @@ def test_a_source_that_meets_itself_is_read_once(kafka: KafkaConfig, tmp_path: P
 
 
 def test_late_records_go_to_a_topic(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Of both sides, with what they could have met; what is not late meets as ever."""
+    """The late records of both sides come with those that they could have met; other records meet as ever."""
     app = App(kafka, tmp_path, LATE)
     app.create("left", "right")
     app.send(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aggregates of a table that nothing can be taken out of again: they are those of the rows that are there."""
+"""Aggregates of a table from which no row can be taken out again: they are those of the present rows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def changes(seed: int, since: int, count: int) -> list[tuple[str, dict[str, Any]
 
 
 def expected(rows: dict[str, Row], seen: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """By city, what its people come to, and their ages folded; in the order of times."""
+    """By city, the aggregates of its people, and their ages folded; in the order of times."""
     ages: dict[str, Any] = {}
     folds: dict[str, Any] = {}
     for city in seen:
@@ -92,7 +92,7 @@ def expected(rows: dict[str, Row], seen: set[str]) -> tuple[dict[str, Any], dict
 
 
 def sums(people: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of scores, rounded once; of ages as minutes."""
+    """The sum and the mean of scores, rounded once; the sum of ages as minutes."""
     if not people:
         return {"total": None, "mean": None, "minutes": None}
     total = math.fsum(row["score"] for row in people)
@@ -104,7 +104,7 @@ def sums(people: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.timeout(400)
 def test_results_are_those_of_the_rows_that_are_there(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """At once; then in small epochs, with what the changelogs have."""
+    """At once; then in small epochs, with the state in the changelogs."""
     app = App(kafka, tmp_path, TOPOLOGY)
     app.create("people", "questions", partitions=2)
     rows: dict[str, Row] = {}
@@ -151,7 +151,8 @@ def test_a_group_of_too_many_rows_is_told(kafka: KafkaConfig, tmp_path: Path) ->
 
 
 def test_a_sum_of_doubles_is_the_nearest_to_the_exact_one(tmp_path: Path) -> None:
-    """Whatever was added and taken out again, in whatever order, and through the state."""
+    """It does not matter which values were added and taken out again, in which order, and whether the state was
+    restored."""
     start_engine(this_process(1, tmp_path))
     SparkContext._ensure_initialized()
     jvm: Any = SparkContext._jvm

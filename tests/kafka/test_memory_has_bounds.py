@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an app holds outside of Java's heap, and for partitions that have gone elsewhere, does not grow with time."""
+"""An app's memory outside of Java's heap, and for partitions that have gone elsewhere, does not grow with time."""
 
 from __future__ import annotations
 

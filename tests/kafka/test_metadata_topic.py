@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's files on the metadata topic: what is written when, and how many transactions that takes."""
+"""The driver's files on the metadata topic: when each is written, and how many transactions that takes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Driver:
         return [each for each in found if any("/" in path for path in each)]
 
     def fence(self) -> None:
-        """As the broker does to a driver that stood still for too long."""
+        """Fences the driver, as the broker does if it stood still for too long."""
         other = Producer({**self._kafka.for_librdkafka(), "transactional.id": f"{self.app}/metadata"})
         other.init_transactions(30)
 
@@ -71,7 +71,7 @@ def driver(spark: SparkSession, kafka: KafkaConfig) -> Driver:
 
 
 def test_an_epoch_is_one_transaction(driver: Driver) -> None:
-    """The end of an epoch, and what Spark tidies up, go with the range of the next one."""
+    """The end of an epoch, and Spark's deletions, are in one transaction with the range of the next epoch."""
     files = driver.open()
     for epoch in range(4):
         files.write(f"/app/part/offsets/{epoch}")

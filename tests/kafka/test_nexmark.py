@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nexmark's queries, epoch by epoch, come to what batch Spark SQL says of all events at once."""
+"""Nexmark's queries, epoch by epoch, give the results of batch Spark SQL over all events at once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 
 def events(kind: str) -> list[Event]:
-    """As the generator prints them."""
+    """The events as the generator prints them."""
     command = [sys.executable, str(NEXMARK / "events.py"), kind, "--events", str(EVENTS)]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     return [(int(event["key"]), event["value"]) for event in map(json.loads, lines)]
@@ -62,7 +62,7 @@ def all_in_one() -> str:
 
 
 def in_batch(market: Mapping[str, Sequence[Event]], folder: Path) -> dict[str, list[Row]]:
-    """By query, the rows of its SQL."""
+    """The rows of each query's SQL, by query."""
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -81,7 +81,7 @@ def in_batch(market: Mapping[str, Sequence[Event]], folder: Path) -> dict[str, l
 
 
 def rows_of(app: App, query: str) -> list[Row]:
-    """All records of a query's topic; of a table its rows, with the columns of the key."""
+    """All records of a query's topic; for a table its rows, with the columns of the key."""
     topology, (given,) = next(
         (part.topology, node.inputs)
         for part in app.plan.subtopologies
@@ -101,7 +101,7 @@ def columns_of(columns: Sequence[str], key: str) -> Row:
 
 
 def of_all_windows(rows: Iterable[Row]) -> list[Row]:
-    """In which window of the clock a bid is counted, no data say."""
+    """The counts over all windows: the data do not say in which window of the clock a bid is counted."""
     bids: Counter[int] = Counter()
     for row in rows:
         bids[row["bidder"]] += row["bids"]

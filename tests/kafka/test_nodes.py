@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each node does to records, from topic to topic."""
+"""The effect of each node on records, from topic to topic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def app(kafka: KafkaConfig, tmp_path: Path) -> Make:
 
 
 def test_the_current_time_is_that_of_the_epoch(app: Make) -> None:
-    """Before a shuffle, and in what a task computes, whose expressions live from epoch to epoch."""
+    """The time of the epoch before a shuffle, and in a task, whose expressions live from epoch to epoch."""
     a = app(
         """
   - {name: in, stream: {topic: $T-in, value: {format: json, schema: "at BIGINT"}}}
@@ -534,7 +534,7 @@ def test_a_hop_is_purged_when_it_has_been_read(app: Make) -> None:
     a.send("in", (None, "x"))
     a.run()
     assert a.latest("out") == {"0": {"count": 101}}
-    assert (a.statuses[-1]["recordsRead"], a.statuses[-1]["recordsWritten"]) == (1, 1)  # the hop's do not count
+    assert (a.statuses[-1]["recordsRead"], a.statuses[-1]["recordsWritten"]) == (1, 1)  # the hop's records do not count
 
 
 def test_a_merge_of_different_types_is_refused(kafka: KafkaConfig, tmp_path: Path) -> None:

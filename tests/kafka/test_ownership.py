@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody's topics or consumer group are used or deleted by an app that cannot prove that they are its own."""
+"""An app neither uses nor deletes topics or a consumer group that it cannot prove to be its own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plan_of(application_id: str, store: str, topics: str) -> Plan:
 
 
 def remains(kafka: KafkaConfig, plan: Plan) -> Remains:
-    """What the operator knows of an app that is deleted."""
+    """The operator's record of an app that is deleted."""
     metadata = f"{plan.application_id}-metadata"
     others = tuple(topic.name for topic in plan.topics if topic.name != metadata)
     servers = replace(plan.kafka, bootstrap_servers=kafka.bootstrap_servers)
@@ -56,7 +56,8 @@ def remains(kafka: KafkaConfig, plan: Plan) -> Remains:
 
 
 def test_an_app_that_never_ran_deletes_nothing(kafka: KafkaConfig) -> None:
-    """Neither a group that has its applicationId's name, nor topics that are named as its own would be."""
+    """It deletes neither a group that has its applicationId's name, nor topics with the names that its own would
+    have."""
     admin, name = Admin(kafka), unique_name("never")
     plan = plan_of(name, "counts", name)
     ensure_topics(admin, [spec for spec in topics_of(plan) if not spec.name.endswith("-metadata")], create_all=True)
@@ -71,7 +72,8 @@ def test_an_app_that_never_ran_deletes_nothing(kafka: KafkaConfig) -> None:
 
 
 def test_what_somebody_else_has_made_anew_is_not_deleted(kafka: KafkaConfig) -> None:
-    """Nor is what the app only meant to make, or what another app has on record; what is proven goes."""
+    """Nor are topics that the app only meant to make, or that another app has on record; topics that are proven to be
+    its own go."""
     admin, name = Admin(kafka), unique_name("anew")
     plan = plan_of(name, "counts", name)
     ensure_topics(admin, topics_of(plan), create_all=True)
@@ -115,7 +117,7 @@ def test_a_topic_that_another_app_has_on_record_is_refused(kafka: KafkaConfig, t
     with pytest.raises(NotOurs, match=belongs):
         claimed(kafka, second, theirs)
     assert TOPIC + changelog not in theirs.records, "the intent is withdrawn"
-    with pytest.raises(NotOurs):  # what an earlier version has let in, too
+    with pytest.raises(NotOurs):  # even one that an earlier version has let in
         claimed(kafka, second, theirs, (changelog,))
 
 
@@ -132,7 +134,7 @@ def test_a_topic_that_an_app_of_before_the_records_uses_is_refused(kafka: KafkaC
 
 
 def run(kafka: KafkaConfig, plan: Plan, folder: Path, owner: str = "", adopted: str | None = None) -> None:
-    """To the end of the input, as on a cluster: `shop` is the namespace."""
+    """Runs the app to the end of the input, as on a cluster: `shop` is the namespace."""
     make_ready(kafka, plan, create_all=True)
     owner = owner or f"shop/{plan.application_id}/1"
     run_app(plan, kafka, Options(folder / plan.application_id, until_caught_up=True, owner=owner, adopted=adopted))
@@ -161,7 +163,7 @@ def test_of_two_apps_with_one_changelog_the_second_is_refused_and_deletes_nothin
 
 
 def test_an_intent_of_another_app_is_enough(kafka: KafkaConfig, two: tuple[Plan, Plan]) -> None:
-    """It has just made the topic, or is about to."""
+    """The other app has just made the topic, or is about to."""
     first, second = two
     write(kafka, f"{first.application_id}-metadata", ("owner", "a/b/c"), (TOPIC + first.stores[0].changelog_topic, ""))
     with pytest.raises(NotOurs, match="belongs to application"):
@@ -169,7 +171,7 @@ def test_an_intent_of_another_app_is_enough(kafka: KafkaConfig, two: tuple[Plan,
 
 
 def test_a_start_goes_on_where_a_crash_left_it(kafka: KafkaConfig) -> None:
-    """Between the intent and the id the topic may be there or not; it is empty, as nobody writes before that."""
+    """Between the intent and the id the topic may be there or not; it is empty, as no process writes before that."""
     name = unique_name("crash")
     plan = plan_of(name, "counts", name)
     changelog = plan.stores[0].changelog_topic
@@ -221,7 +223,8 @@ def test_what_anybody_may_write_is_read_within_bounds(kafka: KafkaConfig) -> Non
 
 @pytest.mark.timeout(180)
 def test_an_app_that_was_made_anew_adopts_its_state(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """By the exact name of the owner on record, and from then on the applicationId is its own and not the old one's."""
+    """By the exact name of the owner on record. From then on the applicationId belongs to the new app, no longer to the
+    old one."""
     admin, name = Admin(kafka), unique_name("adopt")
     plan = plan_of(name, "counts", name)
     old, new = f"shop/{name}/1", f"shop/{name}/2"
@@ -238,7 +241,7 @@ def test_an_app_that_was_made_anew_adopts_its_state(kafka: KafkaConfig, tmp_path
     run(kafka, plan, tmp_path, owner=new, adopted=old)
     found = read_ownership(kafka, f"{name}-metadata", name)
     assert (found.owner, found.topics) == (new, before)
-    run(kafka, plan, tmp_path, owner=new, adopted=old)  # what it names stays there after it has done its work
+    run(kafka, plan, tmp_path, owner=new, adopted=old)  # `adopted` may stay there after it has done its work
     with pytest.raises(InputError, match=rf"belongs to '{new}'.* not to '{old}'"):
         run(kafka, plan, tmp_path)
     assert committed(kafka, f"{name}-counts")[-1].value() == b'{"count":3}'

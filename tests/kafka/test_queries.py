@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interactive queries: stores as tables, whatever happens to the app meanwhile."""
+"""Interactive queries: stores can be read as tables, whatever happens to the app meanwhile."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ PAIRS = """
     groupBy: [{parity: "pmod(n, 2)"}, {who: key}]
     aggregate: {mean: avg(n), some: "array_sort(collect_set(pmod(n, 3)))"}
 """
-"""A store that nothing is written from, with a key of two columns, one of them a number."""
+"""A store that no node writes from, with a key of two columns, one of them a number."""
 KEPT = """
   - name: by-parity
     from: totals
     groupBy: [{odd: "pmod(count, 2)"}]
     aggregate: {lows: sort_array(collect_list(low))}
 """
-"""The same of a table whose rows are kept."""
+"""The same for a table whose rows are kept."""
 IN_ORDER = """
   - name: trails
     from: ticks
@@ -54,7 +54,7 @@ BESIDE_A_TABLE = """
   - {name: known, table: {topic: $T-tocks, value: text}}
   - {name: met, from: ticks, join: {with: known, type: left, select: {'n': ticks.n}}}
 """
-"""What goes on by the same key shares the table's task."""
+"""Nodes with the table's key, which share its task."""
 LENGTH_MS = 1_000
 OF_RECORDS = """
   - name: %(kind)s
@@ -68,7 +68,7 @@ KINDS = {"session": SessionModel, "sliding": SlidingModel}
 
 
 def ask(app: AppProcess, path: str, **fields: str) -> Any:
-    """The answer. Raises urllib.error.HTTPError, or OSError where nothing answers."""
+    """Returns the answer. Raises urllib.error.HTTPError, or OSError where nothing answers."""
     query = f"?{urllib.parse.urlencode(fields)}" if fields else ""
     with urllib.request.urlopen(app.address + path + query, timeout=60) as answer:
         return json.load(answer)
@@ -80,7 +80,7 @@ def rows(app: AppProcess, path: str, **fields: str) -> list[dict[str, Any]]:
 
 
 def rows_so_far(app: AppProcess, path: str, **fields: str) -> list[dict[str, Any]]:
-    """Empty while the app starts, or says that it cannot be asked now."""
+    """The rows; empty while the app starts, or answers that it cannot be asked now."""
     try:
         return rows(app, path, limit="1000", **fields)
     except urllib.error.HTTPError as error:
@@ -131,7 +131,7 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
             "windowed": False,
             "partitions": 2,
         }
-        # All rows, and each of them by its key, wherever that lies.
+        # All rows, and each of them by its key, in whichever executor that lies.
         told = ask(app, "/stores/totals", limit="1000")
         assert told["complete"] is True
         assert {row["key"]: fold_of(row) for row in told["rows"]} == totals
@@ -174,7 +174,7 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
         assert "has no windows" in refusal(app, "/stores/totals?windowFrom=2024-01-01T00:00:00Z")[1]
         assert "windowFrom 'noon' is no timestamp" in refusal(app, "/stores/windows?windowFrom=noon")[1]
 
-        # Many at once wait for their turn.
+        # Many questions at once wait for their turn.
         with ThreadPoolExecutor(12) as askers:
             found = list(askers.map(lambda key: rows(app, f"/stores/totals/{key}"), [*totals] * 2))
         assert [fold_of(each[0]) for each in found] == [*totals.values()] * 2
@@ -210,7 +210,7 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Open ones, and those that are closed and kept."""
+    """Open windows, and closed ones that are kept."""
     topology = WINDOWS.replace("emit: final", "emit: final\n    retention: 8 minutes")
     topology += IN_ORDER + OF_RECORDS % {"kind": "sliding"}
     in_task = IN_ORDER.replace("trails", "trails-there") + OF_RECORDS % {"kind": "session"}
@@ -317,7 +317,7 @@ def test_an_answer_that_is_too_large_is_refused(kafka: KafkaConfig, tmp_path: Pa
 
 
 class Asker:
-    """Asks all the time; each answer must be the fold of a prefix, and none may be older than one before it."""
+    """Asks all the time. Each answer must be the fold of a prefix, and none may be older than one before it."""
 
     def __init__(self, app: AppProcess, load: Load) -> None:
         self._app, self._check = app, TotalsCheck(load.history)

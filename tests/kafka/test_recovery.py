@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Killed and started again: exact results for a reader that looked on all the time, and for one that came later."""
+"""Killed and started again: exact results for a reader that read all the time, and for one that came later."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_driver_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
         app.await_work()
         until(lambda: app.status()["phase"] == "Running", 60, "and then that it runs")
 
-        # What found its epoch done is restored once more, for the next one.
+        # A task that found its epoch done is restored once more, for the next one.
         def restored() -> Mapping[str, Any]:
             totals: Mapping[str, Any] = app.status()["restore"]["totals"]
             return totals if totals["restoring"] == 0 else {}
@@ -97,7 +97,7 @@ def test_driver_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_executors_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R1. The driver lives on, and other executors go on with what the dead one had under way."""
+    """R1. The driver lives on, and other executors go on with the work of the dead one."""
     chooser = random.Random(101)
     with (
         Bench(kafka, tmp_path, "executors") as bench,
@@ -121,7 +121,7 @@ def test_executors_killed_under_load(kafka: KafkaConfig, tmp_path: Path) -> None
 
 
 COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epoch.tasks-committed")
-"""Around the commit: what comes after it finds its work done."""
+"""Steps around the commit: an attempt after it finds its work done."""
 
 
 @pytest.mark.timeout(1200)
@@ -139,14 +139,15 @@ COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epo
 def test_driver_halted_at_every_step(
     kafka: KafkaConfig, tmp_path: Path, topology: str, steps: tuple[str, ...], spec: str
 ) -> None:
-    """R3. One application all along: each start finds what the step before has left, and dies at the next."""
+    """R3. One application all along: each start goes on from the state that the step before has left, and dies at the
+    next step."""
     with (
         Bench(kafka, tmp_path, "steps", topology, spec=spec) as bench,
         Proof(bench, load := bench.load(seed=301, keys=50)) as proof,
     ):
         for step in steps:
             load.send(200)
-            # An epoch that has not begun yet, so that all that is restored was really worked for.
+            # An epoch that has not begun yet, so that the restored state comes from real work.
             epoch = "" if step.startswith("store.") and "restore" in step else f"@{last_epoch(bench) + 1}"
             app = bench.start(env=failpoints(f"{step}{epoch}=halt"))
             await_halt(app, step)
@@ -169,7 +170,7 @@ SOME_FIRST_STEPS = (
 def test_driver_halted_at_every_step_of_its_first_start(
     kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]
 ) -> None:
-    """R3. What is written once has to be written by whoever comes next, and only then."""
+    """R3. The next start writes what a first start writes once, and only if it is missing."""
     with (
         Bench(kafka, tmp_path, "first", TOTALS) as bench,
         Proof(bench, load := bench.load(seed=303, keys=50)) as proof,
@@ -188,8 +189,8 @@ def test_driver_halted_at_every_step_of_its_first_start(
 
 @pytest.mark.timeout(900)
 def test_pairs_and_bad_records_come_once(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R2 and R3 with a join and dead letters: killed anywhere, and where one partition of the join has committed and
-    the other one has not. What can have no partner any more is no state in the end."""
+    """R2 and R3 with a join and dead letters: killed anywhere, and after one partition of the join has committed and
+    before the other one has. In the end the state has no records that can have no partner any more."""
     with (
         Bench(kafka, tmp_path, "pairs", JOIN, spec=DEAD_LETTERS) as bench,
         Proof(bench, load := bench.load(seed=202)) as proof,
@@ -217,8 +218,8 @@ def test_pairs_and_bad_records_come_once(kafka: KafkaConfig, tmp_path: Path) -> 
 
 @pytest.mark.timeout(900)
 def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R6: every partition is at N+1, the commit log is at N, and what N was is gone from the changelog. R7: then the
-    stores are rebuilt in a running app, whose local bases are wiped, without their tables, or changed."""
+    """R6: every partition is at N+1, the commit log is at N, and the values of N are gone from the changelog. R7: then
+    the stores are rebuilt in a running app, whose local bases are wiped, without their tables, or changed."""
     chooser = random.Random(607)
     damages: tuple[Callable[[list[Path]], int], ...] = (
         lambda files: delete_some(files, chooser, share=1),
@@ -251,7 +252,7 @@ def test_compacted_ahead_of_the_commit_log(own_kafka: KafkaConfig, tmp_path: Pat
             damage(base_files(app.state_dir))
             fence(bench, "totals/0", "totals/1")
             load.send(1000)  # the work that is left
-            # Each epoch after a failure restores once more, from the new base: `total` is of that soon.
+            # Each epoch after a failure restores once more, from the new base: soon `total` belongs to that.
             until(lambda: restored() - before >= whole, 60, "both stores are read from the topic's beginning")  # noqa: B023
         proof.finish(app)
 
@@ -278,7 +279,7 @@ def test_broker_bounced_under_load(own_broker: EmbeddedBroker, own_kafka: KafkaC
 
 @pytest.mark.timeout(600)
 def test_the_drivers_python_process_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R3. Its JVM finds out by itself; meanwhile the next driver may be there, and fences it. The epoch is held up, so
+    """R3. Its JVM notices by itself; meanwhile the next driver may be there, and fences it. The epoch is held up, so
     that each step comes in the middle of one."""
     with (
         Bench(kafka, tmp_path, "driver", TOTALS + ECHO) as bench,
@@ -297,7 +298,7 @@ def test_the_drivers_python_process_killed_at_every_step(kafka: KafkaConfig, tmp
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_the_death_of_the_java_process_is_told(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Killed alone, as by a system that is short of memory: one line says so, and a new start goes on."""
+    """It is killed alone, as by a system that is short of memory: one line reports it, and a new start goes on."""
     with Bench(kafka, tmp_path, "engine") as bench, Proof(bench, load := bench.load(seed=211, rate=200)) as proof:
         load.start()
         app = bench.start()
@@ -317,7 +318,7 @@ def test_the_death_of_the_java_process_is_told(kafka: KafkaConfig, tmp_path: Pat
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_an_app_and_its_own_broker_killed_under_load(tmp_path: Path) -> None:
-    """R2 and R8 as on a laptop: with no Kafka named, which is then a part of what is killed."""
+    """R2 and R8 as on a laptop: no Kafka is named, so the kill includes the broker."""
     manifest = tmp_path / "app.yaml"
     manifest.write_text(manifest_text("own", TOTALS))
     with ExitStack() as at_the_end:
@@ -354,6 +355,6 @@ def test_until_caught_up_is_exact(kafka: KafkaConfig, tmp_path: Path) -> None:
             load.send(records)
             app = bench.start(arguments=["--until-caught-up"])
             assert app.await_exit(120) == 0, app.tail()
-            assert "WARNING" not in app.said  # what Java and Spark have to say belongs into the log
+            assert "WARNING" not in app.said  # the output of Java and Spark belongs in the log
             assert f" has caught up: {records:,} records read, " in app.said, app.tail()
         proof.verify()

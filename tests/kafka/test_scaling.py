@@ -20,7 +20,7 @@ PARALLELISM = 4
 
 
 def await_executors(app: AppProcess, count: int) -> None:
-    """Until so many run, and each has its share of the state."""
+    """Waits until so many executors run, and each has its share of the state."""
 
     def shares() -> list[int]:
         app.require_alive()
@@ -29,7 +29,7 @@ def await_executors(app: AppProcess, count: int) -> None:
             return []
         return sorted(replicas["statePartitions"].values())
 
-    # Of each of the two stores.
+    # The bounds for both stores together.
     least, most = 2 * (PARALLELISM // count), 2 * -(-PARALLELISM // count)
 
     def fair() -> bool:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kafka that asks who we are: every client of an app is let in by what the manifest refers to, and the password stays
-where it is."""
+"""A Kafka that asks who we are: it lets in every client of an app with the credentials that the manifest refers to, and
+the password stays where it is."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write(
     own: str | None = "client",
     tokens_at: str = "localhost",
 ) -> Path:
-    """A manifest with state and without, and its files beside it."""
+    """Writes a manifest with state and without, and its files beside it."""
     for name in (
         "ca.pem",
         "other-ca.pem",
@@ -101,7 +101,7 @@ def allow_what_is_printed(secured: SecuredBroker, manifest: Path, capfd: pytest.
 
 
 def on_a_cluster(manifest: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same app as a resource that scales, and the Secrets with what the files have."""
+    """The same app as a resource that scales, and the Secrets with the content of the files."""
     body = yaml.safe_load(manifest.read_text())
     body["metadata"] |= {"namespace": "default", "uid": "1", "generation": 1}
     body["spec"]["autoscaling"] = {"maxReplicas": 2}
@@ -122,7 +122,7 @@ def on_a_cluster(manifest: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def command_lines(app: AppProcess) -> list[str]:
-    """Of the app's processes; one that has ended, and that nobody has waited for, has none any more."""
+    """The command lines of the app's processes; a process that has ended but was not waited for has none."""
     lines = []
     for process in family(app):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -137,7 +137,7 @@ def command_lines(app: AppProcess) -> list[str]:
 def test_every_client_is_let_in_and_nobody_tells_the_password(
     secured: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], mechanism: str
 ) -> None:
-    """Who it is that is let in, so the ACLs that are printed for it are enough."""
+    """The user that is let in is the one of the printed ACLs, so these are enough."""
     prefix = unique_name("secured")
     topics = {name: f"{prefix}-{name}" for name in ("numbers", "totals", "echo")}
     Admin(secured.open).create([TopicSpec(topic, "test", 2) for topic in topics.values()])
@@ -230,7 +230,7 @@ CAUSES = {
 def test_what_is_wrong_is_told(
     secured: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str], wrong: dict[str, Any], causes: set[str]
 ) -> None:
-    """By the app as by the operator, each cause in words of its own."""
+    """The app and the operator report it, each cause in words of its own."""
     if "address" in wrong:
         wrong = {"address": getattr(secured, wrong["address"], wrong["address"])}
     manifest = write(secured, tmp_path, unique_name("wrong"), **wrong)
@@ -252,7 +252,7 @@ def test_commands_beside_a_run_are_let_in_with_it(
     prefix = unique_name("beside")
     manifest = write(secured, tmp_path, prefix)
     allow_what_is_printed(secured, manifest, capfd)
-    for topic in ("numbers", "totals", "echo"):  # nobody else makes them here
+    for topic in ("numbers", "totals", "echo"):  # no other process makes them here
         words = f"--allow-principal User:{USER} --operation Create --topic {prefix}-{topic}"
         secured.allow(bindings_of(f"kafka-acls --add {words}"))
     assert main(["topics", str(manifest), "--create"]) == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that are gone before they were read: the app ends, or goes on with what onSourceLoss says, and counts."""
+"""Records that are deleted before they were read: the app ends, or goes on as onSourceLoss says, and counts them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def feed(a: App, letters: str) -> None:
 
 
 def lose(a: App, before: int) -> None:
-    """As retention does it: the topic begins later."""
+    """Deletes the first records as retention does it: the topic begins later."""
     Admin(a.kafka).purge({(a.topic("in"), 0): before})
     assert Admin(a.kafka).start_offsets(a.topic("in")) == {0: before}
 
@@ -78,7 +78,7 @@ def came_out(a: App) -> list[str]:
 
 
 def lost(a: App) -> int:
-    """How many the last run has told."""
+    """The number of lost records that the last run has reported."""
     return sum(int(part["lostRecords"]) for part in a.statuses[-1]["subTopologies"].values())
 
 
@@ -114,7 +114,7 @@ def test_fail_ends_with_the_reason_for_a_topic_that_was_made_anew(app: Make) -> 
     [("Earliest", 5, "abcf", 2), ("Latest", 5, "abc", 3), ("Earliest", 6, "abc", 3), ("Latest", 6, "abc", 3)],
 )
 def test_it_goes_on(app: Make, policy: str, before: int, then: str, gone: int) -> None:
-    """With the earliest that is left, or behind the latest; there may be nothing left at all."""
+    """The app goes on with the earliest record that is left, or behind the latest; there may be nothing left at all."""
     a = app(policy)
     feed(a, "abc")
     a.run()
@@ -174,8 +174,8 @@ def test_one_of_several_topics_is_deleted(app: Make) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("policy", ["Earliest", pytest.param("Latest", marks=pytest.mark.chaos)])
 def test_a_replay_answers_for_the_same_range(kafka: KafkaConfig, tmp_path: Path, policy: str) -> None:
-    """Halted when all tasks of the epoch that met the loss have committed: its replay must do nothing, although still
-    more is gone by then."""
+    """The app halts after all tasks of the epoch that met the loss have committed: its replay must do nothing, although
+    still more is gone by then."""
     spec = f"onSourceLoss: {policy}"
     with Bench(kafka, tmp_path, "loss", ECHO_OF_NUMBERS, partitions=2, spec=spec) as bench:
         topic = bench.topics["numbers"]
@@ -201,7 +201,7 @@ def test_a_replay_answers_for_the_same_range(kafka: KafkaConfig, tmp_path: Path,
 
 
 def write(kafka: KafkaConfig, topic: str, numbers: range) -> None:
-    """Even ones to partition 0, odd ones to partition 1."""
+    """Sends even numbers to partition 0, odd ones to partition 1."""
     producer = in_order(kafka)
     for n in numbers:
         producer.produce(topic, json.dumps({"n": n}), partition=n % 2)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark does that the runtime relies on, and that no interface of Spark's promises: one test for each, with Spark
-alone. Another version of Spark that turns one of these red needs a look at the named place of ours.
+"""Habits of Spark that the runtime relies on, and that no interface of Spark's promises: one test for each, with Spark
+alone. If one of these fails with another version of Spark, look at the place of ours that the test names.
 
 Habits of Spark that other tests hold, with the runtime in it:
 
-- what a store is asked for its files, and which changes its writer is told: test_changelog_store.py
-- a scan takes a damaged block for the end: there, test_damaged_files_are_replaced_from_the_topic
+- which calls Spark makes to a store's files, and which changes its writer gets: test_changelog_store.py
+- a scan takes a damaged block for the end: in the same file, test_damaged_files_are_replaced_from_the_topic
 - which files of the driver are written when: test_metadata_topic.py, test_recovery.py
 - which ranges of Kafka a task reads, empty ones left out: test_exactly_once.py, test_source_loss.py
-- what a plan counts: test_counts.py; where executors have stores, and how their end is told: test_scaling.py
+- what a plan counts: test_counts.py; where executors have stores, and how Spark reports their end: test_scaling.py
 - columns that no later node uses are left out of the state: test_changes.py
 """
 
@@ -47,12 +47,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Spar
 
 @dataclass(frozen=True)
 class Told:
-    """What a query's parts have noted."""
+    """The notes that a query's parts have made."""
 
     notes: tuple[str, ...]
 
     def of(self, kind: str) -> list[dict[str, str]]:
-        """The notes that begin so, as what they say."""
+        """The fields of the notes that begin so."""
         return [
             {name: text or quoted for name, quoted, text in re.findall(r"(\w+)=(?:'([^']*)'|(\S*))", note)}
             for note in self.notes
@@ -67,7 +67,7 @@ class Habits:
         self.folder = folder
 
     def run(self, name: str, offsets: list[str], names: tuple[str, ...] = ("0",), aggregate: str = "sum(n)") -> Told:
-        """A query, or one that goes on, over sources of these names that give these offsets."""
+        """Runs a query, or goes on with one, over sources of these names that give these offsets."""
         told = self._probe.run(self._spark._jsparkSession, self.path(name), list(names), aggregate, offsets)
         return Told(tuple(told))
 
@@ -103,7 +103,7 @@ def test_offsets_are_compared_as_text(first: Told) -> None:
 
 
 def test_a_query_that_goes_on_is_told_the_text_of_its_last_offset(first: Told, again: Told) -> None:
-    """EmptyEpochs, which begins by it."""
+    """EmptyEpochs begins with that text."""
     assert first.of("source=0 initial")
     assert not again.of("source=0 initial")
     assert again.of("source=0 latest")[0]["start"] == "1 "
@@ -116,7 +116,7 @@ def test_the_default_limit_is_asked_for_once(first: Told) -> None:
 
 def test_a_position_stands_under_its_source_s_name(habits: Habits) -> None:
     """PacedKafkaSource.scala takes a source's number from its folder, EpochRanges.scala and predecessors.py from a line
-    of the log. A source that is new has no position, and one that went is passed over."""
+    of the log. A new source has no position, and one that is gone is passed over."""
 
     def log(epoch: int) -> tuple[str, list[str]]:
         lines = (Path(habits.path("union")) / "offsets" / str(epoch)).read_text().splitlines()
@@ -134,7 +134,8 @@ def test_a_position_stands_under_its_source_s_name(habits: Habits) -> None:
 
 
 def test_an_epoch_is_noted_before_it_is_planned_and_its_end_when_the_sink_returns(first: Told, again: Told) -> None:
-    """All that how-it-works.md says of a crash; TopicCheckpointFileManager, where ends wait for ranges."""
+    """All that how-it-works.md says of a crash relies on it; so does TopicCheckpointFileManager, where ends wait for
+    ranges."""
     for number, batch in enumerate([*first.of("sink"), *again.of("sink")]):
         assert batch["epoch"] == str(number)
         assert batch["offsets"] == ",".join(map(str, range(number + 1)))
@@ -144,7 +145,7 @@ def test_an_epoch_is_noted_before_it_is_planned_and_its_end_when_the_sink_return
 
 
 def test_an_epoch_s_thread_knows_its_number_and_its_run(first: Told, again: Told) -> None:
-    """KeyedOperator.scala, which makes of them what Spark tells its own operators; Arrivals.scala, by the run."""
+    """KeyedOperator.scala makes of them the values that Spark gives its own operators; Arrivals.scala uses the run."""
     runs = []
     for told, epochs in ((first, ["0", "1"]), (again, ["2"])):
         (made,) = told.of("source=0 made")
@@ -177,7 +178,7 @@ def test_settings_made_while_an_epoch_is_cut_are_those_of_its_plan(first: Told) 
 
 
 def test_properties_of_an_epoch_s_thread_reach_all_its_tasks(first: Told, again: Told) -> None:
-    """TransactionTimeout, EpochRanges and ProcessorShare, which tell tasks of their epoch by them."""
+    """TransactionTimeout, EpochRanges and ProcessorShare give tasks the values of their epoch by them."""
     for told, announced, chosen in ((first, {"0", "1"}, {"1"}), (again, {"2"}, {"3"})):
         for kind in ("map", "reduce"):
             tasks = told.of(kind)
@@ -186,7 +187,7 @@ def test_properties_of_an_epoch_s_thread_reach_all_its_tasks(first: Told, again:
 
 
 def test_what_map_tasks_have_told_is_there_before_the_tasks_behind_the_shuffle_start(first: Told) -> None:
-    """EpochTimes.after, which a task behind the shuffle asks for."""
+    """EpochTimes.after, which a task behind the shuffle reads."""
     assert [task["ended"] for task in first.of("reduce")] == ["2"] * 4
 
 
@@ -199,7 +200,7 @@ def test_a_plan_counts_what_its_scans_have_read(first: Told) -> None:
     ("aggregate", "kind"), [("sum(n)", "Hash"), ("collect_list(n)", "ObjectHash"), ("max(word)", "Sort")]
 )
 def test_a_table_is_aggregated_by_these_operators(habits: Habits, aggregate: str, kind: str) -> None:
-    """KeyedAggregateExec.scala, which puts one in the place of those behind the shuffle."""
+    """KeyedAggregateExec.scala, which puts one operator in the place of those behind the shuffle."""
     (plan,) = [note for note in habits.run(kind, ["1"], aggregate=aggregate).notes if note.startswith("plan")]
     one = f"{kind}Aggregate"
     assert plan.endswith(f" {one} StateStoreSave {one} StateStoreRestore {one} Exchange {one} MicroBatchScan")
@@ -261,7 +262,7 @@ JSON_TEXTS: list[bytes] = [
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "FAILFAST"])
 def test_what_reads_json_here_gives_what_spark_gives(spark: SparkSession, mode: str) -> None:
-    """FromJson.scala. Half of the texts more are some of these with a byte changed."""
+    """FromJson.scala. Half of the further texts are some of these with a byte changed."""
     chooser = random.Random(11)
     texts = list(JSON_TEXTS)
     for _ in range(2000):
@@ -277,7 +278,8 @@ def test_what_reads_json_here_gives_what_spark_gives(spark: SparkSession, mode: 
 
 
 def test_spark_reads_json_again_for_each_condition(spark: SparkSession) -> None:
-    """Why FromJson.scala says that it is expensive: then a text is read once, whatever is asked of it."""
+    """The reason why FromJson.scala says that it is expensive: then a text is read once, however many conditions use
+    it."""
     raw = spark.createDataFrame([("{}",)], "value STRING")
     read = raw.select(F.from_json("value", "a INT, b INT, c INT").alias("json"))
     rows = read.filter("json IS NOT NULL").select("json.*").filter("a > 1").filter("b > c").select("a", "b")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`suppress` tells a table less often: of the updates of a row the last one, when the time of the first is over."""
+"""`suppress` gives fewer updates of a table: for each row the last one, when the limit since the first is over."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TOPOLOGY = """
 
 
 Row = tuple[Any, int]
-"""What a row has, and its event time."""
+"""The fields of a row, and its event time."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Model:
 
 @pytest.mark.timeout(300)
 def test_the_last_update_goes_on_when_the_limit_is_over(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """In two runs, the second with what the changelogs have; then the end of a run lets go what waits."""
+    """In two runs, the second with the state in the changelogs; then the end of a run lets the waiting updates go."""
     app = App(kafka, tmp_path, TOPOLOGY)
     app.create("prices", "clicks", partitions=2)
     model = Model()
@@ -129,7 +129,7 @@ def test_the_last_update_goes_on_when_the_limit_is_over(kafka: KafkaConfig, tmp_
 
 
 def test_a_late_first_update_goes_on_too(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """In one run, an epoch for each record: its limit is over when it comes."""
+    """In one run, an epoch for each record: the late update's limit is over when it comes."""
     app = App(kafka, tmp_path, TOPOLOGY)
     app.create("prices", "clicks")
     for key, second in (("a", 0), ("a", 100), ("late", 10), ("a", 101), ("a", 102), ("late", 11), ("a", 150)):

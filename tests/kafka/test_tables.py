@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables, joins with them and groups of them come to what their records say, however these are cut into runs."""
+"""Tables, joins with them and groups of them give the results of their records, in whatever way these are cut into
+runs."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ TOPOLOGY = (
 
 
 def spread(found: list[Change], partitions: int) -> dict[int, list[Change]]:
-    """A key's records are in one partition."""
+    """The records by partition; a key's records are in one."""
     return {p: [one for one in found if KEYS.index(one[0]) % partitions == p] for p in range(partitions)}
 
 
@@ -165,7 +166,8 @@ class Model:
 
 @pytest.mark.timeout(600)
 def test_results_are_those_of_the_records(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """At first tables are read to their end before any order meets them; later both are in the order of their times."""
+    """At first tables are read to their end before any order meets them; later both are read in the order of their
+    times."""
     app = App(kafka, tmp_path, TOPOLOGY)
     app.create("users", "plans", partitions=2)
     app.create("orders")
@@ -206,7 +208,7 @@ def test_results_are_those_of_the_records(kafka: KafkaConfig, tmp_path: Path) ->
 
 
 def test_a_table_is_there_before_the_first_record_meets_it(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """It takes several epochs to read, and the records are older than all of it."""
+    """The table takes several epochs to read, and the records are older than all of it."""
     topology = """
   - {name: users, table: {topic: $T-users, value: text}}
   - {name: orders, stream: {topic: $T-orders, value: text}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of each group that have the most of something: of a stream, in windows, and of a table whose rows change."""
+"""The rows of each group with the highest values: of a stream, in windows, and of a table whose rows change."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def played(seed: int, since: int) -> list[Play]:
 
 
 def first(plays: Iterable[Mapping[str, Any]], sign: int = 1) -> list[int]:
-    """The points of the first rows. Which of equal ones is there, nobody says."""
+    """The points of the first rows. The order of equal rows is not defined."""
     return sorted((sign * play["points"] for play in plays if play["points"] is not None), reverse=True)[:MOST]
 
 
 def told(app: App, topic: str, sign: int = 1) -> dict[Any, list[int]]:
-    """The table that a topic comes to: the points of each group's rows, which are in order."""
+    """The table that a topic folds to: the points of each group's rows, which are in order."""
     found = {}
     for key, row in app.table(topic).items():
         rows = row["top"] or []
@@ -68,7 +68,7 @@ def told(app: App, topic: str, sign: int = 1) -> dict[Any, list[int]]:
 
 
 def sessions(plays: list[Play]) -> dict[str, list[int]]:
-    """By game, start and end; each record within 3 s of one of its session."""
+    """Sessions by game, start and end; each record within 3 s of one of its session."""
     found = {}
     by_game: dict[str, list[Play]] = defaultdict(list)
     for play in sorted(plays, key=lambda play: play[2]):
@@ -93,7 +93,7 @@ def windowed(key: str) -> str:
 
 @pytest.mark.timeout(300)
 def test_the_rows_of_most_points(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """In two runs, the second with what the changelogs have."""
+    """In two runs; the second goes on with the state in the changelogs."""
     app = App(kafka, tmp_path, TOPOLOGY)
     app.create("plays")
     plays: list[Play] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""R10: somebody deletes a topic that the app lives on. That is told within a minute, and nothing is passed over in
+"""R10: somebody deletes a topic that the app depends on. The app reports it within a minute, and passes over nothing in
 silence."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_a_deleted_topic_is_told(kafka: KafkaConfig, tmp_path: Path, topic: str,
 
         until(told, TOLD_SECONDS, f"{words!r}; it said {app.status().get('error')}, {app.tail()}", every=0.2)
         load.stop()
-        if topic == "totals-changelog":  # and is made again, as by a broker that makes what is written to
+        if topic == "totals-changelog":  # and is made again, as a broker does that makes a topic at the first write
             ensure_topics(bench.admin, [TopicSpec(name, "test", 2, {"cleanup.policy": "compact"}, True)])
             assert app.await_exit(TOLD_SECONDS) == 3, app.tail()
             assert f"internal topic '{name}' of 'totals' was deleted and made anew" in app.said
@@ -66,7 +66,7 @@ def test_a_deleted_topic_is_told(kafka: KafkaConfig, tmp_path: Path, topic: str,
 def test_what_is_lost_is_not_begun_anew_in_silence(
     kafka: KafkaConfig, tmp_path: Path, topology: str, topic: str, code: int, why: str
 ) -> None:
-    """Results would be wrong, or come twice: the next start is refused and says why."""
+    """Results would be wrong, or come twice: the next start is refused, and the error says why."""
     with Bench(kafka, tmp_path, "gone", topology) as bench:
         load = bench.load(seed=1002, rate=100)
         first = bench.start()
@@ -87,7 +87,7 @@ def test_what_is_lost_is_not_begun_anew_in_silence(
 
 
 def test_an_epoch_that_is_planned_anew_is_refused(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """What its tasks have not read the first time they would not read the second time either: they are done."""
+    """Its tasks would not read the second time the records that they did not read the first time: they are done."""
     app = App(
         kafka,
         tmp_path,

@@ -54,7 +54,7 @@ def internal(role: str) -> TopicSpec:
 
 
 def make(kafka: KafkaConfig, spec: TopicSpec, bytes_by: int, time_by: int = 1) -> None:
-    """The topic, as an app makes it, with its sizes and times divided."""
+    """Makes the topic as an app makes it, with its sizes and times divided."""
     admin = Admin(kafka)
     admin.create([spec])
     settings = admin.configs([spec.name])[spec.name]
@@ -79,7 +79,7 @@ def size(folder: Path, topic: str) -> int:
 
 @pytest.mark.parametrize("role", ["position", "metadata"])
 def test_commits_do_not_pile_up(tidy: tuple[KafkaConfig, Path], role: str) -> None:
-    """A driver that starts reads the whole topic: what is there must not depend on how long the last one ran."""
+    """A driver that starts reads the whole topic: its size must not depend on how long the last one ran."""
     kafka, folder = tidy
     spec = internal(role)
     make(kafka, spec, bytes_by=128, time_by=3600)
@@ -95,7 +95,7 @@ def test_commits_do_not_pile_up(tidy: tuple[KafkaConfig, Path], role: str) -> No
     assert end == 2 * commits
 
     def tidied() -> bool:
-        # The broker looks at a topic when something is written to it.
+        # The broker checks a topic when a record is written to it.
         producer.begin_transaction()
         producer.produce(spec.name, b"", b"part/topic/0", partition=0)
         producer.commit_transaction(30)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows and groups that are not updated are gone by event time: in the store, in the output, for who looks them up."""
+"""Rows and groups that are not updated expire by event time: in the store, in the output, and for lookups."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ TOPOLOGY = f"""{SOURCES}
 
 @dataclass
 class Model:
-    """By the words of the manual; each key is in one partition of each topic."""
+    """The rules of the manual; each key is in one partition of each topic."""
 
     times: StreamTimes = field(default_factory=lambda: StreamTimes("prices"))
     prices: dict[str, Sent] = field(default_factory=dict)
     trails: dict[str, tuple[list[int | None], int]] = field(default_factory=dict)
-    """And the time of the latest record."""
+    """By key, the numbers, and the time of the latest record."""
     priced: list[tuple[int | None, int | None]] = field(default_factory=list)
     trailed: list[tuple[int | None, list[int | None] | None]] = field(default_factory=list)
     gone: Counter[tuple[str, str, int]] = field(default_factory=Counter)
-    """What has expired: table, key and when."""
+    """The expired rows: table, key and time."""
 
     def read(self, records: list[Sent]) -> None:
-        """All at once: rows of both topics by stream time, the table's first."""
+        """Reads the records of one epoch: those of both topics by stream time, the table's first."""
         for now, sent in self.times.in_order(records):
             if sent.topic == "prices":
                 self._price(sent, now)
@@ -93,7 +93,7 @@ class Model:
 
 @pytest.mark.timeout(400)
 def test_what_is_not_updated_is_gone(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """The second run goes on with what the changelogs have."""
+    """The second run goes on with the state in the changelogs."""
     app = App(kafka, tmp_path, TOPOLOGY)
     app.create("prices", "clicks", partitions=2)
     model = Model()
@@ -132,7 +132,7 @@ def test_what_is_not_updated_is_gone(kafka: KafkaConfig, tmp_path: Path) -> None
 
 
 def test_rows_are_gone_when_nothing_comes(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Event time goes on by the clock when all is idle: a row that nothing replaces is deleted all the same."""
+    """Event time goes on by the clock when all is idle: a row that is not replaced is deleted all the same."""
     app = App(kafka, tmp_path, TOPOLOGY.replace("20s", "3s"), spec="  idleTimeout: 1s")
     app.create("prices", "clicks", partitions=2)
     app.send("prices", ("a", {"n": 1, "g": "g"}, NOON), ("b", {"n": 2, "g": "g"}, NOON + SECOND))

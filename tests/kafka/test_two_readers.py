@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions have two readers, the check of the manifest and Spark: what passes the one is not something else to the
+"""Expressions have two readers, the check of the manifest and Spark: a text that passes the one means the same to the
 other."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_a_plan_holds_only_expressions_of_the_list(spark: SparkSession) -> None:
     ["current_timestamp() > 'now'", "current_date() = 'TODAY UTC'", "cast(concat('yester', 'day') as timestamp_ntz)"],
 )
 def test_a_text_that_spark_takes_for_the_time_is_refused(spark: SparkSession, text: str) -> None:
-    """Without a type before it the check of the manifest does not see that it is one."""
+    """Without a type before it, the check of the manifest does not see that the text is a time."""
     with pytest.raises(AnalysisException, match=r"Cast of '(now|TODAY UTC|yesterday)', which is not on the list"):
         guard.require_allowed(spark.range(1).select(guard.expression(text)))
     same = re.sub("now|today utc", "epoch", text.lower()).replace("yester", "epo").replace("'day", "'ch")
@@ -78,7 +78,7 @@ def test_a_constant_that_is_an_error_is_not_computed_by_the_check(spark: SparkSe
 
 
 def examples(spark: SparkSession) -> Iterator[str]:
-    """Expressions of Spark's own documentation."""
+    """The expressions of Spark's own documentation."""
     session: Any = spark._jsparkSession
     registry = session.sessionState().functionRegistry()
     names = registry.listFunction().iterator()
@@ -89,8 +89,8 @@ def examples(spark: SparkSession) -> Iterator[str]:
 
 
 def test_every_function_of_the_manual_can_be_used(spark: SparkSession) -> None:
-    """Spark's own examples, as far as the check of the manifest takes them, go through the second look as well. And
-    what Spark calls nondeterministic once it is analysed, the check knows by its name alone."""
+    """Spark's own examples that the check of the manifest allows go through the second look as well. The check knows
+    the expressions that Spark, after its analysis, calls nondeterministic by their names alone."""
     passed, refused, unknown = 0, [], []
     for text in examples(spark):
         ours = read_expression(text)
@@ -153,7 +153,7 @@ SEEDS = (
 
 
 def made_up(chance: random.Random, seeds: list[str]) -> str:
-    """A text of pieces that lexers and parsers take apart in different ways; often near to an expression."""
+    """A text of pieces that lexers and parsers split in different ways; often similar to an expression."""
     parts = chance.choice(seeds).split(" ") if chance.random() < 0.7 else []
     for _ in range(chance.randint(0, 6 - 3 * bool(parts))):
         parts.insert(chance.randint(0, len(parts)), chance.choice(PIECES))
@@ -165,7 +165,7 @@ def made_up(chance: random.Random, seeds: list[str]) -> str:
 
 
 def test_no_text_that_passes_means_something_else_to_spark(spark: SparkSession) -> None:
-    """On what our reader passes, Spark's parser sees no query and no function of Spark's that we do not see."""
+    """In a text that our reader passes, Spark's parser sees no query and no function of Spark's that we do not see."""
     chance, seeds = random.Random(SEED), sorted({*SEEDS, *examples(spark)})
     passed, different = 0, []
     for _ in range(TEXTS):
@@ -175,7 +175,7 @@ def test_no_text_that_passes_means_something_else_to_spark(spark: SparkSession) 
         try:
             guard.expression(text)
             passed += 1
-        except PySparkException as error:  # Spark refuses it, or sees a column where there is none to us
+        except PySparkException as error:  # Spark refuses it, or sees a column where we see none
             call = re.search(r"sees a call (\w+)", str(error))
             if "sees a query" in str(error) or (call is not None and call[1] in fn.KNOWN):
                 different.append(f"{text!r}: {error}")

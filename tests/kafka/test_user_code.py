@@ -89,7 +89,7 @@ def test_each_mode_gets_what_it_is_promised(app: Make) -> None:
     a.send("in", *((f"k{i}", value, NOON + i) for i, value in enumerate(values)))
     a.run()
     assert len(a.plan.subtopologies) == 1, "all three read the same rows"
-    # Key and time are those of the record that a row came of, and so is the order, whatever the function made of it.
+    # Key, time and order are those of the record that a row came of, whatever the function made of it.
     assert [(r.key, r.value, r.timestamp) for r in in_order(a, "rows")] == [
         ("k0", {"who": "ada", "total": 30.0, "at": 0}, NOON),
         ("k2", {"who": "part-1", "total": 6.0, "at": 2}, NOON + 2),
@@ -106,7 +106,7 @@ def test_each_mode_gets_what_it_is_promised(app: Make) -> None:
 
 
 def in_order(a: App, topic: str) -> list[Record]:
-    """By key, and of one key as they lie on the topic."""
+    """The records by key, and those of one key as they lie on the topic."""
     return sorted(a.received(topic), key=lambda record: record.key or "")
 
 
@@ -134,7 +134,7 @@ def slowly(row):
         file.write(str(row["n"]) + "\\n")
     return {{"n": row["n"], "long": "x" * 1000}}
 """
-"""What it returns is so long that it leaves the process batch by batch."""
+"""A function whose results are so long that they leave the process batch by batch."""
 SLOW_ECHO = """
   - {name: in, stream: {topic: $T-numbers, value: {format: json, schema: "n INT"}}}
   - {name: slow, python: {function: "slow:slowly", schema: "n INT, long STRING"}}
@@ -144,7 +144,7 @@ SLOW_ECHO = """
 
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """It allows transactions of less than Kafka's clients ask for when nobody tells them a time."""
+    """A broker that allows shorter transactions than Kafka's clients ask for by default."""
     with quick_broker(tmp_path_factory.mktemp("broker"), transaction_max_timeout_ms="25000") as running:
         yield running
 
@@ -153,7 +153,7 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBro
 def test_an_epoch_that_takes_longer_than_a_transaction_is_tried_again_with_more_time_and_the_next_are_smaller(
     own_kafka: KafkaConfig, tmp_path: Path
 ) -> None:
-    """Also when the process is killed in the long try, with its transaction open."""
+    """This holds also if the process is killed in the long try, with its transaction open."""
     calls = tmp_path / "calls"
     code = indent(SLOW.format(calls=str(calls)), " " * 8)
     spec = "transactionTimeout: 2s\n  code:\n    files:\n      slow.py: |\n" + code
@@ -173,7 +173,7 @@ def test_an_epoch_that_takes_longer_than_a_transaction_is_tried_again_with_more_
 
         until(lambda: called().count("0") == 2, 120, "a transaction is ended at work, and the next try begins")
         until(lambda: open_transactions(bench), 30, "it has a transaction")
-        # Which takes a second longer than Kafka has borne in the first try.
+        # This takes a second longer than Kafka has allowed in the first try.
         least = len(called()) + 1500
         until(lambda: len(called()) > least, 60, "a long try is under way")
         assert open_transactions(bench), "there was nothing under way"
@@ -226,7 +226,7 @@ def test_a_failing_function_names_node_record_and_line(app: Make) -> None:
 @pytest.mark.chaos  # the short form is among those of R3
 @pytest.mark.timeout(900)
 def test_results_are_exact_when_processes_of_functions_are_killed(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """R1 for them, then R2, and a halt between the commits of two partitions. What the function returns differs each
+    """R1 for them, then R2, and a halt between the commits of two partitions. The function's result differs each
     time."""
     with (
         Bench(kafka, tmp_path, "calls", FUNCTION, spec=FUNCTIONS_CODE) as bench,
@@ -254,7 +254,7 @@ def test_results_are_exact_when_processes_of_functions_are_killed(kafka: KafkaCo
 
 
 def callers(app: AppProcess) -> list[psutil.Process]:
-    """The processes that call functions, and the one that makes them."""
+    """The processes that call functions, and the one that starts them."""
     return [process for process in family(app) if _calls(process)]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a window holds, what is late and what is final follow from the records alone: not from how they were cut into
-epochs and runs, nor from which partition was read first."""
+"""The records alone decide what a window holds, what is late and what is final: not how they were cut into epochs and
+runs, nor which partition was read first."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ ALL_OF_RECORDS = "".join(OF_RECORDS % {"kind": kind, "emit": emit} for kind in K
 
 
 def behind_hops(topology: str) -> str:
-    """The same nodes, each of which reads by an internal topic: what is drawn is another number each time."""
+    """The same nodes, each of which reads an internal topic: a drawn number differs each time, so the topology is
+    cut."""
     node = "  - {name: some, filter: value <> 'no'}\n"
     assert node in topology
     return topology.replace(node, node.replace("some", "passing") + "  - {name: some, with: {drawn: rand()}}\n")
@@ -105,14 +106,14 @@ ALSO_IN_A_TASK = """
 
 
 def same_finals(app: App) -> dict[tuple[str, int], int]:
-    """Those of an app with windows alone and in a task."""
+    """The final results of an app with windows alone and in a task, which must be equal."""
     found = finals(app)
     assert finals_in(app.kafka, app.topic("out-too")) == found
     return found
 
 
 BY: dict[str, Callable[[str], str]] = {"alone": str, "hops": behind_hops, "task": in_a_task}
-"""What keeps the windows, and what comes before it."""
+"""By the place of the windows, a function that puts a topology's windows there."""
 
 
 def finals(app: App) -> dict[tuple[str, int], int]:
@@ -120,7 +121,7 @@ def finals(app: App) -> dict[tuple[str, int], int]:
 
 
 def finals_in(kafka: KafkaConfig, topic: str, column: str = "n") -> dict[tuple[str, int], int]:
-    """Final results by key and start of the window; none comes twice."""
+    """Final results by key and start of the window; each comes once."""
     found: dict[tuple[str, int], int] = {}
     for message in committed(kafka, topic):
         key = json.loads(message.key() or b"")
@@ -131,7 +132,7 @@ def finals_in(kafka: KafkaConfig, topic: str, column: str = "n") -> dict[tuple[s
 
 
 def spans_in(kafka: KafkaConfig, topic: str) -> tuple[dict[Span, int], int]:
-    """The table of windows at the end of a topic, and how many of its records were taken back or replaced."""
+    """The table of windows at the end of a topic, and the number of its records that were taken back or replaced."""
     found: dict[Span, int] = {}
     records = committed(kafka, topic)
     for message in records:
@@ -156,7 +157,7 @@ def send(app: App, partition: int, events: Sequence[Event]) -> None:
 
 
 def beginning_late(events: list[Event]) -> list[Event]:
-    """The first is late if the times that were reached before are known, and only then."""
+    """The events, of which the first is late if the stream time from before is known, and only then."""
     return [("a", NOON), *events[1:]]
 
 
@@ -174,14 +175,14 @@ SOME = ("transaction.after-commit#1", "epoch.tasks-committed")
 @pytest.mark.timeout(600)
 @killed_at(SOME, STEPS)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]) -> None:
-    """What the times of an epoch go through, also over internal topics and in a task.
+    """Stream time survives a kill at each step of an epoch, also over internal topics and in a task.
 
-    Each start goes on with those that the last epoch has ended with.
+    Each start goes on with the times at the end of the last epoch.
     """
     topology = FINAL.replace("$T-in", "$T-numbers").replace("$T-out", "$T-windows") + IN_ORDER
     for kind in KINDS:
         topology += (OF_RECORDS % {"kind": kind, "emit": "final"}).replace(f"$T-{kind}-final", f"$T-{kind}")
-    # These read by an internal topic and are in one task, and the first beside them does not.
+    # These read an internal topic and are in one task; the first window beside them does not read one.
     topology = behind_hops(in_a_task(topology)).replace("    from: by-key\n", "    from: passing\n")
     topology = topology.replace("$T-known", "$T-ticks")
     many = 700 // (len(steps) + 1)
@@ -233,7 +234,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
 def test_results_do_not_depend_on_how_partitions_are_read(
     kafka: KafkaConfig, tmp_path: Path, cuts: tuple[int, ...], by: str
 ) -> None:
-    """`cuts`: how much of each partition, in percent, a first run reads; the rest is a second one's."""
+    """`cuts`: the percentage of each partition that a first run reads; a second one reads the rest."""
     topology = FINAL + IN_ORDER + ALL_OF_RECORDS
     app = App(kafka, tmp_path, BY[by](topology))
     app.create("in", partitions=3)
@@ -287,7 +288,7 @@ def test_a_record_that_is_filtered_out_moves_time_too(kafka: KafkaConfig, tmp_pa
 
 
 def test_windows_close_when_nothing_comes(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Of three partitions one has records, one has had some, and one is empty: time goes on by the clock."""
+    """One of three partitions has records, one has had some, and one is empty: time goes on by the clock."""
     short = (FINAL + ALSO_IN_A_TASK).replace("20s", "4s").replace("10s", "2s").replace("5s", "1s")
     app = App(kafka, tmp_path, short, spec="  idleTimeout: 1s")
     app.create("in", partitions=3)
@@ -307,14 +308,14 @@ def test_windows_close_when_nothing_comes(kafka: KafkaConfig, tmp_path: Path) ->
     closed = {("a", before - 2 * SECOND): 1, ("a", before): 2, ("b", before): 1, ("a", at): 1, ("b", at): 1}
     assert same_finals(app) == closed
     assert late(app) == late(app, "known") == 0
-    app.send("in", ("a", "x", NOON), partition=2)  # what is closed stays closed
+    app.send("in", ("a", "x", NOON), partition=2)  # closed windows stay closed
     app.run()
     assert same_finals(app) == closed
     assert late(app) == late(app, "known") == 2
 
 
 def test_a_run_to_the_end_closes_what_is_open(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Also what an earlier run has left open. What ends later can still come."""
+    """The run also closes windows that an earlier run has left open. Windows that end later can still come."""
     app = App(kafka, tmp_path, FINAL + ALSO_IN_A_TASK)
     app.create("in", partitions=2)
     app.create("known")
@@ -358,7 +359,7 @@ LATE = """
 
 
 def test_late_records_go_to_a_topic(kafka: KafkaConfig, tmp_path: Path) -> None:
-    """Beside results that go on, and beside a store alone."""
+    """The late records of a window with final results, and of one that has a store alone."""
     app = App(kafka, tmp_path, LATE)
     app.create("in")
     app.send("in", ("a", "x", NOON), ("b", "x", NOON + 60 * SECOND), ("a", "y", NOON + 10 * SECOND))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share. Nothing here is a test."""
+"""Parts that tests share. Nothing here is a test."""

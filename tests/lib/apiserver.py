@@ -28,7 +28,7 @@ class ApiServer:
     Args:
         folder: a folder of its own for data, certificates and logs.
         binary: the multi-call executable of the test cluster.
-        audited: whether every request is written down, in `audit_log`.
+        audited: whether `audit_log` gets every request.
     """
 
     def __init__(self, folder: Path, binary: Path, audited: bool = False) -> None:
@@ -43,7 +43,7 @@ class ApiServer:
         self.url = f"https://127.0.0.1:{self._port}"
         self.kubeconfig = folder / "kubeconfig"
         self.token = secrets.token_hex(16)
-        """The administrator's."""
+        """The administrator's kubeconfig."""
 
     def start(self) -> ApiServer:
         (self.folder / "bin").mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ class ApiServer:
         return self
 
     def start_api(self) -> None:
-        """The API server alone, after `stop_api`."""
+        """Starts the API server alone, after `stop_api`."""
         folder = self.folder
         self._launch(
             "kube-apiserver",
@@ -93,7 +93,7 @@ class ApiServer:
             "rules": [{"level": "Metadata"}],
         }
         (self.folder / "audit.yaml").write_text(yaml.safe_dump(policy))
-        # Blocking: what has been answered is in the log.
+        # Blocking: every request that was answered is in the log.
         return (
             f"--audit-policy-file={self.folder}/audit.yaml",
             f"--audit-log-path={self.audit_log}",
@@ -104,10 +104,10 @@ class ApiServer:
         self._end("kube-apiserver")
 
     def kubectl(self, *arguments: str, text: str | None = None, check: bool = True) -> str:
-        """What kubectl prints. With `check`, an AssertionError with its complaint when it fails.
+        """Returns kubectl's output. With `check`, raises AssertionError with its complaint if it fails.
 
         Args:
-            arguments: of the command line.
+            arguments: those of the command line.
             text: its standard input.
             check: else both its output and its complaint are returned.
         """
@@ -125,11 +125,11 @@ class ApiServer:
         return done.stdout + done.stderr
 
     def kubeconfig_of(self, folder: Path, token: str) -> Path:
-        """A file by which a client acts as whoever the token is."""
+        """Writes a kubeconfig for a client with that token."""
         return write_kubeconfig(folder / "kubeconfig", self.url, token, f"{self.folder}/certs/apiserver.crt")
 
     def token_of(self, namespace: str, service_account: str) -> str:
-        """A token to act as that service account."""
+        """A token of that service account."""
         return self.kubectl("create", "token", service_account, f"--namespace={namespace}").strip()
 
     def stop(self) -> None:
@@ -205,7 +205,8 @@ class ApiServer:
 
 
 def write_kubeconfig(file: Path, url: str, token: str, authority: str | None = None) -> Path:
-    """For a client of the API server at that address, whose certificate an authority has signed; returns the file."""
+    """Writes a kubeconfig for a client of the API server at that address, whose certificate an authority has signed;
+    returns the file."""
     cluster = {"server": url} | ({"certificate-authority": authority} if authority else {})
     config = {
         "apiVersion": "v1",

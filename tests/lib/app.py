@@ -30,10 +30,10 @@ from streamapp.kafka.config import KafkaConfig
 START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 TICK_MS = 250
-"""Event time between two records of the windowed input."""
+"""The event time between two records of the windowed input."""
 WINDOW_MS = 10_000
 WITHIN_MS = 2_000
-"""How far apart a pair of the join may be."""
+"""The greatest distance of the records of a pair of the join."""
 
 _NUMBERS = """
   - {name: numbers, stream: {topic: $T-numbers, value: {format: json, schema: "n BIGINT, seq BIGINT"}}}"""
@@ -46,17 +46,17 @@ TOTALS = _NUMBERS + _SUMMED
 """A keyed aggregate: state."""
 
 HOP = f"{_NUMBERS}\n  - {{name: noisy, with: {{noise: rand()}}}}{_SUMMED}"
-"""The same over an internal topic: work that cannot be repeated comes before."""
+"""The same over an internal topic: a value that cannot be repeated is computed before it."""
 
 FUNCTION = f"""{_NUMBERS}
   - {{name: called, python: {{function: "noise:noisy", schema: "n BIGINT, seq BIGINT, noise DOUBLE"}}}}{_SUMMED}"""
-"""The same behind a function of the user's, which never returns the same."""
+"""The same behind a function of the user's, which never returns the same value."""
 
 FUNCTIONS_CODE = (
     'code: {files: {noise.py: "import random\\ndef noisy(row):\\n  '
     "return {'n': row['n'], 'seq': row['seq'], 'noise': random.random()}\"}}"
 )
-"""A setting: the function."""
+"""A setting: the user's function."""
 
 ECHO = """
   - {name: raw, stream: {topic: $T-numbers, value: text}}
@@ -86,7 +86,7 @@ JOIN = """
       select: {tick: unix_millis(left.timestamp), tock: unix_millis(right.timestamp), total: left.n + right.n}
   - {name: pairs-out, to: {topic: $T-pairs}}
 """
-"""Pairs of the same input and one more, of which the same holds."""
+"""Pairs of the same input and one more, for which the same holds."""
 
 SEEN = """
   - {name: users, table: {topic: $T-ticks, value: {format: json, schema: "n BIGINT"}}}
@@ -94,16 +94,16 @@ SEEN = """
   - {name: seen, from: numbers, join: {with: users, select: {'n': numbers.n, who: users.n}}}
   - {name: echo-out, from: seen, to: {topic: $T-echo}}
 """
-"""Numbers with the rows of their keys: a table and who looks it up, in one task."""
+"""Numbers with the rows of their keys: a table and a lookup in it, in one task."""
 
 COUNTED = """
   - {name: counts, from: seen, groupBy: [key], aggregate: {'n': count(*)}}
   - {name: counts-out, from: counts, to: {topic: $T-totals}}
 """
-"""How many there are of each key: one store more in that task."""
+"""The count of each key: one store more in that task."""
 
 DEAD_LETTERS = "onBadRecord: {deadLetter: $T-dead}"
-"""A setting: bad records, of which there are some among the ticks then, go to a topic of their own."""
+"""A setting: bad records, of which there are then some among the ticks, go to a topic of their own."""
 
 
 def manifest_text(
@@ -124,9 +124,9 @@ def manifest_text(
 
 
 class AppProcess:
-    """One `streamapp run`, in a process group of its own. What it says goes to `log`.
+    """One `streamapp run`, in a process group of its own. Its output goes to `log`.
 
-    With no `kafka`, the manifest says where that is.
+    Without `kafka`, the manifest has its address.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class AppProcess:
 
     @property
     def pid(self) -> int:
-        """Of the Python process, which leads the process group."""
+        """The id of the Python process, which leads the process group."""
         return self._process.pid
 
     @property
@@ -167,11 +167,11 @@ class AppProcess:
 
     @property
     def address(self) -> str:
-        """Of the live interface: http://HOST:PORT. Raises OSError before there is one."""
+        """The address of the live interface: http://HOST:PORT. Raises OSError before there is one."""
         return str(json.loads((self.state_dir / "app.json").read_text())["url"])
 
     def status(self) -> dict[str, Any]:
-        """What it says of itself; empty while it starts or when it is gone."""
+        """The app's status; empty while it starts or when it is gone."""
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, urllib.error.URLError):
             url = self.address
             with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
@@ -199,7 +199,7 @@ class AppProcess:
     # --- waiting --------------------------------------------------------------------------------------------
 
     def await_work(self, epochs: int = 1, seconds: float = START_SECONDS) -> None:
-        """Until every sub-topology has committed so many epochs in this process."""
+        """Waits until every sub-topology has committed so many epochs in this process."""
 
         def busy() -> bool:
             self.require_alive()
@@ -209,7 +209,7 @@ class AppProcess:
         until(busy, seconds, f"{epochs} epochs in every sub-topology; it said:\n{self.tail()}", every=0.1)
 
     def await_epochs_beyond(self, epochs: Mapping[str, int], seconds: float = START_SECONDS) -> None:
-        """Until every sub-topology has committed a later epoch than these."""
+        """Waits until every sub-topology has committed a later epoch than these."""
 
         def beyond() -> bool:
             self.require_alive()
@@ -227,7 +227,7 @@ class AppProcess:
     # --- ending ---------------------------------------------------------------------------------------------
 
     def stop(self) -> int:
-        """A clean stop, as Ctrl-C or Kubernetes ask for it."""
+        """Stops it cleanly, as Ctrl-C or Kubernetes do."""
         self._process.terminate()
         return self.await_exit(STOP_SECONDS)
 
@@ -236,7 +236,7 @@ class AppProcess:
             os.killpg(self.pid, number)
 
     def end(self) -> None:
-        """Whatever state it is in: gone afterwards, with everything that it has started."""
+        """Ends it in any state, with all processes that it has started."""
         self.signal_group(signal.SIGKILL)
         self._process.wait()
 
@@ -258,7 +258,7 @@ class Fold:
 
 
 class History:
-    """All that was ever sent, as the results it must lead to. One thread adds, others read."""
+    """All records ever sent, as the results that they must have. One thread adds, others read."""
 
     def __init__(self) -> None:
         self.prefixes: dict[str, list[Fold]] = {}
@@ -275,7 +275,7 @@ class History:
         """The keys of records that cannot be read, by number."""
 
     def add(self, key: str, n: int) -> int:
-        """The record's number within its key."""
+        """Adds a record; returns its number within its key."""
         prefixes = self.prefixes.setdefault(key, [])
         self.numbers.setdefault(key, []).append(n)
         prefixes.append(prefixes[-1].plus(n) if prefixes else Fold(1, n, n, n))
@@ -299,7 +299,7 @@ class History:
 
     @property
     def ticks(self) -> list[tuple[str, int]]:
-        """Their keys and times, in their order."""
+        """The keys and times of the ticks, in the order of their times."""
         return sorted(((key, at) for key, ticks in self._ticks.items() for at, _ in ticks), key=lambda tick: tick[1])
 
     def closed_windows(self) -> dict[tuple[str, int], tuple[int, int]]:
@@ -308,14 +308,14 @@ class History:
 
 
 def _near(others: list[tuple[int, int]], at: int) -> Iterator[tuple[int, int]]:
-    """Those that are no longer ago than a pair may be apart, of some in the order of their times."""
+    """The records, of some in the order of their times, that are no longer ago than a pair may be apart."""
     return itertools.takewhile(lambda other: at - other[0] <= WITHIN_MS, reversed(others))
 
 
 class Load:
-    """Sends records until it is told to stop: the same seed makes the same records in the same order.
+    """Sends records until `stop` is called: the same seed makes the same records in the same order.
 
-    Each record has its number within its key, so that an echo of it can be told from any other record.
+    Each record has its number within its key, so that an echo of it differs from any other record.
     """
 
     START_MS = 1_700_000_000_000
@@ -344,7 +344,7 @@ class Load:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: KafkaError | None = None
-        # Longer than a broker is away in any test: what was begun always arrives, once and in order.
+        # Longer than a broker is away in any test: a record that was taken always arrives, once and in order.
         settings = {
             "delivery.timeout.ms": 300_000,
             "linger.ms": 5,
@@ -363,7 +363,7 @@ class Load:
         self._thread.start()
 
     def stop(self) -> None:
-        """All that was sent is in the topics afterwards."""
+        """Stops the sending; all sent records are in the topics afterwards."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
@@ -371,19 +371,19 @@ class Load:
         self.flush()
 
     def send(self, records: int) -> None:
-        """So many at once, while no thread sends."""
+        """Sends so many at once, while no thread sends."""
         for _ in range(records):
             self._any()
         self.flush()
 
     def send_each_key(self) -> None:
-        """One more record for every key there is."""
+        """Sends one more record for every key."""
         for key in self._keys if self._with_numbers else ():
             self._one(key)
         self.flush()
 
     def close_windows(self) -> None:
-        """A last tick far ahead, and a tock, so that the event time passes every window and pair before it."""
+        """Sends a last tick far ahead, and a tock, so that the event time passes every window and pair before it."""
         if not self._with_ticks:
             return
         self._clock += 100 * WINDOW_MS
@@ -406,14 +406,14 @@ class Load:
                 self._any_tick()
 
     def _any(self) -> None:
-        """A number; a tick where there are no numbers."""
+        """Sends a number; a tick if there are no numbers."""
         if self._with_numbers:
             self._one(self._random.choice(self._keys))
         else:
             self._any_tick()
 
     def _any_tick(self) -> None:
-        """With the tock that may belong to it, and sometimes with a bad record."""
+        """Sends a tick, with the tock that may belong to it, and sometimes with a bad record."""
         self._tick(self._random.choice("abc"))
         if self._with_tocks:
             self._tock(self._random.choice("abc"))
@@ -434,7 +434,7 @@ class Load:
         self._produce(self._ticks, key, {"n": n}, self._clock)
 
     def _tock(self, key: str) -> None:
-        """At the time of the last tick."""
+        """Sends a tock at the time of the last tick."""
         n = self._random.randint(-1_000_000, 1_000_000)
         self.history.add_tock(key, n, self._clock)
         self._produce(self._tocks, key, {"n": n}, self._clock)
@@ -506,7 +506,7 @@ class Bench:
         self._processes: list[AppProcess] = []
 
     def write(self, topology: str) -> None:
-        """The manifest anew, with another topology over the same topics."""
+        """Writes the manifest anew, with another topology over the same topics."""
         for name, topic in self._read.items():
             topology = topology.replace(f"$T-{name}", topic)
         given = self._as_given
@@ -523,7 +523,7 @@ class Bench:
         arguments: Sequence[str] = (),
         program: str = "streamapp.cli.main",
     ) -> AppProcess:
-        """A run, with the state folder of that name."""
+        """Starts a run, with the state folder of that name."""
         log = self.folder / f"{self.prefix}-{len(self._processes)}.log"
         process = AppProcess(self.manifest, self.folder / state, self.kafka, log, env, arguments, program)
         self._processes.append(process)

@@ -29,8 +29,8 @@ def in_order(kafka: KafkaConfig, **settings: Any) -> Producer:
     """A producer whose records lie in a partition once each, as they were produced. Without idempotence a batch that is
     sent again, as the first ones to a new topic may be, lies behind later ones.
 
-    It says nothing by itself, into what another test reads: one may outlive its broker. Who sends waits, and is told: a
-    record that is not taken raises where its producer is flushed.
+    It writes no messages of its own, which another test might read: a producer may outlive its broker. A sender waits
+    and gets the error: a record that is not taken raises where its producer is flushed.
     """
     ours = {"on_delivery": _require_taken, "enable.idempotence": True}
     return Producer({**kafka.for_librdkafka(), "log_level": 0, **settings, **ours})
@@ -155,7 +155,7 @@ def _text(content: bytes | str | None) -> str | None:
 
 
 def group_offsets(kafka: KafkaConfig, group: str, *topics: str) -> dict[tuple[str, int], int]:
-    """What the group has committed in these topics."""
+    """The group's committed offsets in these topics."""
     there = Admin(kafka).topics()
     with closing(GroupPosition(kafka, group)) as position:
         return position.read((topic, number) for topic in topics for number in range(there[topic].partitions))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words for the tests of the chart."""
+"""Helpers for the tests of the chart."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import yaml
 
 Object = dict[str, Any]
 Helm = Callable[..., subprocess.CompletedProcess[str]]
-"""Runs Helm with these arguments, without a cluster; says what it said and how it ended."""
+"""A function that runs Helm with these arguments, without a cluster; returns its output and its exit code."""
 Render = Callable[..., list[Object]]
-"""The objects of the chart with these options: release `ops`, in `namespace`, which is `streams`."""
+"""A function that returns the objects of the chart with these options: release `ops`, in `namespace`, which is
+`streams`."""
 
 CHART = Path(__file__).parents[2] / "charts" / "streamapp-operator"
 VALUES = sorted((Path(__file__).parents[1] / "chart" / "values").glob("*.yaml"))
@@ -30,7 +31,7 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Where a query stands, and the query."""
+    """Each query with its place."""
     for alert in alerts():
         yield alert["alert"], alert["expr"]
     for file in DASHBOARDS:
@@ -40,7 +41,7 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def variables() -> Iterator[tuple[str, str]]:
-    """Where a dashboard offers values to choose from, and the query for them, as Prometheus has it."""
+    """Each variable of the dashboards, and the query for its values, as Prometheus has it."""
     for file in DASHBOARDS:
         for variable in json.loads(file.read_text())["templating"]["list"]:
             if variable["type"] == "query":

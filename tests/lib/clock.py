@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clock that moves when the test says so."""
+"""A clock that a test moves."""
 
 from __future__ import annotations
 

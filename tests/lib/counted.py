@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An app whose counters a test can foretell: each round of input has one good record, one bad and one late."""
+"""An app whose counters a test can predict: each round of input has one good record, one bad and one late."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Sender:
         self._producer = in_order(kafka)
         self._topic = topic
         self.rounds = 0
-        """After the first."""
+        """The number of rounds after the first."""
 
     def first_round(self) -> None:
-        """Nothing is late before it."""
+        """Sends the first round. No record can be late before it."""
         self._send(("bad", "no json", _NOON), ("good-0", '{"n": 0}', _NOON))
 
     def round(self) -> None:
-        """The good record comes last. Late ones have one key: each of them counts."""
+        """Sends a round. The good record comes last. Late ones have one key: each of them counts."""
         self.rounds += 1
         content = json.dumps({"n": self.rounds})
         self._send(
@@ -53,7 +53,7 @@ class Sender:
 
 
 def counters(status: Mapping[str, Any]) -> dict[str, Any]:
-    """What `expected` foretells."""
+    """The counters that `expected` predicts."""
     names = ("recordsIn", "recordsOut", "lateRecords", "badRecords")
     live = status.get("subTopologies", {})
     parts = {name: {each: part[each] for each in names} for name, part in live.items()}

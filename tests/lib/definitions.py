@@ -10,7 +10,7 @@ from lib.wait import until
 
 
 def await_served(kubectl: Callable[..., str], definition: str) -> None:
-    """Until its objects can be made. (`kubectl wait` fails where a definition has no condition yet.)"""
+    """Waits until its objects can be made. (`kubectl wait` fails if a definition has no condition yet.)"""
 
     def established() -> bool:
         status = json.loads(kubectl("get", f"crd/{definition}", "-o", "json")).get("status", {})

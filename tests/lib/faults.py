@@ -32,7 +32,7 @@ from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.config import KafkaConfig
 
 HALTED = 137
-"""What a process that a failpoint has halted ends with."""
+"""The exit code of a process that a failpoint has halted."""
 
 FAILPOINTS = (
     "metadata.before-write.offsets",
@@ -62,7 +62,7 @@ FIRST_FAILPOINTS = (
     "metadata.before-commit.state._metadata.schema",
     "metadata.before-commit.state._metadata.metadata",
 )
-"""What only a first start does, in order, and what it does first of all starts."""
+"""The steps that only a first start takes, in order, and those with which every start begins."""
 DRIVER_FAILPOINTS = (
     "driver.topics-made",
     "driver.metadata-open",
@@ -70,14 +70,14 @@ DRIVER_FAILPOINTS = (
     "housekeeping.lag-measured",
     "housekeeping.group-written",
 )
-"""Those of the driver's Python process."""
+"""The steps of the driver's Python process."""
 FIRST_EPOCH_SECONDS = 90.0
-"""From the start after a kill to the first epoch, the restore included."""
+"""The limit from the start after a kill to the first epoch, the restore included."""
 RECOVERY_SECONDS = 60.0
-"""After the last fault: by then no more is waiting than before the first."""
+"""The limit after the last fault: by then no more records wait than before the first."""
 
 
-# --- what remained ------------------------------------------------------------------------------------------
+# --- remaining work -----------------------------------------------------------------------------------------
 
 
 def lag(bench: Bench) -> int:
@@ -110,12 +110,12 @@ def halt_at(bench: Bench, step: str) -> None:
 
 
 def require_work(bench: Bench, load: Load) -> None:
-    """A fault that comes when all is done proves nothing."""
+    """Raises if no work is left: a fault that comes when all is done proves nothing."""
     assert load.running or lag(bench) > 0, "there was no work left when the fault came"
 
 
 def await_usual_lag(app: AppProcess, load: Load, seconds: float = RECOVERY_SECONDS) -> None:
-    """Until no more is waiting than a busy app has at any time: a few seconds' worth."""
+    """Waits until no more records wait than a busy app has at any time: a few seconds' worth."""
     usual = 3 * load.rate
     until(lambda: app.status().get("totalLag", usual + 1) <= usual, seconds, f"a lag of at most {usual}")
 
@@ -124,13 +124,13 @@ def await_usual_lag(app: AppProcess, load: Load, seconds: float = RECOVERY_SECON
 
 
 def family(app: AppProcess) -> list[psutil.Process]:
-    """The app's Python process and all that it has started."""
+    """The app's Python process and all processes that it has started."""
     top = psutil.Process(app.pid)
     return [top, *top.children(recursive=True)]
 
 
 def kill(app: AppProcess) -> None:
-    """SIGKILL to driver, JVM and executors at once, and to its broker, where it has one of its own."""
+    """Sends SIGKILL to driver, JVM and executors at once, and to its broker, if it has one of its own."""
     victims = family(app)
     assert len(victims) > 1, "there is no JVM to kill"
     app.signal_group(signal.SIGKILL)
@@ -143,7 +143,7 @@ def kill(app: AppProcess) -> None:
 
 
 def kill_python_only(app: AppProcess) -> None:
-    """SIGKILL to the Python process alone: its JVM lives on until it notices."""
+    """Sends SIGKILL to the Python process alone: its JVM lives on until it notices."""
     os.kill(app.pid, signal.SIGKILL)
     assert app.await_exit(10) == -signal.SIGKILL
 
@@ -155,7 +155,7 @@ def jvm(app: AppProcess) -> psutil.Process:
 
 
 def kill_jvm_only(app: AppProcess) -> None:
-    """SIGKILL to the Java process of the driver alone."""
+    """Sends SIGKILL to the Java process of the driver alone."""
     victim = jvm(app)
     victim.kill()
     until(lambda: not _alive(victim), 10, "the Java process is gone")
@@ -185,7 +185,7 @@ def _executor_id(process: psutil.Process) -> str:
 
 
 def kill_executor(app: AppProcess, chooser: random.Random) -> int:
-    """SIGKILL to one executor; returns its pid. The driver must live on."""
+    """Sends SIGKILL to one executor; returns its pid. The driver must live on."""
     victim = chooser.choice(until(lambda: executors(app), 60, "an executor process"))
     victim.kill()
     _, alive = psutil.wait_procs([victim], timeout=10)
@@ -196,7 +196,7 @@ def kill_executor(app: AppProcess, chooser: random.Random) -> int:
 
 @contextmanager
 def stopped(app: AppProcess) -> Iterator[None]:
-    """The whole app stands still, as on a laptop that sleeps or a machine that swaps."""
+    """Freezes the whole app, as on a laptop that sleeps or a machine that swaps."""
     processes = family(app)
     app.signal_group(signal.SIGSTOP)
     until(
@@ -213,7 +213,7 @@ def stopped(app: AppProcess) -> Iterator[None]:
 
 @contextmanager
 def stopped_executor(process: psutil.Process) -> Iterator[None]:
-    """One process alone stands still."""
+    """Freezes one process alone."""
     process.suspend()
     until(lambda: process.status() == psutil.STATUS_STOPPED, 10, f"process {process.pid} stopped")
     try:
@@ -256,7 +256,7 @@ def hits(app: AppProcess) -> list[str]:
 
 
 def await_halt(app: AppProcess, name: str, seconds: float = 90.0) -> str:
-    """Until the failpoint has halted the JVM and the whole run has ended; returns the line it left."""
+    """Waits until the failpoint has halted the JVM and the whole run has ended; returns the line it left."""
     line = await_hit(app, name, seconds)
     code = app.await_exit(30)
     assert code != 0, f"the app ended well although {name} halted its JVM"
@@ -264,7 +264,7 @@ def await_halt(app: AppProcess, name: str, seconds: float = 90.0) -> str:
 
 
 def await_hit(app: AppProcess, name: str, seconds: float = 90.0) -> str:
-    """Until the failpoint was reached; returns the line it left."""
+    """Waits until the failpoint was reached; returns the line it left."""
 
     def line() -> str:
         return next((hit for hit in hits(app) if hit.startswith(f"{name} ")), "")
@@ -276,7 +276,7 @@ def await_hit(app: AppProcess, name: str, seconds: float = 90.0) -> str:
 
 
 def fence(bench: Bench, *ids: str) -> None:
-    """Somebody else takes these transactional ids: the tasks that work under them fail, and rebuild their stores."""
+    """Takes these transactional ids over: the tasks that work under them fail, and rebuild their stores."""
     for name in ids:
         settings = {"transactional.id": f"{bench.prefix}/{name}"}
         Producer({**bench.kafka.for_librdkafka(), **settings}).init_transactions(30)
@@ -286,7 +286,7 @@ def fence(bench: Bench, *ids: str) -> None:
 
 
 def quick_broker(folder: Path, **properties: str) -> EmbeddedBroker:
-    """A broker of one's own that compacts at once and ends abandoned transactions on time, with further settings
+    """A broker of the test's own that compacts at once and ends abandoned transactions on time, with further settings
     (`_` for `.`)."""
     return EmbeddedBroker(
         folder,
@@ -299,7 +299,7 @@ def quick_broker(folder: Path, **properties: str) -> EmbeddedBroker:
 
 
 def bounce(broker: EmbeddedBroker, hard: bool) -> None:
-    """Down by SIGKILL or SIGTERM, and up again on the same ports; another process than before."""
+    """Stops the broker by SIGKILL or SIGTERM, and starts it again on the same ports, as another process."""
     before = psutil.Process(broker.pid)
     address = broker.bootstrap_servers
     take_down_and_up(broker, hard)
@@ -309,7 +309,7 @@ def bounce(broker: EmbeddedBroker, hard: bool) -> None:
 
 
 def alter(kafka: KafkaConfig, topic: str, **settings: str) -> None:
-    """Change settings of a topic (`_` for `.`)."""
+    """Changes settings of a topic (`_` for `.`)."""
     changes = [
         ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
         for name, value in settings.items()
@@ -347,7 +347,8 @@ def compact(kafka: KafkaConfig, topic: str, partitions: int, seconds: float = 60
         return unique == all_of
 
     until(compacted, seconds, f"{topic} compacted", every=0.5)
-    # From here on the cleaner waits again: else it would go on by itself, and the next call would find nothing to do.
+    # From here on the cleaner waits again: otherwise it would go on by itself, and the next call would find nothing to
+    # do.
     alter(
         kafka,
         topic,
@@ -378,7 +379,7 @@ def _aborted(kafka: KafkaConfig, topic: str, partitions: int) -> None:
 
 
 def base_files(state: Path) -> list[Path]:
-    """What a running app rebuilds a store from, where it can. (A start uses nothing of what is on this disk.)"""
+    """The files that a running app rebuilds a store from, if it can. (A start uses nothing on this disk.)"""
     return sorted((state / "work").rglob("base/*"))
 
 
@@ -398,7 +399,7 @@ def flip_bits(files: list[Path], chooser: random.Random) -> int:
         for at in range(0, len(content), 64):
             content[min(at + chooser.randrange(64), len(content) - 1)] ^= 1 << chooser.randrange(8)
         if content:
-            with path.open("r+b") as file:  # the same file: who has it open sees the change
+            with path.open("r+b") as file:  # the same file: a process that has it open sees the change
                 file.write(content)
             changed += 1
     assert changed, "there was nothing to flip a bit of"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, where an answer about a store may not be large."""
+"""The command line, with a low limit on the size of an answer about a store."""
 
 from __future__ import annotations
 

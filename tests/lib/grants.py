@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: as Roles grant it, as the manual argues for it, and as it is really asked for."""
+"""Rights: those that Roles grant, those that the manual gives reasons for, and those that are really used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Grant:
 
 
 def granted_by(rules: Iterable[Object]) -> Iterator[Grant]:
-    """What the rules of a Role or ClusterRole grant, whatever the resource's name."""
+    """The grants of the rules of a Role or ClusterRole, whatever the resource's name."""
     for rule in rules:
         assert not rule.get("nonResourceURLs"), rule
         for group, resource, verb in product(rule["apiGroups"], rule["resources"], rule["verbs"]):
@@ -39,8 +39,8 @@ def roles_of(objects: Iterable[Object]) -> list[Object]:
 
 
 def argued_in(manual: str) -> dict[Grant, str]:
-    """The table of docs/security.md: rows of resources, verbs and the reason. A resource is written as kubectl does,
-    with its group behind it.
+    """The table of docs/security.md: rows of resources, verbs and the reason. A resource is written as in kubectl, with
+    its group behind it.
 
     >>> [str(grant) for grant in argued_in("| `pods` `statefulsets.apps` | `get` | why |")]
     ['get pods', 'get statefulsets.apps']
@@ -57,7 +57,7 @@ def argued_in(manual: str) -> dict[Grant, str]:
 
 
 def asked_for(audit_log: Path, user: str) -> tuple[set[Grant], list[str]]:
-    """What a user has asked the API server for, and what it was refused, in words."""
+    """The rights that a user's requests to the API server have used, and the refusals, in words."""
     asked, refused = set(), []
     for line in audit_log.read_text().splitlines():
         event = json.loads(line)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An app with one of everything that Kafka can forbid: sources by name and by pattern, sinks, dead letters, a hop,
-stores, a position."""
+"""An app that uses every kind of right on Kafka: sources by name and by pattern, sinks, dead letters, a hop, stores, a
+position."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def plan_of(prefix: str) -> Plan:
 
 AN_APP = "the-app"
 PREFIX = f"{AN_APP}-other-"
-"""What the pattern's topics begin with."""
+"""The prefix of the pattern's topics."""
 NEEDED = [(acl.resource, acl.name, operation) for acl in acls_of(plan_of(AN_APP)) for operation in acl.operations]
-"""Kind of resource, name (where the app is AN_APP), operation: all that an app must be allowed to do."""
+"""Kind of resource, name (where the app is AN_APP), operation: all rights that an app needs."""
 
 
 def write(guarded: SecuredBroker, folder: Path, prefix: str) -> Path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, where no question about a store has the time to be answered."""
+"""The command line, with so short a limit that no question about a store gets an answer in time."""
 
 from __future__ import annotations
 

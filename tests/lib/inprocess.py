@@ -46,7 +46,7 @@ class App:
         self.change(topology, spec)
 
     def change(self, topology: str, spec: str = "") -> None:
-        """Another version of the same application."""
+        """Makes it another version of the same application."""
         # The topology first: it alone is indented as it is given.
         text = (
             "apiVersion: streamapp.dev/v1alpha1\nkind: StreamApp\n"
@@ -61,8 +61,9 @@ class App:
         Admin(self.kafka).create([TopicSpec(self.topic(name), "test", partitions) for name in names])
 
     def send(self, topic: str, *records: tuple[Any, Any] | tuple[Any, Any, int], partition: int = 0) -> None:
-        """(key, value[, timestamp in ms]); dicts become JSON, bytes and None stay as they are."""
-        # To make one takes longer than to send. One that has known a topic for long does not know its new partitions.
+        """Sends (key, value[, timestamp in ms]); dicts become JSON, bytes and None stay as they are."""
+        # To make a producer takes longer than to send. One that has known a topic for long does not know its new
+        # partitions.
         if partition not in self._producers:
             self._producers[partition] = in_order(self.kafka)
         producer = self._producers[partition]
@@ -77,7 +78,7 @@ class App:
         assert producer.flush(30) == 0
 
     def run(self, settings: Mapping[str, str] | None = None, epoch_records: int | None = None) -> None:
-        """To the end of the input, as `streamapp run --until-caught-up`; with further settings of Spark's.
+        """Runs to the end of the input, as `streamapp run --until-caught-up` does, with further settings of Spark's.
 
         `epoch_records`: no epoch takes more from a source (from each of its partitions one at least).
         """
@@ -94,7 +95,7 @@ class App:
         run_app(self.plan, self.kafka, options, limit, lambda status: self.statuses.append(dict(status)))
 
     def run_until_told(self, on_progress: Callable[[Mapping[str, Any]], None]) -> None:
-        """Until a SIGTERM, which `on_progress` can send to this process."""
+        """Runs until a SIGTERM, which `on_progress` can send to this process."""
         ensure_topics(Admin(self.kafka), topics_of(self.plan), create_all=True)
         run_app(self.plan, self.kafka, Options(state_dir=self._folder / self.prefix), on_progress=on_progress)
 
@@ -107,7 +108,7 @@ class App:
         return [(message.key(), message.value()) for message in committed(self.kafka, self.topic(topic))]
 
     def latest(self, topic: str) -> dict[str | None, Any]:
-        """The last value of each key; None where it is deleted."""
+        """The last value of each key; None if it is deleted."""
         return {record.key: record.value for record in self.received(topic)}
 
     def table(self, topic: str) -> dict[Any, Any]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a join of two streams must come to, by the rules of event time alone: no epoch and no speed has a part in it."""
+"""The results that a join of two streams must have, by the rules of event time alone: epochs and speed have no part in
+it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class Row:
     at: int
     number: int
     read_at: int
-    """How far its partition's event time had come."""
+    """The stream time of its partition then."""
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Side:
 
 
 class Model:
-    """Pairs of the records of two streams, and records alone, as their definition has them."""
+    """Pairs of the records of two streams, and records alone, by their definition."""
 
     def __init__(self, kind: str, before: int, after: int, grace: int) -> None:
         self.left = Side(before, after, kind in ("left", "outer"), grace)
@@ -67,7 +68,7 @@ class Model:
 
     @property
     def results(self) -> Counter[Result]:
-        """All that there are as far as the slowest partition has come."""
+        """All results up to the time of the slowest partition."""
         pairs = [
             (one, two)
             for one in self.left.rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that this machine cannot run: said aloud, and in CI a failure."""
+"""Tests that this machine cannot run: they are reported clearly, and in CI they fail."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ T = TypeVar("T")
 
 
 def leave_out(why: Unavailable) -> NoReturn:
-    """Skip the test, so that the line stands at the end of the run (see conftest); in CI, where CI is set, fail."""
+    """Skips the test, so that the line stands at the end of the run (see conftest); in CI, where CI is set, it
+    fails."""
     if os.environ.get("CI"):
         pytest.fail(not_run(why), pytrace=False)
     pytest.skip(not_run(why))
 
 
 def or_left_out(make: Callable[[], T]) -> T:
-    """What it makes; the test is left out where this machine cannot have it."""
+    """Returns the result of `make`; the test is left out if this machine cannot have it."""
     try:
         return make()
     except Unavailable as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests as people get them wrong: a good one, with a few things done to it that a seed chooses."""
+"""Manifests with mistakes as people make them: a good manifest, with a few changes that a seed chooses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ JUNK: tuple[Any, ...] = (
     ["a", "a"],
     {"a": {"b": {"c": {"d": {}}}}},
 )
-"""What may stand anywhere."""
+"""Values that may stand anywhere."""
 WORDS = (
     "spec",
     "name",
@@ -87,11 +87,12 @@ WORDS = (
     "image",
     "odd",
 )
-"""Names of fields, and one that is none."""
+"""Names of fields, and one that is not a field's."""
 
 
 def broken(good: Object, chooser: random.Random) -> Object:
-    """A copy of which some fields of the spec are gone, or others, or junk, or somewhere else. It may still be good."""
+    """A copy in which some fields of the spec are missing, or replaced, or junk, or in another place. It may still be
+    valid."""
     body = copy.deepcopy(good)
     for _ in range(chooser.choice((1, 1, 2, 4))):
         chooser.choice(_DEEDS)(body["spec"], chooser)
@@ -101,7 +102,7 @@ def broken(good: Object, chooser: random.Random) -> Object:
 
 
 def places(value: Any) -> Iterator[Place]:
-    """Everything below a value."""
+    """All containers below a value, each with a key or index."""
     for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
         yield value, key
         yield from places(value[key])
@@ -136,7 +137,7 @@ def _shuffle(spec: Object, chooser: random.Random) -> None:
 
 
 def _swap(spec: Object, chooser: random.Random) -> None:
-    """A part of it stands where another one should."""
+    """Puts a part of it where another one should be."""
     holder, key = _any(spec, chooser)
     other, where = _any(spec, chooser)
     holder[key] = copy.deepcopy(other[where])

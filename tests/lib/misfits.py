@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a value does not fit its schema, as the API server would find."""
+"""Places where a value does not fit its schema, as the API server would find them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def misfits(value: Any, schema: Mapping[str, Any], path: str) -> Any:
-    """Places that the API server would refuse."""
+    """The places that the API server would refuse."""
     if not isinstance(value, TYPES[schema["type"]]):
         yield f"{path}: {value!r} is no {schema['type']}"
     elif isinstance(value, dict):

@@ -23,14 +23,14 @@ def definitions() -> list[Path]:
     """The files with them, fetched if need be.
 
     Raises:
-        Unavailable: where there is no Go, or the module cannot be had.
+        Unavailable: if there is no Go, or the module cannot be downloaded.
     """
     folder = made_once("prometheus-operator", VERSION, _fetch)
     return [folder / f"{name}.yaml" for name in NAMES]
 
 
 def _fetch(folder: Path) -> None:
-    # What it has to be is known here: nobody else need be asked.
+    # The module's checksum is known here: no other server need be asked.
     environment = {**os.environ, "GONOSUMDB": MODULE}
     done = subprocess.run(
         [find_go(), "mod", "download", "-json", f"{MODULE}@{VERSION}"],

@@ -23,7 +23,7 @@ SOURCES = Path("runtime/jvm/src/main/scala/org/apache/spark/sql/streamapp")
 
 @dataclass(frozen=True)
 class Mistake:
-    """In `file`, `wrong` stands in the place of `right`."""
+    """A mistake: in `file`, `wrong` stands in the place of `right`."""
 
     name: str
     file: str
@@ -32,14 +32,14 @@ class Mistake:
 
     @property
     def mark(self) -> str:
-        """What a process with it says on stderr."""
+        """The line that a process with it writes to stderr."""
         return f"MUTATION {self.name}"
 
     def compiled(self, root: Path, folder: Path) -> Mapping[str, str]:
-        """The environment of a run of `PROGRAM` that has it.
+        """The environment of a run of `PROGRAM` with the mistake.
 
         Args:
-            root: the repository's.
+            root: the repository's root.
             folder: a new one.
         """
         source = (root / SOURCES / self.file).read_text()
@@ -59,7 +59,7 @@ NO_FENCE = Mistake(
     "properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, "
     's"${conf.applicationId}/$id/${java.util.UUID.randomUUID()}")',
 )
-"""Transactional ids that no other process uses, so that nobody is ever fenced."""
+"""The mistake: transactional ids that no other process uses, so that no process is ever fenced."""
 MARKER_OUTSIDE = Mistake(
     "marker-outside",
     "TaskTransaction.scala",
@@ -67,7 +67,7 @@ MARKER_OUTSIDE = Mistake(
     "val outside = new KafkaProducer(conf.client(), new ByteArraySerializer, new ByteArraySerializer); "
     "try marks.values.foreach(mark => outside.send(mark.record, mark)) finally outside.close()",
 )
-"""The marker of an epoch is visible before its transaction is committed."""
+"""The mistake: the marker of an epoch is visible before its transaction is committed."""
 
 
 def class_path(product: str) -> str:

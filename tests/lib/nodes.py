@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of a cluster that is an API server alone, and pods on them. One without a node ends when the cluster likes."""
+"""Nodes of a cluster that is an API server alone, and pods on them. The cluster may end a pod without a node at any
+time."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ DRIVER = "word-count-driver-0"
 
 
 class Nodes:
-    """Nodes without a kubelet: the test beats their hearts."""
+    """Nodes without a kubelet: the test sends their heartbeats."""
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api
@@ -32,7 +33,7 @@ class Nodes:
         return name
 
     def beat(self, name: str) -> None:
-        """As a kubelet says that all is well."""
+        """Reports, as a kubelet does, that all is well."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now[:19] + "Z"}
         self._api.kubectl(
@@ -67,7 +68,7 @@ class Nodes:
 
 
 def run_on(apps: Apps, node: str) -> dict[str, Any]:
-    """The driver's pod, as scheduler and kubelet of that node would make it run."""
+    """Sets the driver's pod as the scheduler and the kubelet of that node would do to run it."""
     pod = apps.await_driver()
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": DRIVER}, "target": target}

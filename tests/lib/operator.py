@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apps on a real API server, reconciled step by step by the test itself; and a kubelet's part, played by hand."""
+"""Apps on a real API server, which the test itself reconciles step by step; and the kubelet's part, done by hand."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ CHILDREN = {
     ("ServiceAccount", "word-count-driver"),
     ("StatefulSet", "word-count-driver"),
 }
-"""Of the word count, by kind and name."""
+"""The objects of the word count, by kind and name."""
 _MOST_ROUNDS = 20
-# The loopback network has enough for each process to have its own: several run tests at the same time.
+# The loopback network has enough addresses for each process to have its own: several run tests at the same time.
 _network = f"127.{1 + os.getpid() // 256 % 254}.{os.getpid() % 256}"
 _addresses = (f"{_network}.{last}" for last in itertools.cycle(range(1, 255)))
 
 
 class Crash(BaseException):
-    """The operator dies here. No `except Exception` of ours may catch it."""
+    """Ends the operator at this point. No `except Exception` of ours may catch it."""
 
 
 class Apps:
@@ -82,7 +82,7 @@ class Apps:
     Args:
         kube: the test's connection.
         namespace: where the apps are.
-        operators: the operator's connection, where it is to be another one.
+        operators: the operator's connection, if it is another one.
     """
 
     def __init__(self, kube: Kube, namespace: str, operators: Kube | None = None) -> None:
@@ -93,7 +93,7 @@ class Apps:
         self.now: datetime | None = None
         """The operator's clock; None: the API server's."""
 
-    # --- what users do --------------------------------------------------------------------------------------
+    # --- the users' part ------------------------------------------------------------------------------------
 
     def create(self, text: str = WORD_COUNT, **spec: Any) -> str:
         """Makes the app, with these fields of its spec on top; returns its name."""
@@ -104,7 +104,7 @@ class Apps:
         return str(body["metadata"]["name"])
 
     def change(self, name: str = "word-count", **spec: Any) -> None:
-        """Sets fields of the spec; None takes one away."""
+        """Sets fields of the spec; None removes a field."""
 
         def change(body: Object) -> None:
             for field, value in spec.items():
@@ -113,7 +113,8 @@ class Apps:
         self.edit("StreamApp", name, change)
 
     def edit(self, kind: str, name: str, change: Callable[[Object], None]) -> None:
-        """Changes an object by hand, again if somebody has written meanwhile: controllers say how it is."""
+        """Changes an object by hand, and once more if something else has written meanwhile: controllers write its
+        status."""
 
         def edited() -> bool:
             found = self.get(kind, name)
@@ -128,7 +129,7 @@ class Apps:
 
         until(edited, 30, f"a change of {kind} {name}", every=0.1)
 
-    # --- what the operator does -----------------------------------------------------------------------------
+    # --- the operator's part --------------------------------------------------------------------------------
 
     def reconcile(self, name: str = "word-count", cache: Objects | None = None) -> float | None:
         clock = self._clock if self.now is not None else None
@@ -137,7 +138,7 @@ class Apps:
         )
 
     def pass_time(self, seconds: float, every: float = 5.0) -> None:
-        """The operator's clock goes on by so much, and every few seconds of it the operator looks."""
+        """Moves the operator's clock by so much; the operator looks every few seconds of it."""
         for _ in range(int(seconds / every)):
             self.now = self._clock() + timedelta(seconds=every)
             self.settle()
@@ -146,14 +147,14 @@ class Apps:
         return self.now or self.operators.clock.now()
 
     def settle(self, name: str = "word-count") -> int:
-        """Reconciles until there is nothing left to write; returns how many writes it took."""
+        """Reconciles until there is nothing left to write; returns the number of writes."""
         total = 0
         for _ in range(_MOST_ROUNDS):
             with self.counting() as writes:
                 try:
                     self.reconcile(name)
                 except KubeError as error:
-                    if error.code != HTTPStatus.CONFLICT:  # somebody else was faster: the operator looks again
+                    if error.code != HTTPStatus.CONFLICT:  # another writer was faster: the operator looks again
                         raise
             total += len(writes)
             if not writes:
@@ -179,13 +180,13 @@ class Apps:
 
     @contextmanager
     def crashing_after(self, count: int) -> Iterator[None]:
-        """The operator dies when it would write once more than `count` times."""
+        """Makes the operator die at the first write after `count` writes."""
         with self._raising_after(count, Crash):
             yield
 
     @contextmanager
     def losing_the_lease_after(self, count: int) -> Iterator[None]:
-        """Another operator may act as soon as this one has written so often."""
+        """Lets another operator act as soon as this one has written so often."""
         with self._raising_after(count, NotHolder):
             yield
 
@@ -205,7 +206,7 @@ class Apps:
         finally:
             self.operators.may_write = before
 
-    # --- what there is --------------------------------------------------------------------------------------
+    # --- the state ------------------------------------------------------------------------------------------
 
     def get(self, kind: str, name: str) -> Object:
         found = self.kube.get(kind, self.namespace, name)
@@ -231,7 +232,7 @@ class Apps:
         }
 
     def essence(self, name: str = "word-count") -> dict[tuple[str, str], object]:
-        """The app's objects without what differs from run to run."""
+        """The app's objects without the fields that differ from run to run."""
         return {key: _essence(item) for key, item in self.children(name).items()}
 
     def events(self) -> list[str]:
@@ -239,7 +240,7 @@ class Apps:
         return [event["reason"] for event in found if event["involvedObject"]["kind"] == "StreamApp"]
 
     def lease_holder(self) -> str:
-        """The operator that acts here; empty: none."""
+        """The operator that acts here; empty if there is none."""
         found = self.kube.get("Lease", self.namespace, LEASE) or {}
         return str(found.get("spec", {}).get("holderIdentity") or "")
 
@@ -249,7 +250,7 @@ class Apps:
         return found
 
     def await_driver(self, name: str = "word-count", other_than: str = "") -> Object:
-        """The driver's pod, made by the StatefulSet's controller."""
+        """Waits for the driver's pod, which the StatefulSet's controller makes."""
 
         def there() -> Object | None:
             pod = self.kube.get("Pod", self.namespace, driver_pod_name(name))
@@ -261,7 +262,7 @@ class Apps:
         return found
 
     def newest_driver(self, name: str) -> Object:
-        """Name and uid of the driver's pod, whoever has made it."""
+        """Name and uid of the driver's pod, whatever its maker."""
         labels = selector_text(name, DRIVER)
         pods = until(lambda: self.kube.list("Pod", self.namespace, labels), 30, "the driver's pod is made", every=0.1)
         found = newest(pods)
@@ -296,7 +297,8 @@ class Apps:
         )
 
     def set_failed(self, driver: Object, words: str, count: int = 1) -> None:
-        """The driver's container has ended so often, with these last words, and waits to be started again."""
+        """Makes the driver's container one that has ended so often, with these last words, and waits to be started
+        again."""
         container = {
             "name": driver["spec"]["containers"][0]["name"],
             "ready": False,
@@ -310,7 +312,7 @@ class Apps:
         self.set_pod_status(driver, phase="Running", containerStatuses=[container])
 
     def add_executor(self, number: int = 1, name: str = "word-count") -> Object:
-        """A pod as Spark makes one from the template: the driver's pod owns it."""
+        """Makes a pod as Spark makes one from the template: the driver's pod owns it."""
         driver = self.newest_driver(name)
         template = yaml.safe_load(self.get("ConfigMap", f"{name}-config")["data"]["executor.yaml"])
         pod = copy.deepcopy(template)
@@ -327,8 +329,8 @@ class Apps:
 
     @contextmanager
     def driver_says(self, status: Mapping[str, Any], folder: Path, name: str = "word-count") -> Iterator[Object]:
-        """The driver's pod runs, and its live interface says this. Yields the status, which may be changed, and which
-        the operator changes where it scales."""
+        """Runs the driver's pod, whose live interface returns this status. Yields the status, which may be changed, and
+        which the operator changes when it scales."""
         said = dict(status)
 
         def scale(count: int) -> None:
@@ -351,12 +353,12 @@ def _essence(item: Object) -> object:
         return sorted(item["data"])
     spec = {key: value for key, value in item.items() if key not in ("metadata", "status", "apiVersion")}
     body = spec.get("spec", {})
-    runs = body.get("jobTemplate", {}).get("spec", body)  # what makes the pod
+    runs = body.get("jobTemplate", {}).get("spec", body)  # the object that makes the pod
     if template := runs.get("template"):  # names the app's uid and the secret's fingerprint
         template["metadata"]["annotations"].pop("streamapp.dev/template")
         container = template["spec"]["containers"][0]
         container["args"] = [word for word in container["args"] if not word.startswith(("--owner", "--namespace"))]
-    if item["kind"] == "Job":  # Kubernetes tells its pods by its uid
+    if item["kind"] == "Job":  # Kubernetes knows its pods by its uid
         body.pop("selector")
         for label in ("controller-uid", "batch.kubernetes.io/controller-uid"):
             body["template"]["metadata"]["labels"].pop(label, None)
@@ -378,6 +380,6 @@ RUNNING: Object = {
     "restore": {},
     "replicas": {"wanted": 1, "running": 1},
 }
-"""What a driver says that is well."""
+"""The status of a driver that is well."""
 
 __all__ = ["CHILDREN", "RUNNING", "WORD_COUNT", "Apps", "Crash", "KubeError"]

@@ -16,9 +16,9 @@ from lib.chart import Render
 from lib.proxy import Proxy
 
 NAME = "streamapp-operator"
-"""Of its account, and of its Lease."""
+"""The name of its account, and of its Lease."""
 BINDING = f"{NAME}-apps"
-"""By which it acts in each namespace that it watches."""
+"""The name of the binding with which it acts in each namespace that it watches."""
 NOT_HERE = (
     *("CustomResourceDefinition", "Deployment", "Pod"),
     # They would be in force for the apps of other tests too, which share the API server.
@@ -26,12 +26,12 @@ NOT_HERE = (
 )
 """Kinds of the chart's objects that tests on an API server without a node leave out."""
 OWN = "watch.ownNamespace=true"
-"""The value of the chart with which apps may be where the operator is."""
+"""The value of the chart that allows apps in the operator's own namespace."""
 
 
 def grant(api: ApiServer, render: Render, namespace: str, *options: str) -> str:
-    """What the chart, with these further options, gives to an operator in that namespace; returns the token to act
-    by."""
+    """Applies the rights that the chart, with these further options, gives to an operator in that namespace; returns
+    the token of its account."""
     objects = render("--set", f"fullnameOverride={NAME}", *options, namespace=namespace)
     ours = [item for item in objects if item["kind"] not in NOT_HERE]
     api.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump_all(ours))
@@ -41,12 +41,12 @@ def grant(api: ApiServer, render: Render, namespace: str, *options: str) -> str:
 class OperatorProcess:
     """
     Args:
-        kubeconfig: by which it reaches the API server.
+        kubeconfig: the file with which it reaches the API server.
         namespace: where its apps and its Lease are.
-        log: a file for what it says.
+        log: a file for its output.
         cluster_wide: whether it looks after the apps of all namespaces.
         watched: where its apps are, if not where its Lease is.
-        resync: seconds after which it lists all there is anew; None: as it does by itself.
+        resync: seconds after which it lists all objects anew; None: its default.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class OperatorProcess:
         return self.log.read_text(errors="replace")
 
     def stop(self) -> None:
-        """In order: it gives the Lease back."""
+        """Stops it in order: it gives the Lease back."""
         self.process.terminate()
         assert self.process.wait(30) == 0, self.said[-3000:]
 
@@ -87,7 +87,7 @@ class OperatorProcess:
 
 
 class Operators:
-    """Starts them; `end` ends all of them, whatever state they are in."""
+    """Starts operators; `end` ends all of them, whatever state they are in."""
 
     def __init__(self, api: ApiServer, render: Render, folder: Path) -> None:
         self._api, self._render, self._folder = api, render, folder
@@ -95,23 +95,23 @@ class Operators:
         self._started: list[OperatorProcess] = []
 
     def start(self, namespace: str, proxy: Proxy | None = None, resync: float | None = None) -> OperatorProcess:
-        """One for the apps of a namespace, which reaches the API server through the proxy if there is one."""
+        """Starts one for the apps of a namespace, which reaches the API server through the proxy if there is one."""
         if namespace not in self._tokens:
             self._tokens[namespace] = grant(self._api, self._render, namespace, "--set", OWN)
         return self._start(proxy or self._api, namespace, self._tokens[namespace], cluster_wide=False, resync=resync)
 
     def start_cluster_wide(self, namespace: str) -> OperatorProcess:
-        """One in that namespace, for the apps of all."""
+        """Starts one in that namespace, for the apps of all namespaces."""
         token = grant(self._api, self._render, namespace, "--set", f"watch.clusterWide=true,{OWN}")
         return self._start(self._api, namespace, token, cluster_wide=True)
 
     def start_for(self, namespace: str, watched: Sequence[str], granted: Sequence[str]) -> OperatorProcess:
-        """One in that namespace, for the apps of these, with rights in those."""
+        """Starts one in that namespace, for the apps of the `watched` ones, with rights in the `granted` ones."""
         token = self.grant_in(namespace, granted)
         return self._start(self._api, namespace, token, cluster_wide=False, watched=watched)
 
     def grant_in(self, namespace: str, granted: Sequence[str]) -> str:
-        """The token of the operator in that namespace, which has the chart's rights in those from now on."""
+        """Gives the operator in that namespace the chart's rights in those from now on; returns its token."""
         names = f"watch.namespaces={{{','.join(granted)}}}"
         own = ("--set", OWN) if namespace in granted else ()
         return grant(self._api, self._render, namespace, "--set", names, *own)

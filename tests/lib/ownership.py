@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records by which a driver says what is its app's."""
+"""The records in which a driver writes down the topics of its app."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamapp.plan import Plan
 
 
 class InMemory:
-    """The records of a metadata topic that nobody else reads."""
+    """The records of a metadata topic that no other process reads."""
 
     def __init__(self, own: Mapping[str, str] | None = None, free: bool = True) -> None:
         self.records, self._free = dict(own or {}), free
@@ -33,7 +33,7 @@ class InMemory:
 
 
 def record_ownership(kafka: KafkaConfig, plan: Plan, owner: str, others: Mapping[str, str] | None = None) -> None:
-    """As a driver of that owner has written it, of the internal topics that there are; `others` replaces ids."""
+    """Writes the records as a driver of that owner does, for the internal topics that exist; `others` replaces ids."""
     ids = Admin(kafka).topic_ids([topic.name for topic in plan.topics])
     own = {TOPIC + name: id for name, id in ids.items()} | {GROUP + plan.application_id: ""} | dict(others or {})
     records = [("/some/file", "x"), ("owner", owner), *own.items(), ("/other/file", "y")]

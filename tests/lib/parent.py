@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that must not outlive whoever started them, however that one ends."""
+"""Processes that must not outlive their parent, however that one ends."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _SET_DEATH_SIGNAL = 1
 
 
 def end_with_parent() -> None:
-    """On Linux, in a process that has just been forked: it is killed as soon as its parent has ended."""
+    """Makes Linux kill a process that has just been forked as soon as its parent has ended."""
     ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)

@@ -23,7 +23,7 @@ def all_jars() -> str:
 
 
 def compile_probe(sources: Path, target: Path) -> Path:
-    """The Scala sources below a folder as classes below `target`, by the compiler in PySpark's jars."""
+    """Compiles the Scala sources below a folder into classes below `target`, with the compiler in PySpark's jars."""
     files = sorted(str(path) for path in sources.glob("*.scala"))
     command = ["java", "-Xss8m", "-cp", all_jars(), "scala.tools.nsc.Main", "-usejavacp", "-d", str(target), *files]
     subprocess.run(command, check=True, timeout=300)
@@ -40,7 +40,7 @@ def probe_session(sources: Path, folder: Path, settings: Mapping[str, str] | Non
     """A Spark session in this process with the probe on its class path, and with further settings."""
     (classes := folder / "classes").mkdir()
     compile_probe(sources, classes)
-    end_jvm()  # another test's JVM has not got it
+    end_jvm()  # another test's JVM does not have it
     place = Place(master="local[2]", work_dir=folder / "work", memory="1g")
     place.work_dir.mkdir()
     session = open_session("probe", place, 1, dict(settings or {}), class_path=probe_class_path(classes))

@@ -22,7 +22,7 @@ class Prometheus:
     """Scrapes these addresses every second; `with` ends it.
 
     Args:
-        folder: for its data.
+        folder: the folder for its data.
         targets: address to labels that every series of it gets, unless it has them itself.
         rules: files of rules.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy before an API server, which keeps, loses, delays and refuses what it is told to.
+"""A proxy before an API server, which keeps, loses, delays and refuses requests and events as a test asks for.
 
-What it does to a request or to an event is chosen by a plan, which is a function; plans are seeded, so a run can be had
-again. Clients speak plain HTTP with it, and bear their own token.
+A plan, which is a function, chooses what the proxy does to a request or to an event; plans are seeded, so a run can be
+repeated. Clients speak plain HTTP with it, and send their own token.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ Word = TypeVar("Word")
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 WATCH = "WATCH"
-"""What a plan is told instead of GET when a watch is opened."""
+"""The method that a plan gets instead of GET when a watch is opened."""
 _OF_ONE_HOP = ("connection", "transfer-encoding", "content-length", "keep-alive", "host")
 
 
-# --- what becomes of a request ----------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of one request that is not simply passed on."""
+    """A fault that meets one request."""
 
     name: str
     code: int | None = None
-    """HTTP's, of the answer; None: there is no answer, the connection ends."""
+    """HTTP's code of the answer; None: there is no answer, the connection ends."""
     reaches: bool = False
-    """Whether the API server gets the request nevertheless, and does it."""
+    """Whether the API server gets and processes the request all the same."""
     seconds: float = 0.0
-    """That pass before the end."""
+    """The seconds that pass before the end."""
     late: bool = False
     """Whether they pass before the API server gets the request."""
 
 
 def faults(timeout: float) -> tuple[Fault, ...]:
-    """All kinds there are, for a client that waits so long for an answer."""
+    """All kinds of faults, for a client that waits so long for an answer."""
     return (
         Fault("conflict", 409),
         Fault("too-many", 429),
@@ -69,7 +69,7 @@ def faults(timeout: float) -> tuple[Fault, ...]:
 
 
 Plan = Callable[[str, str], Fault | None]
-"""From method and path of a request to what becomes of it; None: it is passed on."""
+"""A function from method and path of a request to its fault; None: it is passed on."""
 
 
 def unharmed(method: str, path: str) -> Fault | None:
@@ -80,8 +80,8 @@ class Sometimes:
     """Meets a share of the requests of each method with one of the faults.
 
     Args:
-        chooser: of requests and faults.
-        kinds: of faults.
+        chooser: chooses requests and faults.
+        kinds: the faults to choose from.
         share: of a method's requests, by method; of the others none.
     """
 
@@ -96,14 +96,14 @@ class Sometimes:
             return self._chooser.choice(self._kinds)
 
 
-# --- what becomes of an event -----------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------------------
 
 Gossip = Callable[[bytes], Iterator[bytes]]
-"""From a line of a watch to the lines that its reader gets instead. StopWatch ends the watch."""
+"""A function from a line of a watch to the lines that its reader gets instead. StopWatch ends the watch."""
 
 
 class StopWatch(Exception):
-    """The watch ends here, as when a load balancer loses patience."""
+    """Ends the watch, as when a load balancer loses patience."""
 
 
 def faithful(line: bytes) -> Iterator[bytes]:
@@ -111,25 +111,25 @@ def faithful(line: bytes) -> Iterator[bytes]:
 
 
 def silent(line: bytes) -> Iterator[bytes]:
-    """The connection stays, for ever, and nothing comes."""
+    """Keeps the connection open for ever, and passes no event on."""
     yield from ()
 
 
 def gone(line: bytes) -> Iterator[bytes]:
-    """Instead of any event the API server has forgotten where we were."""
+    """Answers instead of any event that the API server has forgotten the client's position."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
     yield json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
     raise StopWatch
 
 
 def cut(line: bytes) -> Iterator[bytes]:
-    """The connection ends when there would be an event."""
+    """Ends the connection when there would be an event."""
     yield from ()
     raise StopWatch
 
 
 class Forgetful:
-    """Some events are lost, others come twice, or a while later and everything behind them too."""
+    """Loses some events, repeats others, and delays others with everything behind them."""
 
     def __init__(self, chooser: random.Random, latest: float) -> None:
         self._chooser, self._latest = chooser, latest
@@ -150,27 +150,28 @@ class Forgetful:
 
 
 class Proxy:
-    """`with` starts and ends it.
+    """A proxy; `with` starts and ends it.
 
     Args:
         upstream: address of the API server: https://HOST:PORT.
-        plan: for requests.
-        gossip: for the events of watches.
+        plan: the plan for requests.
+        gossip: the plan for the events of watches.
     """
 
     def __init__(self, upstream: str, plan: Plan = unharmed, gossip: Gossip = faithful) -> None:
         self.upstream = urlsplit(upstream)
         self.plan, self.gossip = plan, gossip
         self.after: Callable[[str, str], None] = lambda method, path: None
-        """Told method and path of each request that the API server has answered, before its client hears of it."""
+        """Called with method and path of each request that the API server has answered, before its client gets the
+        answer."""
         self.sent: Counter[str] = Counter()
         """Requests that clients have made, by method; watches are not among them."""
         self.for_leases: Counter[str] = Counter()
-        """Those of them that are about Leases."""
+        """Those of them that are about Leases, by method."""
         self.faults: Counter[tuple[str, str]] = Counter()
-        """That have happened, by method and name."""
+        """The faults that have happened, by method and name."""
         self.events: Counter[str] = Counter()
-        """Of watches: `came` from the API server, `told` to clients."""
+        """The events of watches: `came` from the API server, `told` to clients."""
         self.under_way = 0
         """Requests that are neither answered nor ended; watches are none of them."""
         self._lock = threading.Lock()
@@ -180,11 +181,11 @@ class Proxy:
 
     @property
     def writes(self) -> int:
-        """That clients have sent, whatever became of them, but for those of Leases."""
+        """Writes that clients have sent, whatever became of them, without those of Leases."""
         return sum(self.sent[method] - self.for_leases[method] for method in WRITES)
 
     def kubeconfig_of(self, folder: Path, token: str) -> Path:
-        """A file by which a client goes through this proxy, as whoever the token is."""
+        """A kubeconfig with which a client uses this proxy with that token."""
         return write_kubeconfig(folder / "kubeconfig", self.url, token)
 
     def note(self, counter: Counter[Word], what: Word) -> None:
@@ -193,7 +194,7 @@ class Proxy:
 
     @contextmanager
     def one(self, method: str, path: str) -> Iterator[None]:
-        """A request, from its beginning to its end."""
+        """Counts a request as under way, from its beginning to its end."""
         with self._lock:
             self.sent[method] += 1
             self.for_leases[method] += "/leases" in path
@@ -258,7 +259,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(fault)
 
     def _fault(self, method: str) -> Fault | None:
-        """What the plan has for this request; it is noted."""
+        """The plan's fault for this request, which is counted."""
         proxy = self.server.proxy
         fault = proxy.plan(method, self.path)
         if fault is not None:
@@ -301,7 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def _watch(self) -> None:
-        """Each line comes as it is; how it goes on is the gossip's."""
+        """Passes each line to the gossip as it comes, and its lines on to the client."""
         proxy = self.server.proxy
         answer = self._request(b"")
         self.send_response(answer.status)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A way to a broker that can say what a broker says when it goes down: that there is no broker."""
+"""A relay to a broker that can answer as a broker that goes down does: that there is no broker."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from types import TracebackType
 
 METADATA = 3
 FLEXIBLE = 9
-"""From this version on, an answer has tags, and lengths that take as few bytes as they can."""
+"""From this version on, an answer has tags, and lengths that take as few bytes as possible."""
 
 
 class Relay:
-    """The broker must say that it is here (`advertised.listeners`), so that clients that come by it stay with it."""
+    """A relay to a broker. The broker must advertise the relay's address (`advertised.listeners`), so that clients stay
+    with it."""
 
     def __init__(self) -> None:
         relay = self
@@ -45,8 +46,8 @@ class Relay:
 
     @contextlib.contextmanager
     def without_brokers(self) -> Iterator[None]:
-        """It is said that there is no broker, to the end of the block and until it has been asked; then connections
-        break."""
+        """Makes the relay answer that there is no broker, until the end of the block and until a client has got that
+        answer; then connections break."""
         self._told.clear()
         self._blind.set()
         try:
@@ -75,7 +76,7 @@ class Relay:
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         self._open |= {client, server}
         asked: dict[int, int] = {}
-        """The versions of questions about metadata, by correlation id."""
+        """The versions of requests for metadata, by correlation id."""
         back = threading.Thread(target=self._answers, args=(server, client, asked), daemon=True)
         back.start()
         try:
@@ -103,7 +104,7 @@ class Relay:
 
 
 def _frames(source: socket.socket) -> Iterator[bytes]:
-    """Questions or answers, without their lengths, until the connection ends."""
+    """Requests or answers, without their lengths, until the connection ends."""
     with source.makefile("rb") as file:
         while len(head := file.read(4)) == 4:
             (length,) = struct.unpack(">i", head)
@@ -118,7 +119,7 @@ def _send(target: socket.socket, frame: bytes) -> None:
 
 
 def _without_brokers(answer: bytes) -> bytes:
-    """The same answer about metadata, with a list of brokers that is empty."""
+    """The same answer about metadata, with an empty list of brokers."""
     begin = at = 4 + 1 + 4  # the correlation id, no tags, how long to wait
     count, at = _number(answer, at)
     for _ in range(count - 1):
@@ -133,7 +134,7 @@ def _end_of_text(answer: bytes, at: int) -> int:
 
 
 def _number(answer: bytes, at: int) -> tuple[int, int]:
-    """An unsigned one of variable length, and what follows."""
+    """An unsigned number of variable length, and the position after it."""
     value = shift = 0
     while True:
         byte = answer[at]

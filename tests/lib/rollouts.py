@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versions of an app on a real API server: what their drivers say, and how they prove themselves."""
+"""Versions of an app on a real API server: the status of their drivers, and how they prove themselves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prove(apps: Apps, folder: Path, says: Object = WELL) -> str:
 
 
 def renew(apps: Apps, driver: Object) -> Object:
-    """The driver's pod ends, and its executors with it; the next one is there, and has one."""
+    """Ends the driver's pod with its executors, and makes the next one, with one executor."""
     found = apps.await_driver(other_than=driver["metadata"]["uid"])
     for pod in executors(apps):  # Kubernetes does it some time later, if it has not yet
         apps.kube.delete("Pod", apps.namespace, pod["metadata"]["name"], pod["metadata"]["uid"], 0)

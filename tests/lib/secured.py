@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker that lets in only whom it knows, over TLS, with an authority of its own; and if asked to, only to do what an
-ACL allows."""
+"""A broker that lets in only users that it knows, over TLS, with an authority of its own; and, as an option, lets them
+do only what an ACL allows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 USER = "ada"
 CERTIFIED = f"User:CN={USER}"
-"""Who comes by the listener that looks at certificates only."""
+"""The user of the listener that looks at certificates only."""
 _SECURE = "listener.name.secure"
 _PACKAGE = "org.apache.kafka.common.security"
 _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
@@ -51,29 +51,29 @@ _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transaction
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """Its addresses for those with credentials, and one that asks for none, by which a test looks."""
+    """A broker's addresses for clients with credentials, and one without any, with which a test looks."""
 
     host: str
     port: int
     certified_port: int
     open: KafkaConfig
     folder: Path
-    """With `ca.pem`, and `other-ca.pem`, of an authority that has signed nothing; `client.pem` and `client.key`; and
-    `next-client.pem` and `next-client.key`, which are good after `trust_next_clients`."""
+    """The folder with `ca.pem`, and `other-ca.pem`, of an authority that has signed nothing; `client.pem` and
+    `client.key`; and `next-client.pem` and `next-client.key`, which are good after `trust_next_clients`."""
     expired_port: int = 0
-    """Where its certificate has expired."""
+    """The port where its certificate has expired."""
     tokens: Tokens | None = None
-    """Who gives those of OAUTHBEARER, where somebody does."""
+    """The server that gives tokens for OAUTHBEARER, if there is one."""
     _admin: list[AdminClient] = field(default_factory=list)
 
     @property
     def address(self) -> str:
-        """Asks for a certificate, and by SASL for more."""
+        """The address that asks for a certificate, and for a login by SASL."""
         return f"{self.host}:{self.port}"
 
     @property
     def certified(self) -> str:
-        """Asks for a certificate."""
+        """The address that asks for a certificate alone."""
         return f"{self.host}:{self.certified_port}"
 
     @property
@@ -82,15 +82,15 @@ class SecuredBroker:
 
     @property
     def open_address(self) -> str:
-        """Speaks no TLS."""
+        """The address without TLS."""
         return self.open.bootstrap_servers
 
     @property
     def wrong_name(self) -> str:
-        """The same, by a name that its certificate has not."""
+        """The first address, by a name that its certificate does not have."""
         return f"127.0.0.1:{self.port}"
 
-    # --- what an administrator does -------------------------------------------------------------------------
+    # --- the administrator's part ---------------------------------------------------------------------------
 
     @property
     def admin(self) -> AdminClient:
@@ -99,13 +99,13 @@ class SecuredBroker:
         return self._admin[0]
 
     def set_password(self, password: str) -> None:
-        """Of USER, for both kinds of SCRAM; PLAIN keeps the first one."""
+        """Sets the password of USER for both kinds of SCRAM; PLAIN keeps the first one."""
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             change = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), password.encode())
             self.admin.alter_user_scram_credentials([change])[USER].result(30)
 
     def trust_next_clients(self) -> None:
-        """From now on who comes shows a certificate of the next authority; who is in already may stay."""
+        """From now on new clients must show a certificate of the next authority; connected ones may stay."""
         name, authority = f"{_SECURE}.ssl.truststore.location", str(self.folder / "next-ca.pem")
         change = ConfigEntry(name, authority, incremental_operation=AlterConfigOpType.SET)
         broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[change])
@@ -138,7 +138,7 @@ class SecuredBroker:
         until(lambda: set(map(str, wanted)) <= self._acls(), 10, "the ACLs are known")
 
     def forbid(self, binding: AclBinding) -> None:
-        """What had been allowed."""
+        """Takes back an ACL."""
         (future,) = self.admin.delete_acls([_filter(binding)]).values()
         assert len(future.result(30)) == 1, f"was not allowed: {binding}"
         until(lambda: str(binding) not in self._acls(), 10, "the ACL is gone")
@@ -148,7 +148,7 @@ class SecuredBroker:
 
 
 def bindings_of(commands: str) -> list[AclBinding]:
-    """What these kafka-acls commands allow, one by one."""
+    """The ACLs of these kafka-acls commands, one by one."""
     return [binding for line in commands.splitlines() for binding in _bindings(shlex.split(line))]
 
 
@@ -173,7 +173,7 @@ def _bindings(words: list[str]) -> Iterator[AclBinding]:
 
 
 def _constant(operation: str) -> str:
-    """DescribeConfigs as DESCRIBE_CONFIGS."""
+    """The constant's name, as DESCRIBE_CONFIGS for DescribeConfigs."""
     return "".join(f"_{letter}" if letter.isupper() else letter for letter in operation).strip("_").upper()
 
 
@@ -200,7 +200,7 @@ def _filter(binding: AclBinding) -> AclBindingFilter:
 
 
 def make_authority(folder: Path, name: str) -> None:
-    """NAME.pem and NAME.key."""
+    """Makes NAME.pem and NAME.key."""
     openssl(
         folder,
         "req",
@@ -220,7 +220,7 @@ def make_authority(folder: Path, name: str) -> None:
 
 
 def make_certificate(folder: Path, name: str, host: str, days: int = 2, authority: str = "ca") -> None:
-    """NAME.pem and NAME.key, signed by the authority; with -1 days, it has expired."""
+    """Makes NAME.pem and NAME.key, signed by the authority; with -1 days, the certificate has expired."""
     request = ("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={host}")
     openssl(folder, *request, "-keyout", f"{name}.key", "-out", f"{name}.csr")
     sign(folder, name, [f"subjectAltName={_alternative(host)}"], authority, days, ".pem")
@@ -242,15 +242,15 @@ def _alternative(host: str) -> str:
 def secured_broker(
     folder: Path, password: str, *, host: str = "localhost", guarded: bool = False, keys_url: str | None = None
 ) -> Iterator[SecuredBroker]:
-    """Lets in USER with that password, by PLAIN and SCRAM, on showing a certificate of the authority; at
+    """Runs a broker that lets in USER with that password, by PLAIN and SCRAM, with a certificate of the authority; at
     another port by the certificate alone.
 
     Args:
-        folder: for certificates and the broker's data.
-        password: of USER.
-        host: at which it is reached; its certificates have that name.
-        guarded: whether what nobody has allowed is forbidden, but to those that come by the open address.
-        keys_url: where the keys are that tokens of OAUTHBEARER are signed with.
+        folder: the folder for certificates and the broker's data.
+        password: the password of USER.
+        host: the name in its addresses and certificates.
+        guarded: whether everything without an ACL is forbidden, except to clients of the open address.
+        keys_url: the address of the keys that tokens of OAUTHBEARER are signed with.
     """
     if not (folder / "ca.pem").exists():
         make_authority(folder, "ca")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of one app in memory: what the operator decides is done at once, and its driver does as it is told to."""
+"""A cluster of one app in memory: it carries out the operator's decisions at once, and its driver behaves as the test
+says."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ LOOK_SECONDS = 5.0
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 Behaviour = Callable[[Mapping[str, Any], float], Mapping[str, Any]]
-"""From the spec's version that the driver has and the seconds that it runs to what it does: `live`, what it says of
-itself, or `failure`, its last words."""
+"""A function from the spec's version that the driver has, and the seconds that it has run, to its behaviour: `live`,
+the status that it reports, or `failure`, its last words."""
 
 
 def works(version: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-    """It catches up within 20 seconds."""
+    """The driver catches up within 20 seconds."""
     lag = max(0, 2000 - int(seconds * 100))
     return {"live": live(lag=lag, epochs=int(seconds))}
 
@@ -49,7 +50,7 @@ def live(phase: str = "Running", lag: int = 0, epochs: int = 1, **more: Any) -> 
 
 @dataclass
 class Simulation:
-    """One app, and all that there is of it."""
+    """One app, and all of its objects."""
 
     behaviour: Behaviour = works
     body: Object = field(default_factory=dict)
@@ -66,17 +67,17 @@ class Simulation:
     failed: int = 0
     events: list[Event] = field(default_factory=list)
     starts: Callable[[str], bool] = lambda template: True
-    """Whether executors of that template come to run."""
+    """Whether executors of that template become ready."""
     position: Position | None = None
-    """In its input, as Kafka says."""
+    """The position in the app's input, as Kafka reports it."""
     ran: list[str] = field(default_factory=list)
     """Versions that drivers were started with, each once in a row."""
     _uids: Any = field(default_factory=lambda: itertools.count(1))
 
-    # --- what people do -------------------------------------------------------------------------------------
+    # --- the users' part ------------------------------------------------------------------------------------
 
     def apply(self, seconds: float = LOOK_SECONDS, **spec: Any) -> None:
-        """A spec, and then time passes."""
+        """Applies a spec, and lets time pass."""
         if not self.body:
             metadata = {"name": "app", "namespace": "default", "uid": "1", "generation": 0, "annotations": {}}
             self.body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {}}
@@ -89,10 +90,10 @@ class Simulation:
         self.body["metadata"]["annotations"][RESTART_ANNOTATION] = self.now.isoformat()
         self.run(seconds)
 
-    # --- what the operator does -----------------------------------------------------------------------------
+    # --- the operator's part --------------------------------------------------------------------------------
 
     def run(self, seconds: float, every: float = LOOK_SECONDS) -> Decision:
-        """Time passes; the operator looks every few seconds."""
+        """Lets time pass; the operator looks every few seconds."""
         decision = self.look()
         for _ in range(int(seconds / every)):
             self.now += timedelta(seconds=every)
@@ -131,7 +132,7 @@ class Simulation:
         self.body["status"] = status
         return decision
 
-    # --- what there is --------------------------------------------------------------------------------------
+    # --- the state ------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Mapping[str, Any]:
@@ -142,18 +143,18 @@ class Simulation:
 
     @property
     def version(self) -> str:
-        """That was acted upon last."""
+        """The version that the operator has acted on last."""
         return str(self.children["ConfigMap", config_name("app")]["metadata"]["annotations"][VERSION_ANNOTATION])
 
     @property
     def running(self) -> str:
-        """The version that the driver has; empty when there is none."""
+        """The version that the driver has; empty if there is none."""
         return "" if self.driver is None else str(self.driver["version"])
 
     # --- the rest of the cluster ----------------------------------------------------------------------------
 
     def _kubelet(self) -> None:
-        """Makes the driver's pod, takes it away, starts what has ended."""
+        """Makes the driver's pod, takes it away, and restarts a container that has ended."""
         wanted = self.children.get(("StatefulSet", driver_name("app")))
         if wanted is None or wanted["spec"]["replicas"] == 0:
             self.driver = None
@@ -196,11 +197,11 @@ class Simulation:
 
     @property
     def _template(self) -> str:
-        """Of executors."""
+        """The template of executors."""
         return str(self.children["ConfigMap", config_name("app")]["metadata"]["annotations"][TEMPLATE_ANNOTATION])
 
     def _does(self) -> Mapping[str, Any]:
-        """What the version's driver does now."""
+        """The present behaviour of the version's driver."""
         assert self.driver is not None
         return self.behaviour(self.driver["of"], (self.now - self.since).total_seconds())
 

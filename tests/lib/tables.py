@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tables and joins with them must come to: records in the order of their times, and no epochs."""
+"""The results that tables and joins with them must have: records in the order of their times, and no epochs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Change = tuple[str, Row | None, int]
 def changes(
     seed: int, keys: Sequence[str], count: int, since: int, make: Mapping[str, Sequence[object]]
 ) -> list[Change]:
-    """Upserts and deletions in disorder; some delete what is not there, some change nothing."""
+    """Upserts and deletions out of order; some delete a row that is not there, some change nothing."""
     rng = random.Random(seed)
     found: list[Change] = []
     for i in range(count):
@@ -27,7 +27,7 @@ def changes(
 
 @dataclass
 class Table:
-    """The latest row of each key, and how often one has come."""
+    """The latest row of each key, and the number of its rows so far."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     updates: int = 0
@@ -44,7 +44,7 @@ Timed = tuple[int, int, int, Change]
 
 
 def in_time(partitions: Mapping[int, Sequence[Change]], rank: int) -> Iterator[Timed]:
-    """Changes with how far the event time of their partition has come: a task sees those of an epoch in that order."""
+    """The changes, each with the stream time of its partition: a task sees those of an epoch in that order."""
     for partition, found in partitions.items():
         now = 0
         for one in found:
@@ -63,10 +63,10 @@ def joined(kind: str, left: Table, right: Table) -> dict[str, tuple[Row | None, 
 
 
 def grouped(rows: Sequence[Row], by: str, number: str, seen: set[Any]) -> dict[Any, Row]:
-    """Count, sum and mean by group; a group that has lost its rows stays, as of no rows.
+    """Count, sum and mean by group; a group that has lost its rows stays, with the aggregates of no rows.
 
     Args:
-        seen: groups that there ever were; those of the rows are added.
+        seen: all groups so far; those of the rows are added.
     """
     seen.update(row[by] for row in rows if row[by] is not None)
     found: dict[Any, Row] = {}

@@ -18,7 +18,7 @@ PARTITIONS = 2
 
 @dataclass(frozen=True)
 class Sent:
-    """A record of a topic; of a table one without `n` is a deletion."""
+    """A record of a topic; in a table, a record without `n` is a deletion."""
 
     topic: str
     partition: int
@@ -37,8 +37,8 @@ class Sent:
 class Feed:
     """
     Args:
-        topic: where its records go.
-        backs: by how many seconds a record may be older than its place says, each as likely.
+        topic: the topic of its records.
+        backs: seconds by which a record may be older than its place, each equally likely.
         deleted: the share of deletions.
     """
 
@@ -48,8 +48,8 @@ class Feed:
 
 
 def disordered(seed: int, since: int, count: int, feeds: Sequence[Feed], keys: Sequence[str]) -> Iterator[Sent]:
-    """`count` records for each partition of each topic; each key is in one partition. Times rise by up to 3 s a record,
-    and fall back now and then."""
+    """Makes `count` records for each partition of each topic; each key is in one partition. Times rise by up to 3 s a
+    record, and fall back now and then."""
     for feed in feeds:
         for partition in range(PARTITIONS):
             rng = random.Random(f"{seed}/{feed.topic}/{partition}")
@@ -68,17 +68,18 @@ def send(app: App, records: Iterable[Sent]) -> None:
 
 @dataclass
 class StreamTimes:
-    """How far the time of each partition has come, in ms.
+    """The stream time of each partition, in ms.
 
     Args:
-        table: the topic whose records are read first, of those of one time.
+        table: the topic that comes first among records of one time.
     """
 
     table: str
     reached: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def in_order(self, records: Iterable[Sent]) -> list[tuple[int, Sent]]:
-        """Records of one epoch as they are processed, each with the time of its partition then."""
+        """The records of one epoch in the order in which they are processed, each with the time of its partition
+        then."""
         timed = []
         for sent in records:
             place = sent.topic, sent.partition
@@ -88,5 +89,5 @@ class StreamTimes:
 
     @property
     def closed(self) -> int:
-        """What all partitions have passed."""
+        """The time that all partitions have passed."""
         return min(self.reached.values())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody who gives tokens to those whom they know, as OAuth 2 has it (client credentials), and tells the key by which
-a broker knows them to be genuine."""
+"""A server that gives tokens to clients it knows, by OAuth 2 (client credentials), and shows the key with which a
+broker verifies them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CLIENT = "stream-app"
 
 @dataclass
 class Tokens:
-    """`asked` has one word for each question: `yes`, or why not."""
+    """A server of tokens. `asked` has one word for each request: `yes`, or the reason for a refusal."""
 
     url: str
-    """Over TLS, with a certificate of the same authority as the broker's."""
+    """Its address over TLS, with a certificate of the same authority as the broker's."""
     open_url: str
     asked: list[str] = field(default_factory=list)
 
@@ -37,13 +37,13 @@ class Tokens:
 
     @property
     def keys(self) -> str:
-        """Which a broker asks for."""
+        """The address of the keys, which a broker reads."""
         return f"{self.open_url}/keys"
 
 
 @contextmanager
 def token_endpoint(folder: Path, secret: str, subject: str) -> Iterator[Tokens]:
-    """Gives tokens of `subject` to CLIENT, who must know the secret."""
+    """Runs a server that gives tokens of `subject` to CLIENT, which must know the secret."""
     openssl(folder, "genrsa", "-out", "signs-tokens.key", "2048")
     modulus = openssl(folder, "rsa", "-in", "signs-tokens.key", "-noout", "-modulus").strip().partition("=")[2]
     key = {"kty": "RSA", "kid": "one", "alg": "RS256", "use": "sig", "n": _encoded(bytes.fromhex(modulus)), "e": "AQAB"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark says of a failure, word for word."""
+"""Spark's messages about failures, word for word."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ Identifier: counts [id = 6eb75a76-80fc-44f5-b3c7-95daf305db7e, runId = 31d5e712-
 Current Committed Offsets: {KafkaV2[Subscribe[text-lines]]: {"text-lines":{"0":7,"1":3}}}
 Current Available Offsets: {KafkaV2[Subscribe[text-lines]]: {"text-lines":{"0":7,"1":6}}}
 """
-"""Of an epoch that was to read offsets 3 to 5 of a partition which begins at 5."""
+"""The message of an epoch that was to read offsets 3 to 5 of a partition which begins at 5."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must be true of every run, whatever was done to it. One module for all runs.
+"""The invariants of every run, whatever faults it had. One module for all runs.
 
     I1  no loss: the echo of the input is the whole input
     I2  no duplicates for a read_committed reader
@@ -38,24 +38,24 @@ SILENT_SECONDS = 5.0
 
 
 class Violation(AssertionError):
-    """An invariant does not hold."""
+    """An invariant that does not hold."""
 
     def __init__(self, invariant: str, what: str) -> None:
         self.invariant = invariant
         super().__init__(f"{invariant}: {what}")
 
 
-# --- what one record says -----------------------------------------------------------------------------------
+# --- checks of records --------------------------------------------------------------------------------------
 
 
 class Check(Protocol):
-    """Sees the records of one topic, in order within each partition."""
+    """Checks the records of one topic, in order within each partition."""
 
     def see(self, key: str, value: Any) -> None:
-        """Raises Violation."""
+        """Checks one record. Raises Violation."""
 
     def missing(self) -> str | None:
-        """What has not been seen yet of all that must come; None when complete."""
+        """The expected results that have not been seen yet; None when complete."""
 
 
 class EchoCheck:
@@ -90,7 +90,7 @@ class TotalsCheck:
         self._last: dict[str, int] = {}
 
     def see(self, key: str, value: Any, *, again: bool = False) -> None:
-        """`again`: the same result may come once more, as where it is asked for."""
+        """`again`: the same result may come once more, as with a query."""
         found = Fold(value["count"], value["total"], value["low"], value["high"])
         prefixes = self._history.prefixes.get(key, [])
         last = self._last.get(key, 0)
@@ -228,7 +228,7 @@ class LiveReader:
             raise self._problem
 
     def missing(self) -> str | None:
-        """What has not come yet. Raises the violation, if there is one."""
+        """The results that have not come yet. Raises the violation, if there is one."""
         self.require_sound()
         lines = [f"{topic}: {gap}" for topic, check in self._checks.items() if (gap := check.missing())]
         return "; ".join(lines) or None
@@ -256,7 +256,7 @@ class LiveReader:
             self._reader.close()
 
     def _find_brokers_again(self) -> None:
-        """If the client has lost them."""
+        """Connects the client again if it has lost the brokers."""
         for topic in list(self._checks)[:1]:
             with suppress(KafkaException):  # a broker that has just started may not know the topic yet
                 self._reader.partitions_of(topic)
@@ -321,10 +321,10 @@ def verify_late(
 
 
 def committed(kafka: KafkaConfig, topic: str, isolation: str = "read_committed") -> list[Message]:
-    """All there is now, partition by partition."""
+    """All committed records now, partition by partition."""
     admin = Admin(kafka)
     ends = admin.end_offsets(topic, committed_only=isolation == "read_committed")
-    # A client that has to ask where a partition begins waits half a second with it.
+    # A client that has to ask where a partition begins waits half a second for it.
     starts = admin.start_offsets(topic).items()
     left = [TopicPartition(topic, partition, start) for partition, start in sorted(starts) if start < ends[partition]]
     found: dict[int | None, list[Message]] = {each.partition: [] for each in left}
@@ -364,7 +364,8 @@ def rows_of(table: Rows) -> Rows:
 
 
 def verify_changelog(kafka: KafkaConfig, topic: str, rows: int) -> None:
-    """I5, what can be seen without the engine: the changelog folds to one row for each key, and is marked."""
+    """I5, as far as it can be seen without the engine: the changelog folds to one row for each key, and has its
+    markers."""
     table = folded(kafka, topic)
     marked = {where[0] for where in table if where[1] == MARKER}
     if len(rows_of(table)) != rows:
@@ -374,7 +375,7 @@ def verify_changelog(kafka: KafkaConfig, topic: str, rows: int) -> None:
 
 
 def verify_twin(bench: Bench) -> None:
-    """I5: a twin that does all of the work at once, and is left in peace, has the same rows, byte for byte."""
+    """I5: a twin that does all of the work at once, without faults, has the same rows, byte for byte."""
     with bench.twin() as twin:
         app = twin.start("twin", arguments=["--until-caught-up"])
         if app.await_exit(CATCH_UP_SECONDS) != 0:
@@ -407,13 +408,13 @@ class RunningApp(Protocol):
     """An application, wherever it runs."""
 
     def require_alive(self) -> None:
-        """An AssertionError when it has ended by itself."""
+        """Raises AssertionError if it has ended by itself."""
 
     def stop(self) -> int:
-        """A clean stop; 0 when it was one."""
+        """Stops it cleanly; returns 0 if that went well."""
 
     def tail(self) -> str:
-        """What it has said last."""
+        """The end of its output."""
 
 
 class Proof:
@@ -425,12 +426,12 @@ class Proof:
         self.offsets = OffsetWatch(bench.kafka, bench.prefix, bench.inputs)
 
     def require_sound(self) -> None:
-        """Raises what was violated so far."""
+        """Raises the first violation so far."""
         self.live.require_sound()
         self.offsets.require_sound()
 
     def await_violation(self, invariants: str, seconds: float = 60.0) -> None:
-        """For a run in which something is wrong on purpose: until it is noticed, by one of these invariants."""
+        """For a run with a deliberate mistake: waits until one of these invariants is violated."""
 
         def noticed() -> Violation | None:
             try:
@@ -444,7 +445,7 @@ class Proof:
         assert violation.invariant in invariants.split(), f"noticed something else: {violation}"
 
     def await_more(self, app: RunningApp, records: int = 50, seconds: float = CATCH_UP_SECONDS) -> None:
-        """Until so many further results have come, all of them sound."""
+        """Waits until so many further results have come, all of them sound."""
         before = self.live.records
 
         def come() -> bool:
@@ -460,7 +461,7 @@ class Proof:
             raise AssertionError(f"{error}; the app said:\n{app.tail()}") from None
 
     def await_caught_up(self, app: RunningApp, seconds: float = CATCH_UP_SECONDS) -> None:
-        """Until the live reader has all results of all that was sent."""
+        """Waits until the live reader has all results of all sent records."""
         gaps: list[str] = []
 
         def complete() -> bool:
@@ -477,8 +478,8 @@ class Proof:
             raise Violation("I1", f"{gaps[0] if gaps else ''}; {error}; the app said:\n{app.tail()}") from None
 
     def finish(self, app: RunningApp, twin: bool = False) -> None:
-        """Ends the load, waits for its results, asks one more record of every key, stops the app cleanly, and
-        verifies I1 to I7; with `twin`, also against an application that was never killed."""
+        """Ends the load, waits for its results, sends one more record of every key, stops the app cleanly, and verifies
+        I1 to I7; with `twin`, also against an application that was never killed."""
         if self._load.running:
             self._load.stop()
         self._load.close_windows()
@@ -493,7 +494,7 @@ class Proof:
             verify_twin(self._bench)
 
     def verify(self) -> None:
-        """I1 to I7 of an application that is caught up and has ended."""
+        """Verifies I1 to I7 of an application that is caught up and has ended."""
         bench, history = self._bench, self._load.history
         self.offsets.look()
         self.require_sound()
@@ -518,7 +519,7 @@ class Proof:
         until(there, 30, "the group's offsets at the end")
 
     def _ends(self) -> dict[tuple[str, int], int]:
-        """How far all inputs go."""
+        """The end offsets of all inputs."""
         admin = self._bench.admin
         return {(topic, p): end for topic in self._bench.inputs for p, end in admin.end_offsets(topic).items()}
 

@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 
 
 def until(condition: Callable[[], Found], seconds: float, what: str, every: float = 0.05) -> Found:
-    """Call `condition` until it returns something true, and return that.
+    """Calls `condition` until it returns something true, and returns that.
 
     Past the deadline an AssertionError says what was waited for, and what the condition last returned.
     """

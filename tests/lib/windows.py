@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What windows must come to, by the rules of event time alone: no epoch, no clock and no speed has a part in it."""
+"""The results that windows must have, by the rules of event time alone: epochs, clock and speed have no part in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SessionModel:
     gap: int
     grace: int
     counts: dict[tuple[int, Span], int] = field(default_factory=dict)
-    """By partition and session."""
+    """Counts by partition and session."""
     late: int = 0
     reached: dict[int, int] = field(default_factory=dict)
     """Stream time by partition."""
@@ -111,13 +111,13 @@ class SlidingModel:
 
 @dataclass
 class Model:
-    """Counts in windows of `size` ms, one every `advance` ms, as their definition has them."""
+    """Counts in windows of `size` ms, one every `advance` ms, by their definition."""
 
     size: int
     advance: int
     grace: int
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """By key and start of the window."""
+    """Counts by key and start of the window."""
     late: int = 0
     """Pairs of a record and a window that was over for it."""
     reached: dict[int, int] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Model:
                         self.counts[key, start] += 1
 
     def starts(self, at: int) -> range:
-        """Of the windows that a record of that time is in."""
+        """The starts of the windows that contain a record of that time."""
         return range(at - at % self.advance - self.size + self.advance, at + 1, self.advance)
 
     @property
@@ -149,7 +149,7 @@ class FoldModel(Model):
     """The same windows, with the offsets of their records folded in their order. Each partition has keys of its own."""
 
     read_of: Counter[int] = field(default_factory=Counter)
-    """How many records of each partition were read."""
+    """The number of records of each partition that were read."""
 
     def read(self, partitions: Mapping[int, Sequence[Event]]) -> None:
         for partition, events in partitions.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short ways to write a manifest and to see what is wrong with it."""
+"""Short ways to write a manifest and to get its mistakes."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def _text(topology: str, spec: str = "") -> str:
 
 @pytest.fixture
 def text() -> Text:
-    """`text(topology, spec="")`: a manifest's text from the YAML of its nodes and of further settings."""
+    """Returns `text(topology, spec="")`: a manifest's text from the YAML of its nodes and of further settings."""
     return _text
 
 
 @pytest.fixture
 def plan() -> Compile:
-    """`plan(topology, spec="")`: the compiled plan."""
+    """Returns `plan(topology, spec="")`: the compiled plan."""
     return lambda topology, spec="": compile_manifest(parse_manifest(_text(topology, spec)))
 
 
 @pytest.fixture
 def problems() -> Problems:
-    """`problems(topology, spec="")`: everything that is wrong, one line each, without the line's number."""
+    """Returns `problems(topology, spec="")`: all mistakes, one line each, without the line's number."""
 
     def find(topology: str, spec: str = "") -> list[str]:
         try:

@@ -4,7 +4,7 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Room is left for what is put behind it: 52 characters, as long as a CronJob's. */}}
+{{/* At most 52 characters, as for a CronJob, which leaves room for suffixes. */}}
 {{- define "operator.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
@@ -21,7 +21,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
-{{/* Of the pod that `helm test` runs. */}}
+{{/* The labels of the pod that `helm test` runs. */}}
 {{- define "operator.testSelector" -}}
 app.kubernetes.io/name: {{ include "operator.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -33,7 +33,7 @@ app.kubernetes.io/component: test
 {{ include "operator.sharedLabels" . }}
 {{- end }}
 
-{{/* What every object has, whatever it is part of. */}}
+{{/* The labels of every object, whatever it is part of. */}}
 {{- define "operator.sharedLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: streamapp
@@ -96,7 +96,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- mergeOverwrite (deepCopy $all) (index $apps (index . 0)).podTemplate | toJson }}
 {{- end }}
 
-{{/* What the operator reads from STREAMAPP_SETTINGS. */}}
+{{/* The settings that the operator reads from STREAMAPP_SETTINGS, as JSON. */}}
 {{- define "operator.settings" -}}
 {{- $secrets := list }}
 {{- range include "operator.pullSecrets" (list .Values.apps.imagePullSecrets .) | fromJsonArray }}{{ $secrets = append $secrets .name }}{{ end }}

@@ -1,20 +1,20 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
-{{/* What the operator may do where apps live. docs/security.md has a reason for every verb, and a test holds the two
-     and what the operator really asks for against each other. */}}
+{{/* The rights of the operator where apps live. docs/security.md has a reason for every verb, and a test compares both
+     with the requests that the operator really makes. */}}
 {{- define "operator.rules" -}}
-# The apps: list, watch: which there are. get: the one that is looked at. patch: the finalizer of one whose internal
-# topics go with it.
+# The apps. list, watch: to find them. get: to read the one that is looked at. patch: to set the finalizer of one whose
+# internal topics go with it.
 - apiGroups: [streamapp.dev]
   resources: [streamapps]
   verbs: [get, list, watch, patch]
-# patch: what the operator says of an app, by server-side apply.
+# patch: to write the status of an app, by server-side apply.
 - apiGroups: [streamapp.dev]
   resources: [streamapps/status]
   verbs: [patch]
-# Objects of an app. list, watch: whether they are as they should be. get: whether a name is taken by somebody else.
-# create, patch: server-side apply of one that is not there yet, or not as it should be. delete: of one that is not
-# needed any more.
+# Objects of an app. list, watch: to see whether they are as they should be. get: to see whether somebody else has taken
+# a name. create, patch: server-side apply of one that is not there yet, or not as it should be. delete: for one that is
+# not needed any more.
 - apiGroups: [""]
   resources: [configmaps, serviceaccounts, services]
   verbs: [get, list, watch, create, patch, delete]
@@ -38,19 +38,19 @@
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create, patch]
-# list, watch: how drivers and executors are doing. delete: a driver that must start anew, and pods on a lost node.
-# create: whether an executor's pod would be taken, before its template becomes another one; none is made. get, create,
-# deletecollection: so that drivers can be given them, who make their executors with them.
+# list, watch: to see how drivers and executors are doing. delete: for a driver that must start anew, and for pods on a
+# lost node. create: to ask whether an executor's pod would be taken, before its template changes; none is made. get,
+# create, deletecollection: to hand them on to drivers, which make their executors with them.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete, deletecollection]
-# create, patch: what has happened to an app, for `kubectl describe`; what has happened before is counted up. list: why a
-# driver's pod cannot be made or started.
+# create, patch: to write the events of an app, for `kubectl describe`; an event that has been written before is counted
+# up. list: to see why a driver's pod cannot be made or started.
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch, list]
-# get: which release runs the apps of the namespace. update: that it is this one. create: the Lease, for the first app of a
-# namespace; a name cannot be asked for here.
+# get: to see which release runs the apps of the namespace. update: to take it for this one. create: to make the Lease,
+# for the first app of a namespace; RBAC cannot restrict a create by name.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [streamapp-operator-apps]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of the cluster as they were last seen, so that a look at an app asks the API server for next to nothing.
 
-What is kept may be old by a moment, and after a lost event by as long as it takes to list anew. So it is good
-for finding out THAT there is something to do; what is done rests on a look at the API server itself (`reconcile`).
+A cached object may be a moment old, or after a lost event as old as the last list. So the cache shows only THAT there
+is something to do; an action rests on a look at the API server itself (`reconcile`).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An object as text: it takes a fifth of the memory, and whoever reads it gets one of their own."""
+    """An object as text: it takes a fifth of the memory, and each reader gets a copy of its own."""
 
     version: str
     instance: str
     app: str
-    """The name of the app that it belongs to, or is; empty where it does not say so."""
+    """The name of the app that the object is or belongs to; empty when it names none."""
     text: bytes
 
 
 class Cache:
-    """May be used from any thread.
+    """The objects of some kinds. May be used from any thread.
 
     Args:
-        kube: for what is not kept: Secrets, which the operator has no right to list.
+        kube: for kinds that are not kept: Secrets, which the operator has no right to list.
     """
 
     def __init__(self, kube: Kube) -> None:
@@ -63,7 +63,7 @@ class Cache:
         return None if kept is None else _read(kept)
 
     def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
-        """The objects with these labels, of which one must be that of the instance."""
+        """The objects with these labels; the instance must be among the labels."""
         wanted = labels_of(selector)
         with self._lock:
             names = self._names.get((kind, namespace, wanted[INSTANCE_LABEL]), ())
@@ -77,18 +77,19 @@ class Cache:
         yield from map(_read, found)
 
     def namespaces(self, kind: str) -> set[str]:
-        """Where there are objects of a kind."""
+        """The namespaces with objects of a kind."""
         with self._lock:
             return {namespace for found, namespace, _ in self._kept if found == kind}
 
     # --- what the informer does -----------------------------------------------------------------------------
 
     def keep_kind(self, kind: str) -> None:
-        """From now on objects of that kind are kept."""
+        """Keeps objects of that kind from now on."""
         self._kinds.add(kind)
 
     def put(self, item: Object) -> set[str]:
-        """Keeps it. Returns the apps that this is news for: the one it belongs to, and the one it did belong to."""
+        """Keeps the object. Returns the apps that this is news for: the one that it belongs to, and the one that it
+        belonged to before."""
         place, version = place_of(item), item["metadata"]["resourceVersion"]
         with self._lock:
             before = self._kept.get(place)
@@ -102,19 +103,19 @@ class Cache:
         return {kept.app, before.app if before is not None else ""} - {""}
 
     def remove(self, place: Place) -> set[str]:
-        """Forgets it. Returns the app that this is news for, if there is one."""
+        """Forgets the object. Returns the app that this is news for, if there is one."""
         with self._lock:
             before = self._forget(place)
         return {before.app} - {""} if before is not None else set()
 
     def version(self, place: Place) -> str | None:
-        """Of what is kept there; None when there is nothing."""
+        """The version of the object that is kept there; None when there is none."""
         with self._lock:
             kept = self._kept.get(place)
         return None if kept is None else kept.version
 
     def versions(self, kind: str, namespace: str | None) -> dict[Place, str]:
-        """Of all that is kept of a kind, in one namespace or in all."""
+        """The versions of all objects that are kept of a kind, in one namespace or in all."""
         with self._lock:
             found = self._kept.items()
             return {place: kept.version for place, kept in found if place[0] == kind and namespace in (None, place[1])}
@@ -130,12 +131,12 @@ class Cache:
 
 
 class PartlyFresh:
-    """Objects of some kinds as they are, of the others as they were a moment ago.
+    """A reader that asks the API server for objects of some kinds, and the cache for the others.
 
     Args:
-        cache: of the others.
+        cache: has the others.
         kube: is asked.
-        fresh: kinds that are asked for.
+        fresh: kinds that the API server is asked for.
     """
 
     def __init__(self, cache: Objects, kube: Kube, fresh: Collection[str]) -> None:
@@ -159,7 +160,7 @@ def place_of(item: Object) -> Place:
 def _kept(item: Object) -> _Kept:
     metadata = item["metadata"]
     is_app = item["kind"] == APP_KIND
-    # Whose a field is is asked of few kinds, and is a third of an object.
+    # `managedFields` is needed for few kinds only, and is a third of an object.
     if not is_app and item["kind"] not in STARTERS and "managedFields" in metadata:
         item = {**item, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
     return _Kept(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two releases never run the apps of one namespace: the one that holds the namespace's Lease does.
+"""Two releases never run the apps of one namespace: only the one that holds the namespace's Lease does.
 
-Each release has a Lease of its own, which says which of its operators acts. Beside that there is one in each namespace
-with apps, of the same name for all releases: whoever acts for a release holds it for the release. So another operator
-of the release goes on with it at once, and another release waits until it has not been renewed for CLAIM_SECONDS.
+Each release has a Lease of its own, which says which of its operators acts. Besides, there is a Lease in each namespace
+with apps, which has the same name for all releases. The operator that acts for a release holds it for the release. So
+another operator of the release goes on with it at once, and another release waits until it has not been renewed for
+CLAIM_SECONDS.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import Lease
 
 NAME = "streamapp-operator-apps"
-"""Of the Lease in each namespace."""
+"""The name of the Lease in each namespace."""
 CLAIM_SECONDS = 40
-"""Without renewal for so long, a namespace is free."""
+"""Seconds without renewal after which a namespace is free."""
 MARGIN_SECONDS = 10
-"""So much earlier whoever has it begins nothing any more."""
+"""So many seconds earlier its holder begins nothing any more."""
 RENEW_SECONDS = 10.0
 TRY_SECONDS = 5.0
-"""From one try at a namespace that is another one's to the next."""
+"""Seconds between two tries at a namespace of another release."""
 FORBIDDEN = 403
 log = logging.getLogger("streamapp.operator")
 
 
 class Claims:
-    """May be used from any thread.
+    """The namespaces that the release holds. May be used from any thread.
 
     Args:
-        kube: a connection whose writes do not depend on these.
-        release: which other operators are of our release, by namespace and name of its own Lease.
-        on_contested: gets a sentence, once when another release has a namespace.
+        kube: a connection whose writes do not depend on these claims.
+        release: our release, by namespace and name of its own Lease; all its operators give the same.
+        on_contested: receives a sentence, once, when another release has a namespace.
         clock: seconds that never go back.
     """
 
@@ -51,7 +52,7 @@ class Claims:
         self._lock = threading.Lock()
 
     def holds(self, namespace: str) -> bool:
-        """Whether its apps are ours; takes it if it is free.
+        """Whether the apps of the namespace are ours; takes it if it is free.
 
         Raises:
             KubeError: when the API server does not answer.
@@ -68,7 +69,7 @@ class Claims:
     def require(self, namespace: str) -> float:
         """
         Returns:
-            Seconds for which the answer to what is written there now may be waited for.
+            Seconds to wait at most for the answer to a write there.
 
         Raises:
             NotHolder: when we may not write.
@@ -76,10 +77,10 @@ class Claims:
         return self._of(namespace).lease.require()
 
     def renew(self, namespaces: Collection[str]) -> None:
-        """To be called every RENEW_SECONDS.
+        """Renews the claims. Must be called every RENEW_SECONDS.
 
         Args:
-            namespaces: with apps. Others are given up by not being renewed.
+            namespaces: those with apps. The claims on others lapse, as they are not renewed.
         """
         with self._lock:
             self._claims = {name: claim for name, claim in self._claims.items() if name in namespaces}
@@ -93,7 +94,7 @@ class Claims:
 
     @property
     def contested(self) -> int:
-        """How many namespaces with apps are another release's."""
+        """The number of namespaces with apps that another release has."""
         return sum(claim.is_others for claim in list(self._claims.values()))
 
     def _try(self, namespace: str, claim: _Claim) -> None:
@@ -102,8 +103,8 @@ class Claims:
         except KubeError as error:
             if error.code != FORBIDDEN:
                 raise
-            # Of a namespace that goes nobody can take a Lease that is gone; and whoever has made our rights by hand may
-            # not have thought of this one.
+            # Nobody can make a Lease in a namespace that is being deleted; and rights that were granted by hand may
+            # lack this one.
             claim.lease.assume()
             is_ours = True
         if not is_ours and not claim.is_others:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the cache as the cluster is: by the events that watches bring, and by lists.
+"""Keeps the cache up to date, by the events of watches and by lists.
 
-Each kind of each namespace stands for itself: it is listed, then watched, and where its watch ends, it is listed and
-watched anew. A watch goes on where it was by itself, so lists are rare. A list is the truth: what it has not is gone.
-So whatever happens to events on their way (they are lost, come twice, or late), the cache is right again after
-RESYNC_SECONDS.
+Each kind of each namespace is a source of its own: it is listed, then watched, and when its watch ends, it is listed
+and watched anew. A watch resumes by itself where it was, so lists are rare. A list is the truth: an object that is not
+in it is gone. So whatever happens to events on their way (they are lost, come twice, or late), the cache is right again
+after RESYNC_SECONDS.
 
 A namespace that is missing, or where the operator has no rights (both are answered with 403), is asked again with
 growing pauses, and the others do not wait for it.
@@ -25,34 +25,34 @@ from streamapp_operator.render.meta import MANAGED, Object
 from streamapp_operator.workqueue import Key
 
 RESYNC_SECONDS = 600.0
-"""So often each kind is listed anew, one after the other."""
+"""Seconds after which each source is listed anew, one after the other."""
 TRY_SECONDS = 1.0
-"""So often, or less, what is not in the cache yet is listed, or whose watch has ended."""
+"""Seconds at least between two looks for sources that are not in the cache yet, or whose watch has ended."""
 LONGEST_PAUSE_SECONDS = 60.0
-"""Between two tries at a namespace that the operator may not look into."""
+"""Seconds at most between two tries at a namespace that the operator may not look into."""
 FORBIDDEN = 403
 SELECTORS: Mapping[str, str] = {APP_KIND: "", **dict.fromkeys((*LISTED, "Pod"), MANAGED)}
-"""The kinds that are kept, each with the labels of those objects that are."""
+"""The kinds that are kept, each with the label selector of its objects."""
 DELETED = "DELETED"
-"""Type of the event that an object is gone, as the API server has it."""
+"""The API server's type of the event that an object is gone."""
 log = logging.getLogger("streamapp.operator")
 
 OnChange = Callable[[Key, Object | None], None]
-"""Told which app a change is about, and the object that has changed; None when it is gone."""
+"""Receives the app that a change is about, and the object that has changed; None when it is gone."""
 OnForbidden = Callable[[str], None]
-"""Gets a sentence about a namespace that the operator may not look into."""
+"""Receives a sentence about a namespace that the operator may not look into."""
 Source = tuple[str | None, str]
 """Namespace (None: all) and kind."""
 
 
 class Informer:
-    """May be used from any thread.
+    """Lists and takes in events. May be used from any thread.
 
     Args:
-        kube: is asked for lists.
-        cache: is kept.
+        kube: the API server, which is asked for lists.
+        cache: the cache to keep up to date.
         namespaces: where the objects are; none: in all.
-        on_change: told of each change after it is in the cache.
+        on_change: called for each change after it is in the cache.
         on_forbidden: called once when a namespace is found to be missing or forbidden.
         clock: seconds that never go back.
     """
@@ -77,34 +77,34 @@ class Informer:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """What is listed and watched, each by itself."""
+        """The sources, each of which is listed and watched by itself."""
         return tuple((namespace, kind) for namespace in self._namespaces for kind in SELECTORS)
 
     @property
     def unwatched(self) -> int:
-        """How many of the namespaces are missing, or forbidden to us."""
+        """The number of namespaces that are missing, or forbidden to us."""
         return len({namespace for namespace, _ in self._forbidden})
 
     def has_synced(self, source: Source) -> bool:
-        """Whether what is there has been listed, and nobody doubts it."""
+        """Whether the source has been listed, and not been invalidated since."""
         return source in self._listed
 
     def invalidate(self, source: Source) -> None:
-        """Nothing is heard from there any more, or not all: it is listed anew."""
+        """Has the source listed anew, as its events may not arrive any more, or not all of them."""
         self._listed.discard(source)
 
     def happened(self, event: str, item: Object) -> None:
-        """An event of a watch: what has happened, and the object as it is, or last was."""
+        """Takes in an event of a watch: its type, and the object as it is, or last was."""
         if event == DELETED:
             self._tell(item["metadata"]["namespace"], self._cache.remove(place_of(item)), None)
         else:
             self._put(item)
 
     def resync(self, sources: Sequence[Source] | None = None) -> None:
-        """Makes the cache what lists say, of each source by itself.
+        """Lists each source by itself, and corrects the cache by the lists.
 
         Args:
-            sources: that are listed; None: all of them.
+            sources: those to list; None: all of them.
 
         Raises:
             KubeError: when the API server does not answer for one of them; the others are listed.
@@ -124,7 +124,8 @@ class Informer:
             raise failed
 
     def keep(self, stop: threading.Event, seconds: float = RESYNC_SECONDS) -> None:
-        """Lists each source so often until `stop` is set, one after the other, and at once what is not known."""
+        """Lists each source every `seconds` until `stop` is set, one after the other, and at once a source that is not
+        known yet."""
         said, start = "", self._clock()
         due = {source: start + seconds * (i + 1) / len(self.sources) for i, source in enumerate(self.sources)}
         while not stop.wait(min(seconds, TRY_SECONDS)):
@@ -140,7 +141,8 @@ class Informer:
                     log.warning("cannot list: %s", said)
 
     def _refused(self, source: Source, why: str) -> None:
-        """What is in the cache of it stays: rights may come back, and nothing is done by the cache alone."""
+        """Notes that a source is forbidden. Its objects stay in the cache: rights may come back, and no action rests on
+        the cache alone."""
         namespace = source[0]
         is_news = all(place != namespace for place, _ in self._forbidden)
         self._listed.discard(source)
@@ -154,7 +156,7 @@ class Informer:
             )
 
     def _list(self, namespace: str | None, kind: str) -> None:
-        # What changes while it is listed is known by an event that may be newer than the list.
+        # An event may bring a change during the list, and be newer than the list.
         before = self._cache.versions(kind, namespace)
         there = set()
         for item in self._kube.pages(kind, namespace, SELECTORS[kind]):

@@ -23,11 +23,11 @@ from streamapp_operator.render.meta import MANAGER, Object
 
 SECONDS = 10.0
 RUN_SECONDS = 60.0
-"""For a command in a container."""
+"""Seconds that a command in a container may take."""
 PAGE = 100
 """Objects of a list that are read at a time."""
 PEOPLE = "kubectl-streamapp"
-"""Field manager of what people change by the command line."""
+"""Field manager of changes that people make by the command line."""
 
 _CORE = "/api/v1"
 _KINDS: dict[str, tuple[str, str]] = {
@@ -53,7 +53,7 @@ _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class KubeError(Exception):
-    """The API server said no, or nothing. `code` is HTTP's; 0 when there was no answer."""
+    """The API server has refused a request, or has not answered. `code` is HTTP's; 0 when there was no answer."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -61,15 +61,15 @@ class KubeError(Exception):
 
 
 class Kube:
-    """A connection.
+    """A connection to the API server.
 
     Args:
-        api: with address and credentials.
-        may_write: asked before every call that changes anything, here or elsewhere: for how many seconds its answer may
-            be waited for. May raise.
-        on_answer: told the method of every call, and HTTP's code of its answer; 0 when there was none.
-        seconds: for which any answer is waited for.
-        clock: that of the API server; it is told of every answer.
+        api: the client, with address and credentials.
+        may_write: called before every call that changes anything, here or elsewhere; returns how many seconds to wait
+            at most for the answer. May raise.
+        on_answer: receives the method of every call, and HTTP's code of its answer; 0 when there was none.
+        seconds: to wait at most for any answer.
+        clock: the API server's; it notes every answer.
     """
 
     def __init__(
@@ -87,16 +87,16 @@ class Kube:
 
     @staticmethod
     def connect(seconds: float = SECONDS) -> Kube:
-        """To the cluster this runs in, else to the one of KUBECONFIG.
+        """Connects to the cluster that this runs in, else to the one of KUBECONFIG.
 
         Args:
-            seconds: for which any answer is waited for.
+            seconds: to wait at most for any answer.
 
         Raises:
             KubeError: when there is neither.
         """
         settings = client.Configuration()
-        # Whoever asked tries again, and looks first: the library would repeat a write when it may not be ours any more.
+        # The caller tries again, and looks first: the library would repeat a write that may not be ours any more.
         settings.retries = False
         try:
             config.load_incluster_config(client_configuration=settings)
@@ -123,7 +123,7 @@ class Kube:
         return list(self.pages(kind, namespace, selector))
 
     def pages(self, kind: str, namespace: str | None, selector: str = "") -> Iterator[Object]:
-        """The same one by one, all as one moment has them, while no more than a page of them is in memory.
+        """The same objects one by one, all as of one moment; no more than a page of them is in memory.
 
         Args:
             kind: of the objects.
@@ -141,7 +141,7 @@ class Kube:
             query["continue"] = found["metadata"]["continue"]
 
     def events(self, namespace: str, uid: str) -> Sequence[Object]:
-        """What has happened to the object with that uid, as far as the cluster still knows; the latest last."""
+        """The events about the object with that uid that the cluster still has; the latest last."""
         query = {"fieldSelector": f"involvedObject.uid={uid}"}
         return sorted(self._call("GET", path_of("Event", namespace), query)["items"], key=_time_of)
 
@@ -175,8 +175,8 @@ class Kube:
             yield line.decode(errors="replace")
 
     def run(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> tuple[str, str, int]:
-        """Runs a command in a container: what it writes to stdout and stderr, and its exit code."""
-        from kubernetes.stream import stream  # only people's commands need it
+        """Runs a command in a container. Returns its output on stdout and stderr, and its exit code."""
+        from kubernetes.stream import stream  # only the command line needs it
 
         ask = client.CoreV1Api(self._api).connect_get_namespaced_pod_exec
         options = {"stdout": True, "stderr": True, "stdin": False, "tty": False, "binary": True}
@@ -195,7 +195,7 @@ class Kube:
     # --- writing --------------------------------------------------------------------------------------------
 
     def apply(self, wanted: Object) -> Object:
-        """Server-side apply: what we name is ours, what we do not name stays."""
+        """Applies the object server-side: the fields that it names become ours, the others stay."""
         metadata = wanted["metadata"]
         path = path_of(wanted["kind"], metadata["namespace"], metadata["name"])
         return self._apply(path, wanted)
@@ -210,7 +210,7 @@ class Kube:
         return self._call("POST", path_of(wanted["kind"], wanted["metadata"]["namespace"]), body=wanted)
 
     def replace(self, wanted: Object) -> Object:
-        """Fails with code 409 when the object has changed since it was read."""
+        """Replaces the object. Fails with code 409 when it has changed since it was read."""
         metadata = wanted["metadata"]
         return self._call("PUT", path_of(wanted["kind"], metadata["namespace"], metadata["name"]), body=wanted)
 
@@ -222,8 +222,8 @@ class Kube:
         return self._call("PATCH", path, {"fieldManager": manager}, change, "application/merge-patch+json")
 
     def set_finalizers(self, found: Object, finalizers: Sequence[str]) -> None:
-        """Who must agree before an object may go. Fails with code 409 when it has changed since it was read; that it is
-        gone is no error."""
+        """Sets the finalizers of an object. Fails with code 409 when it has changed since it was read; an object that
+        is gone is no error."""
         metadata = found["metadata"]
         change = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": list(finalizers)}}
         path = path_of(found["kind"], metadata["namespace"], metadata["name"])
@@ -234,8 +234,8 @@ class Kube:
                 raise
 
     def remove_fields(self, found: Object, paths: Sequence[Sequence[str | int]]) -> None:
-        """Takes these parts out of an object, of which those of a list come in its order. Fails with code 409 when it
-        has changed since it was read."""
+        """Takes these parts out of an object; parts of a list come in the order of the list. Fails with code 409 when
+        it has changed since it was read."""
         metadata = found["metadata"]
         same = {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         gone = [{"op": "remove", "path": "/" + "/".join(map(str, path))} for path in reversed(paths)]
@@ -243,7 +243,7 @@ class Kube:
         self._call("PATCH", path, {"fieldManager": MANAGER}, [same, *gone], "application/json-patch+json")
 
     def what_if(self, wanted: Object, found: Object | None) -> Object:
-        """What the object would be if somebody made it, or made this of the one that is there; nothing is changed."""
+        """The object as it would be if somebody made it, or replaced `found` by it; nothing is changed."""
         namespace, dry = wanted["metadata"]["namespace"], {"dryRun": "All"}
         if found is None:
             return self._call("POST", path_of(wanted["kind"], namespace), dry, wanted)
@@ -260,7 +260,7 @@ class Kube:
         self._apply(path, wanted, {"dryRun": "All"})
 
     def try_create(self, wanted: Object) -> None:
-        """Asks whether `create` would be taken, with no field that the kind has not; nothing is made.
+        """Asks whether `create` would be taken, with unknown fields refused; nothing is made.
 
         Raises:
             KubeError: when it would not.
@@ -269,7 +269,8 @@ class Kube:
         self._call("POST", path, {"dryRun": "All", "fieldValidation": "Strict"}, wanted)
 
     def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> None:
-        """Deletes this very object and what it owns; that it is gone, or another one has its name by now, is no error.
+        """Deletes this very object and the objects that it owns. If it is gone, or another one has its name by now,
+        that is no error.
 
         Args:
             uid: of the object that is meant.
@@ -279,7 +280,7 @@ class Kube:
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid},
-            # What a Job has made would stay, unless asked for.
+            # Without this the pods of a Job would stay.
             "propagationPolicy": "Background",
         }
         if grace is not None:
@@ -313,7 +314,7 @@ class Kube:
             auth_settings=["BearerToken"],
         )
         changes = method in _WRITES and "dryRun" not in (query or {})
-        # As late as can be: what is frozen behind this question is sent when it wakes up.
+        # As late as possible: a process that freezes after this question sends its write when it wakes up.
         seconds = min(self._seconds, self.may_write()) if changes else self._seconds
         asked = self.clock.steady()
         try:
@@ -353,7 +354,7 @@ def connect_by_config(file: str | None, context: str | None) -> tuple[Kube, str]
 
 
 def resource_of(kind: str) -> tuple[str, str, str]:
-    """Its group (empty for the core's), version and plural."""
+    """The group of a kind (empty for the core's), its version and its plural."""
     base, plural = _KINDS[kind]
     *_, group, version = ("", *base.removeprefix("/apis").removeprefix("/api").strip("/").split("/"))
     return group, version, plural
@@ -377,7 +378,7 @@ def path_of(kind: str, namespace: str | None, name: str | None = None, subresour
 
 
 def _time_of(event: Object) -> str:
-    """When it happened last: older and newer writers of events have different fields for it."""
+    """When the event happened last: older and newer writers of events have different fields for it."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return str(next(filter(None, times), event["metadata"]["creationTimestamp"]))

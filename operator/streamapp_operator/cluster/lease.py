@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two operators never act at once: the one that holds the Lease does.
+"""Two operators never act at once: only the one that holds the Lease does.
 
-The holder renews it every few seconds. Whoever has not renewed in time stops by its own clock before anyone else may
-take over, so that a holder that was frozen and wakes up finds out before it writes:
+The holder renews it every few seconds. One that has not renewed in time stops by its own clock before another may take
+over, so that a holder that was frozen and wakes up finds out before it writes:
 
     0 s   the holder asks to renew, and does
    10 s   it begins nothing any more
-   14 s   it waits for no answer any more: what it has sent has arrived by then
+   14 s   it waits for no answer any more: its writes have arrived by then
    15 s   another one takes over
 
 A freeze between the last question whether it may write and the write itself is not found out: that one write still
-arrives. Whoever acts by then sees the change, and sets it right.
+arrives. The operator that acts by then sees the change, and sets it right.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.render.meta import Object
 
 LEASE_SECONDS = 15
-"""Without renewal for so long, the Lease is free."""
+"""Seconds without renewal after which the Lease is free."""
 MARGIN_SECONDS = 5
-"""So much earlier the holder begins nothing any more."""
+"""So many seconds earlier the holder begins nothing any more."""
 ARRIVAL_SECONDS = 1
-"""So much earlier the holder waits for no answer any more."""
+"""So many seconds earlier the holder waits for no answer any more."""
 RENEW_SECONDS = 3.0
 AGAIN_SECONDS = 1.0
-"""The same after an attempt that has failed."""
+"""Seconds to the next attempt after one that has failed."""
 ANSWER_SECONDS = 2.5
-"""So long the API server may take for an answer about the Lease. Two attempts fit in the time that it is held."""
+"""Seconds that the API server may take for an answer about the Lease. Two attempts fit in the time that it is held."""
 
 
 class NotHolder(Exception):
-    """Somebody else may act, or nobody: not we."""
+    """Another operator may act, or none; this one may not."""
 
 
 class Lease:
@@ -45,9 +45,9 @@ class Lease:
         kube: a connection whose writes do not depend on this Lease.
         namespace: of the Lease.
         name: of the Lease.
-        identity: who we are; no other operator has the same.
-        seconds: without renewal for so long, it is free.
-        margin: seconds that the holder begins nothing any more before that.
+        identity: our name; no other operator has the same.
+        seconds: without renewal after which it is free.
+        margin: seconds before that in which the holder begins nothing any more.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Lease:
         self._kube, self._namespace, self._name, self._identity = kube, namespace, name, identity
         self._clock, self._seconds, self._margin = clock, seconds, margin
         self.holder = ""
-        """Who held it when it was not ours."""
+        """The holder when it was last found to be another one."""
         self._held_until = float("-inf")
         self._answered = float("-inf")
         self._seen: tuple[str, float] = ("", float("-inf"))
@@ -72,7 +72,7 @@ class Lease:
     def require(self) -> float:
         """
         Returns:
-            Seconds for which the answer to what is written now may be waited for.
+            Seconds to wait at most for the answer to a write.
 
         Raises:
             NotHolder: when we may not write.
@@ -88,11 +88,11 @@ class Lease:
 
     @property
     def is_known(self) -> bool:
-        """Whether we have lately learned who holds it, be it we or another."""
+        """Whether the API server has lately answered which operator holds it, be it this one or another."""
         return self._clock() - self._answered < LEASE_SECONDS
 
     def try_once(self) -> bool:
-        """Takes or renews it; whether it is ours now.
+        """Takes or renews it. Returns whether it is ours now.
 
         Raises:
             KubeError: when the API server does not answer.
@@ -117,11 +117,11 @@ class Lease:
         return True
 
     def assume(self) -> None:
-        """Nobody can hold it: it is ours, for as long as if it had been renewed."""
+        """Counts the Lease as ours for as long as if it had been renewed, where nobody can hold it."""
         self._held_until = self._clock() + self._seconds - self._margin
 
     def keep(self, on_error: Callable[[KubeError], None]) -> None:
-        """Tries for ever, until `stop`."""
+        """Takes and renews the Lease until `stop`."""
         while not self._stop.is_set():
             pause = RENEW_SECONDS
             try:
@@ -146,8 +146,8 @@ class Lease:
         holder = spec.get("holderIdentity") or ""
         if holder in ("", self._identity):
             return True
-        # Clocks of two machines differ: what counts is how long WE have not seen it renewed. That is since the answer:
-        # whoever counts from the question may overlook that it was renewed while the answer took its time.
+        # Clocks of two machines differ: so the time counts for which WE have not seen it renewed. It counts from the
+        # answer: counted from the question, it would miss a renewal that came while the answer took its time.
         version = found["metadata"]["resourceVersion"]
         if self._seen[0] != version:
             self._seen = (version, now)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes events, as Kubernetes' own recorder does: one that has been told before is counted up. Where ever other things
-are told of an object for the same reason, one event speaks for them all."""
+"""Writes events, as Kubernetes' own recorder does: one that has been written before is counted up. Where ever more
+messages about an object have the same reason, one event stands for them all."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.render.meta import MANAGER, Object
 
 SIMILAR = 10
-"""So many events that differ in their words alone are told each by itself; the next ones are counted together."""
+"""So many events that differ in their messages alone are written each by itself; the next ones are counted together."""
 SIMILAR_SECONDS = 600.0
-"""After so long without one, they are told each by itself again."""
+"""Seconds without a new message after which they are written each by itself again."""
 REMEMBERED = 4096
-"""Events, and objects with a reason: those that were told last. The cluster itself keeps events for an hour."""
+"""The number of events, and of objects with a reason, that are remembered: the latest. The cluster itself keeps events
+for an hour."""
 _TOGETHER = "(combined from similar events): "
 _Reason = tuple[str, ...]
-"""About which object, of what type, and why."""
+"""The object, the type and the reason of an event."""
 _Words = tuple[_Reason, str]
 
 
@@ -40,7 +41,7 @@ class _Similar:
 
 @dataclass
 class Recorder:
-    """May be used from any thread. What it remembers is lost with the process: then an event is told anew.
+    """Writes events. May be used from any thread. Its memory is lost with the process: then an event is written anew.
 
     Args:
         clock: seconds that never go back.
@@ -72,7 +73,7 @@ class Recorder:
         self._remember(key, _Told(kube.create(event)["metadata"]["name"], 1))
 
     def _counted_as(self, event: Object) -> tuple[_Words, Object]:
-        """By what it is counted up, and what is told."""
+        """The key that the event is counted by, and the event to write."""
         about: dict[str, Any] = event["involvedObject"]
         reason = (event["metadata"]["namespace"], about["kind"], about["uid"], event["type"], event["reason"])
         now = self.clock()
@@ -95,7 +96,7 @@ class Recorder:
 
 
 def _put(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    """As the last one; the first goes when there is no room."""
+    """Puts it last; the first one goes when there is no room."""
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > REMEMBERED:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells a no of the API server, which stays one however often it is asked, from trouble of its own, which passes."""
+"""Tells a refusal of the API server, which stays one however often it is asked, from trouble of its own, which
+passes."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _IN_SERVER_ERRORS = (
     "etcdserver: request is too large",
     "trying to send message larger than max",
 )
-"""What the API server says with code 500 although the object that it was sent is at fault."""
+"""Messages that the API server gives code 500 although the object that it was sent is at fault."""
 FORBIDDEN = 403
 _OF_THE_MOMENT = ("exceeded quota", "error looking up service account", "it is being terminated")
 
@@ -34,7 +35,8 @@ def is_refusal(error: KubeError) -> bool:
 
 
 def is_of_the_moment(error: KubeError) -> bool:
-    """Whether a pod that was only tried is refused for what else there is, or is not there yet, and not for itself.
+    """Whether a pod that was only tried is refused for other objects that exist, or do not exist yet, and not for
+    itself.
 
     >>> is_of_the_moment(KubeError(403, 'pods "x" is forbidden: exceeded quota: small, requested: pods=1'))
     True

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time of the API server, by the `Date` of its answers.
 
-What is held against a time that the API server has written, as the age of a deletion, must be of the same clock: ours
-may be minutes off.
+A time that is compared with one that the API server has written, as for the age of a deletion, must be of the same
+clock: ours may be minutes off.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ServerClock:
         self._lock = threading.Lock()
 
     def note(self, date: str | None, asked: float) -> None:
-        """An answer has come just now.
+        """Notes that an answer has come just now.
 
         Args:
             date: its header `Date`; one that is no time is ignored.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp adopt`: an app of a cluster goes on with the state of an owner of before."""
+"""`streamapp adopt`: an app of a cluster goes on with the state of an earlier owner."""
 
 from __future__ import annotations
 

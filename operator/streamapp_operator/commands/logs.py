@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp logs`: what the driver of an app on a cluster says, or one of its executors."""
+"""`streamapp logs`: the log of the driver of an app on a cluster, or of one of its executors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp plan`: what applying a manifest would do to an app, on a cluster or by what an older file says."""
+"""`streamapp plan`: the effects of applying a manifest to an app, on a cluster or as an older file has it."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def run(options: argparse.Namespace) -> int:
 @dataclass(frozen=True)
 class _Versions:
     before: App | None
-    """None where it is not known."""
+    """The version that is there; None where it is not known."""
     after: App
     otherwise: str = ""
-    """What is known where there is no `before`."""
+    """The state of the app in words where there is no `before`."""
     lacks_kafka: bool = False
     """Whether a cluster would not take the file, for want of `kafka`."""
 
@@ -71,7 +71,7 @@ def _of_files(options: argparse.Namespace) -> _Versions:
     from streamapp_operator.manifest.app import read_app
 
     before, after = (load_manifest(file).to_object() for file in (options.old, options.file))
-    # On a laptop the manifest need not say where Kafka is; then nothing is said of a change of it.
+    # On a laptop the manifest need not say where Kafka is; then the plan shows no change of it.
     kafka = before["spec"].get("kafka") or after["spec"].get("kafka") or _ANY_KAFKA
     for body in (before, after):
         body["spec"].setdefault("kafka", kafka)
@@ -92,7 +92,7 @@ def _of_cluster(options: argparse.Namespace) -> _Versions:
         if lacks_kafka:
             wanted["spec"]["kafka"] = found["spec"]["kafka"] if found is not None else _ANY_KAFKA
         if found is not None:
-            # `kubectl apply` leaves what others have set and the file does not name.
+            # `kubectl apply` leaves fields that others have set and the file does not name.
             theirs = {field: found["spec"][field] for field in _BY_OTHERS if field in found["spec"]}
             wanted = {**found, "spec": {**theirs, **wanted["spec"]}}
         planned = target.kube.what_if(wanted, found)

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def is_ready(body: Mapping[str, Any]) -> bool:
-    """Whether the app is Ready as the resource asks for it now, and not as it did before."""
+    """Whether the app is Ready in the resource's current generation, and not only in an earlier one."""
     from streamapp_operator.crd.reading import status_in  # which loads the manifest's model
 
     ready = ("Ready", "True", body["metadata"]["generation"])
@@ -73,7 +73,7 @@ def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _run(run: Mapping[str, Any]) -> Iterator[str]:
-    """Of an app that stops at the end of its input.
+    """The lines about the runs of an app that stops at the end of its input.
 
     >>> list(_run({"result": "Completed", "endedAt": "2024-01-31T12:00:00Z", "records": 5}))
     ['  last run    Completed at 2024-01-31T12:00:00Z, 5 records']

@@ -71,7 +71,7 @@ class Target:
 
 
 def add_app(parser: argparse.ArgumentParser) -> None:
-    """What a command takes that is about one app, and asks for nothing more."""
+    """Adds the arguments of a command that is about one app and needs nothing more."""
     add_name(parser)
     add_cluster(parser)
 
@@ -98,7 +98,7 @@ def names_of_apps(words: Sequence[str]) -> list[str]:
 
 @contextmanager
 def target_of(options: argparse.Namespace) -> Iterator[Target]:
-    """The cluster of the options; what it refuses becomes an error of ours.
+    """The cluster of the options; its refusals become errors of ours.
 
     Raises:
         InputError: when there is no such cluster, or it refuses what is asked.
@@ -119,7 +119,7 @@ def target_of(options: argparse.Namespace) -> Iterator[Target]:
 
 
 def _on_this_machine(name: str) -> str:
-    """What to do instead where the app that is meant runs here, by `streamapp run`; empty where it does not."""
+    """Advice for the case that the app runs on this machine, by `streamapp run`; empty where it does not."""
     found = running_app(name)
     if found is None:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CustomResourceDefinition, made of the same model that parses manifests. `make crd` writes it to crds/."""
+"""The CustomResourceDefinition, made from the same model that parses manifests. `make crd` writes it to crds/."""
 
 from __future__ import annotations
 

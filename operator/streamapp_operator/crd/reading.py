@@ -2,7 +2,8 @@
 """The status that an app has, read once. Pure.
 
 Another version of the operator may have written it, or anybody with rights on it. Only what the definition of the
-status has a place for is kept; what is missing, or of another type, is not known. Nothing in a status is an error.
+status has a place for is kept; a field that is missing, or of another type, is not known. Nothing in a status is an
+error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _schema = cache(status_schema)
 
 
 class _Unfit(Exception):
-    """The value is not what its place is for."""
+    """The value does not fit its place in the schema."""
 
 
 def status_in(body: Mapping[str, Any]) -> dict[str, Any]:

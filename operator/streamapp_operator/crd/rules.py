@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server refuses by itself, in CEL, with the words that `streamapp validate` uses.
+"""Rules in CEL by which the API server refuses manifests by itself, with the words that `streamapp validate` uses.
 
 Fields that may be a text or an object (a format, an item of `groupBy`) are invisible to CEL. So `aggregate`,
 `reduce` or `cogroup` stands for the operation `groupBy` here, and everything that needs more than one look at a
-field is left to the operator. The API server also limits what a rule and its message may cost at most, so that
-numbers and names out of lists cannot be told.
+field is left to the operator. The API server also limits the cost of a rule and its message, so that messages cannot
+name numbers, or names out of lists.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _of_code(code: tuple[str, ...]) -> Iterator[Rule]:
 
 
 def _object_name(place: tuple[str, ...]) -> Rule:
-    """For every name by which the operator asks for an object of the app's author."""
+    """The rule for a name by which the operator asks for an object of the app's author."""
     return Rule(
         place,
         f"self.matches(r'{_OBJECT_NAME}') && size(self) <= {LONGEST_OBJECT_NAME}",
@@ -215,7 +215,7 @@ def _of_autoscaling(at: tuple[str, ...]) -> Iterator[Rule]:
 
 _OF_GROUPS = ("groupBy", "aggregate", "reduce", "top", "cogroup")
 _GROUPED = "(has(self.aggregate) || has(self.reduce) || has(self.top) || has(self.cogroup))"
-"""Whether the node is a `groupBy`, by what is visible of one."""
+"""Whether the node is a `groupBy`, by its visible fields."""
 
 
 def _of_a_node(node: tuple[str, ...]) -> Iterator[Rule]:
@@ -265,7 +265,7 @@ def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
             yield f"!{there} || {_count(present)} > 0", told(None, rule.none, rule.none_fix)
             several = told(None, f"{rule.several} \0", rule.several_fix).replace("\0", f"' + {_listed(present)} + '")
             yield f"!{there} || {_count(present)} < 2", several
-            # Where several are there, that is all that is told.
+            # Where several are there, that is the only message.
             before |= {name: [f"!{has(other)}" for other in rule.fields if other != name] for name in rule.fields}
             continue
         needed = " || ".join(has(name) for name in rule.needs)
@@ -275,12 +275,13 @@ def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
             given.append(f"self.{place + '.' if place else ''}{rule.field} == '{rule.value}'")
         if "groupBy" not in (rule.field, *rule.needs) or rule.field not in _OF_GROUPS:
             yield f"!({' && '.join(given)}) || {wanted}", told(rule.told or rule.field, rule.message, rule.fix)
-            if needed:  # of one field, the first that is wrong
+            if needed:  # only the first rule that a field breaks
                 before.setdefault(rule.field, []).append(f"({needed})")
 
 
 def _of_names(node: tuple[str, ...]) -> Iterator[Rule]:
-    """What becomes part of topics' names, and topics. The API server says by itself at which node."""
+    """The rules for names that become part of topics' names, and for topics. The API server says by itself at which
+    node."""
     for place in ((*node, "name"), (*node, "store"), (*node, "branch", ITEMS, "name")):
         if place != (*node, "name"):
             yield Rule(
@@ -364,7 +365,7 @@ def _duration_rules(schema: Schema) -> Iterator[Rule]:
 
 
 def _of_single_durations() -> Iterator[Rule]:
-    """Of which not every value will do. What is no duration at all is another rule's."""
+    """The rules for durations that have bounds. Another rule refuses a text that is no duration at all."""
     yield Rule(
         ("spec", "transactionTimeout"),
         f"!{_between(0, LONGEST_MS)} || {_between(1_000, 86_400_000)}",

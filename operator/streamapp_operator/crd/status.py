@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schema of a StreamApp's status: what the operator says about an app."""
+"""The schema of a StreamApp's status, which the operator writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamapp_operator.manifest.change_classes import CLASSES
 
 Schema = dict[str, Any]
 LARGEST_NUMBER = 2**48
-"""A larger number counts nothing: sums of those below fit into the 64 bits of a status."""
+"""A larger number cannot be a real count; sums of smaller ones fit into the 64 bits of a status."""
 
 
 def status_schema() -> Schema:
@@ -22,13 +22,13 @@ def status_schema() -> Schema:
         ),
         conditions=_conditions(),
         target=_object(
-            "What the operator has decided to bring about; written before it acts.",
+            "The state that the operator has decided to bring about; written before it acts.",
             generation=_integer("The generation of the spec it comes from."),
-            fingerprint=_text("Of all objects that are wanted."),
-            changes=_list("What differs from the target before, and what is done about it.", _text("One change.")),
+            fingerprint=_text("The fingerprint of all objects that are wanted."),
+            changes=_list("The differences from the target before, and their consequences.", _text("One change.")),
         ),
         plan=_object(
-            "What the last change of the spec takes; written before anything is done.",
+            "The cost of the last change of the spec; written before anything is done.",
             None,
             generation=_integer("The generation of the spec it is about."),
             outcome=_text(
@@ -37,19 +37,19 @@ def status_schema() -> Schema:
             ),
             **{"class": _text(f"The heaviest of its changes: {', '.join(CLASSES)}.")},
             why=_text("Why it was refused or taken back, and what to do."),
-            restarts=_text("What is started anew: Nothing, Executors (one after the other) or Driver."),
+            restarts=_text("The pods that restart: Nothing, Executors (one after the other) or Driver."),
             changes=_list(
                 "Each field that is not what it was.",
                 _object(
                     "One field.",
                     None,
-                    **{"class": _text("What a change of this field takes.")},
+                    **{"class": _text("The class of this change.")},
                     field=_text("Its path in the spec; of a node, topology[NAME]."),
-                    change=_text("What it was and what it becomes."),
+                    change=_text("The value before and the value after."),
                 ),
             ),
             state=_list(
-                "What becomes of each store.",
+                "The consequence for each store.",
                 _object(
                     "One store.",
                     name=_text("Its name; where a position would be lost, that of the sub-topology."),
@@ -63,7 +63,7 @@ def status_schema() -> Schema:
         failures=_object(
             "How often the driver has failed.",
             of=_text("The version, and the restart, that it is counted for."),
-            counts=_map("By what it failed of.", _integer("Failures.")),
+            counts=_map("Failures by cause.", _integer("Failures.")),
             message=_text("The last one's words."),
             time={**_text("The last one's time."), "format": "date-time"},
             pod=_text("The driver's pod that was counted last, by its uid."),
@@ -73,14 +73,14 @@ def status_schema() -> Schema:
         desiredReplicas=_integer("Executors that are wanted."),
         recommendedReplicas=_integer("Executors that autoscaling would ask for, where it only recommends."),
         autoscaling=_object(
-            "What autoscaling remembers.",
+            "The memory of the autoscaler.",
             wantedReplicas=_integer("Executors that it has decided on; kept while the app is suspended."),
             recordsPerSecond=_float("Records that one executor processes while it works."),
             lastChange=_object(
                 "The last change of the number of executors.",
                 None,
-                **{"from": _integer("What it was.")},
-                to=_integer("What it became."),
+                **{"from": _integer("The number before.")},
+                to=_integer("The number after."),
                 time={**_text("When."), "format": "date-time"},
                 why=_text("Why."),
                 capacity=_integer("Records per second that the app could process before, as far as known."),
@@ -100,7 +100,7 @@ def status_schema() -> Schema:
         ),
         lag=_object(
             "Committed records of the sources that are not processed yet.",
-            total=_integer("Of all topics.", "int64"),
+            total=_integer("The lag of all topics.", "int64"),
             topics=_map("By topic.", _integer("Records.", "int64")),
         ),
         subTopologies=_list(
@@ -123,11 +123,13 @@ def status_schema() -> Schema:
         ),
         lastError=_object(
             "The last thing that went wrong. It goes when the app has been well ten minutes later.",
-            message=_text("What, and what to do about it."),
+            message=_text("The problem, and the way out."),
             node=_text("The node of the topology it happened in."),
             record=_text("The record it happened with: topic, partition, offset."),
             time={**_text("When."), "format": "date-time"},
-            told=_map("What each source of errors says, as fingerprints: each error is told once.", _text("One.")),
+            told=_map(
+                "The fingerprints of errors already reported, by source: each error is reported once.", _text("One.")
+            ),
         ),
         restarts=_integer("How often the driver has ended unexpectedly since it was made."),
     )

@@ -58,7 +58,7 @@ def _converted(schema: Schema, definitions: dict[str, Schema], name: str) -> Sch
     elif found.get("type") == "string":
         examples = schema.get("examples", ())
         if "100ms" in examples:
-            # For the rules, which take it away again.
+            # For the rules, which take `x-positive` away again.
             found |= {"maxLength": _LONGEST_DURATION, "x-positive": "0s" not in examples}
         elif name in _LONGEST:
             found.setdefault("maxLength", _LONGEST[name])
@@ -92,7 +92,7 @@ def _alternatives(schema: Schema, choices: list[Schema]) -> Schema:
 
 
 def _resolved(schema: Schema, definitions: dict[str, Schema]) -> Schema:
-    """The definition that a reference names, under what is said beside the reference."""
+    """The definition that a reference names; the keys beside the reference take its keys' place."""
     if "$ref" not in schema:
         return schema
     target = definitions[schema["$ref"].rsplit("/", 1)[1]]

@@ -17,4 +17,4 @@ def crd_text() -> str:
 
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
-        return True  # parts that are equal are written out each time: an API server reads no anchors in some tools
+        return True  # equal parts are written out each time: some tools do not read anchors

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what was observed to actions: pure."""
+"""Derives actions from observations. Pure."""

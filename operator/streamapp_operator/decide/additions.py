@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody has added by hand to the template of a driver's pod, and that gives it more than it is to have. Pure.
+"""Finds fields that somebody has added by hand to the template of a driver's pod, and that give it more than it is to
+have. Pure.
 
-What is applied leaves such additions alone: a container, a volume or a capability of another name is another one's. So
-they are taken away one by one. What nobody claims, or we do, stays: that is how it looks when a policy of the cluster
-changes what we write, and it would do it again.
+Server-side apply leaves such additions alone: a container, a volume or a capability of another name belongs to another
+manager. So they are taken away one by one. A field that nobody claims, or that we claim, stays: that is how it looks
+when a policy of the cluster changes our writes, and it would do it again.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ _TEMPLATES: Mapping[str, Path] = {
     "StatefulSet": ("spec", "template", "spec"),
     "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
 }
-"""By kind: where the pod's spec is. A Job's cannot be changed."""
+"""By kind: the path of the pod's spec. A Job's cannot be changed."""
 _OF_THE_NODE = ("hostNetwork", "hostPID", "hostIPC")
 _OF_A_POD = {"initContainers": "name", "containers": "name", "volumes": "name"}
 _OF_A_CONTAINER = {"env": "name", "volumeMounts": "mountPath"}
-"""Lists, and by what Kubernetes tells their items apart."""
+"""Lists, each with the field by which Kubernetes tells its items apart."""
 
 _Found = tuple[Path, tuple[str, ...]]
-"""Where something is, and by which words the API server notes whose it is."""
+"""The path of a field, and the words by which the API server notes its manager."""
 
 
 def additions(wanted: Object, observed: Object) -> tuple[Path, ...]:
-    """Paths in the observed object, those of a list in its order."""
+    """Paths of the additions in the observed object, those of a list in its order."""
     place = _TEMPLATES.get(wanted["kind"])
     if place is None:
         return ()

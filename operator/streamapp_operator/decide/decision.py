@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about an app: pure, of what is observed. It compares what is wanted with what is there, and remembers
-nothing, so that a missed or doubled event, or a restart at any moment, makes no difference."""
+"""Decides what to do about an app. Pure, from the observation. It compares the wanted objects with the observed ones,
+and remembers nothing, so that a missed or doubled event, or a restart at any moment, makes no difference."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from streamapp_operator.versions.rollout import (
 PAUSE_ANNOTATION = "streamapp.dev/pause-reconciliation"
 _MOST_DIFFERENCES = 3
 _DRIVER_NEEDS = ("ConfigMap", "ControllerRevision", "Role", "RoleBinding", "Secret", "ServiceAccount", *STARTERS)
-"""Kinds of objects that a driver starts by. It is started anew when they are right, whatever there is to do about
+"""Kinds of objects that a driver needs to start. It is started anew when they are right, whatever there is to do about
 others."""
 
 
@@ -80,7 +80,7 @@ class Delete:
     found: Object
     why: str
     grace: int | None = None
-    """Seconds it gets to end in order; None: what it asks for itself."""
+    """Seconds it gets to end in order; None: as many as it asks for itself."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ Notes = Mapping[tuple[str, str], Accepted]
 
 
 def kind_of(action: Action) -> str:
-    """Of the object that it changes."""
+    """The kind of the object that an action changes."""
     if isinstance(action, Apply):
         return str(action.wanted["kind"])
     return str(action.found["kind"]) if isinstance(action, Delete | RemoveFields) else "Pod"
@@ -123,11 +123,11 @@ def kind_of(action: Action) -> str:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is true, and what to do."""
+    """The facts about an app, and the actions to take."""
 
     facts: Facts
     target: Mapping[str, Any]
-    """For the status: what we are about to bring about."""
+    """For the status: the state that the actions are to bring about."""
     actions: tuple[Action, ...] = ()
     doubtful: tuple[Object, ...] = ()
     """Objects that the API server must be ready to take before any of a new version is changed; a pod among them is
@@ -137,7 +137,7 @@ class Decision:
     trial: Trial | None = None
     """For the next decision, while a version has to prove itself."""
     heard: Heard = field(default_factory=lambda: Heard(None, "", None))
-    """Of the driver; its last answer is for the next decision."""
+    """The answer of the driver; its last answer is for the next decision."""
     stall_clock: StallClock | None = None
     """For the next decision."""
     waits_for_turn: bool = False
@@ -166,8 +166,8 @@ def decide(
         trial: of the last decision; None: a version that has to prove itself gets its time anew.
         last_answer: of the last decision; None: the driver has not been heard yet.
         stall_clock: of the last decision; None: it begins to be watched now whether epochs are committed.
-        notes: of objects that the API server made something else of than was applied; one that is not noted is
-            applied once more.
+        notes: about objects that the API server has changed when they were applied; one without a note is applied once
+            more.
         may_restart: whether the driver may be started anew now although its author has not asked for it.
     """
     body = seen.body
@@ -192,7 +192,7 @@ def decide(
         generation=body["metadata"]["generation"],
         app=app,
         problems=wanted.rollout.problems,
-        # A manifest that cannot be run suspends nothing: what ran before goes on.
+        # A manifest that cannot be run suspends nothing: the version before goes on.
         suspended=app is not None and app.manifest.spec.suspend,
         paused=paused,
         changes=tuple(action.why for action in actions),
@@ -221,9 +221,9 @@ def decide(
 class _Wanted:
     rollout: Rollout
     app: App | None = None
-    """With the number of replicas that is right now."""
+    """The app with the number of replicas that is right now."""
     objects: tuple[Object, ...] = ()
-    """Empty also when an app cannot be let in by Kafka: what runs is left alone."""
+    """Empty also when an app cannot log in to Kafka: then its objects are left alone."""
     unusable_secret: str = ""
     credentials: Credentials | None = None
     scaling: autoscale.Decision | None = None
@@ -243,7 +243,7 @@ def _wanted(
 def _wanted_or_before(
     seen: Observation, settings: Settings, fresh: Credentials, now: datetime, history: History | None, paused: bool
 ) -> _Wanted:
-    """Of what the resource asks for or, where that cannot be run, of what ran before."""
+    """The app and the objects that the resource asks for or, where those cannot be run, the ones that ran before."""
     try:
         body = with_modules(seen.body, seen.code)
     except ManifestError as error:
@@ -256,7 +256,7 @@ def _wanted_or_before(
         rollout = without(seen.body, seen.children, error)
     try:
         return _rendered(rollout, seen, settings, fresh, now, history, paused)
-    except ManifestError:  # what runs cannot be rendered either, as the operator's settings have changed
+    except ManifestError:  # the app that runs cannot be rendered either, as the operator's settings have changed
         if rollout.app is None or not rollout.app.manifest.spec.suspend:
             return _Wanted(replace(rollout, app=None))
     # It can be stopped all the same. Its objects keep what they had: a template that is refused gets into none.
@@ -390,10 +390,10 @@ def _changes(
 
 
 def _doubtful(seen: Observation, objects: tuple[Object, ...], changes: tuple[Action, ...]) -> tuple[Object, ...]:
-    """What a version is made of that follows another one. If the last of it were refused when the first is there, the
-    next driver would be the old one with the new plan. A Job counts that only comes when the one before is gone.
+    """The objects of a version that follows another one. If the last of them were refused when the first is there, the
+    next driver would be the old one with the new plan. A Job that only comes when the one before is gone counts too.
 
-    Nothing where no driver is made anew, and where one object is all that changes: it is taken or not.
+    Empty where no driver is made anew, and where only one object changes: it is taken or not.
     """
     if not changes or not any(kind in STARTERS for kind, _ in seen.children):
         return ()
@@ -407,8 +407,8 @@ def _doubtful(seen: Observation, objects: tuple[Object, ...], changes: tuple[Act
 
 
 def _tried_executor(app: App, seen: Observation, changes: tuple[Action, ...], settings: Settings) -> tuple[Object, ...]:
-    """An executor's pod where its template becomes another one: whether the API server takes it would show first when
-    Spark makes one."""
+    """An executor's pod where its template changes: otherwise a refusal by the API server would only show when Spark
+    makes one."""
     config = next((each.wanted for each in changes if isinstance(each, Apply) and kind_of(each) == "ConfigMap"), None)
     if config is None:
         return ()
@@ -422,8 +422,8 @@ def _set(different: list[str], wanted: Object) -> str:
 
 
 def _runs(app: App, seen: Observation, objects: tuple[Object, ...], notes: Notes) -> Iterator[Action]:
-    """Jobs that are not needed any more, and the one that is, as soon as it may begin; and while it runs, what of it is
-    not as it should be."""
+    """Deletes Jobs that are not needed any more, makes the one that is needed as soon as it may begin, and sets it
+    right while it runs."""
     spec = app.manifest.spec
     wanted = run_of_app(app) if is_bounded(app) and spec.schedule is None else None
     for job, why in obsolete(seen.jobs, app.uid, wanted, spec.suspend):
@@ -441,7 +441,7 @@ def _runs(app: App, seen: Observation, objects: tuple[Object, ...], notes: Notes
 
 
 def _other_replicas(app: App, seen: Observation) -> list[Action]:
-    """A running driver takes another number of executors without a restart."""
+    """Scales a running driver: it takes another number of executors without a restart."""
     was, wanted = seen.status.wanted if seen.status is not None else None, app.plan.replicas
     if seen.driver is None or driver_state(seen.driver).state != RUNNING or was is None:
         return []
@@ -449,13 +449,13 @@ def _other_replicas(app: App, seen: Observation) -> list[Action]:
 
 
 def _earlier_executors(app: App, seen: Observation, objects: tuple[Object, ...]) -> list[Action]:
-    """Executors of an earlier pod template end in order, one after the other; the driver makes the next ones."""
+    """Ends executors of an earlier pod template in order, one after the other; the driver makes the next ones."""
     found = to_replace(seen.executors, _executor_template(objects), app.plan.replicas, seen.status)
     return [Delete(pod, f"replace {pod['metadata']['name']} by one of the new pod template") for pod in found]
 
 
 def _outdated_driver(seen: Observation, objects: tuple[Object, ...]) -> list[Action]:
-    """A driver that was started with something else ends in order; its StatefulSet makes the next one."""
+    """Ends a driver in order that was started from another template; its StatefulSet makes the next one."""
     state = driver_state(seen.driver)
     if seen.driver is None or state.state == STOPPING:
         return []
@@ -465,14 +465,14 @@ def _outdated_driver(seen: Observation, objects: tuple[Object, ...]) -> list[Act
 
 
 def _is_for_settings(seen: Observation, objects: tuple[Object, ...]) -> bool:
-    """Whether a driver that is outdated is so for the operator's settings alone: its author has asked for nothing else
-    than what it does."""
+    """Whether a driver is outdated for the operator's settings alone: the app's author has asked for no other
+    attempt."""
     template = _driver_annotations(objects)
     return template is not None and driver_state(seen.driver).attempt in ("", template[ATTEMPT_ANNOTATION])
 
 
 def _is_outdated(app: App, seen: Observation, objects: tuple[Object, ...], actions: tuple[Action, ...]) -> bool:
-    """Whether the driver that there is does not do what is wanted now."""
+    """Whether the driver that runs is not the one that is wanted now."""
     if not objects:  # it cannot be made anew as long as a Secret is not usable
         return version_acted_upon(seen.body, seen.children) != app.version_name
     ends = any(isinstance(action, Delete) and kind_of(action) == "Job" for action in actions)
@@ -480,7 +480,7 @@ def _is_outdated(app: App, seen: Observation, objects: tuple[Object, ...], actio
 
 
 def _finalizer(body: Object) -> tuple[SetFinalizer, ...]:
-    """First of all: whatever the app makes on Kafka comes after it."""
+    """Sets or takes away the finalizer, first of all: the app makes topics on Kafka only after it."""
     if (wanted := wants_finalizer(body)) is has_finalizer(body):
         return ()
     return (
@@ -491,26 +491,27 @@ def _finalizer(body: Object) -> tuple[SetFinalizer, ...]:
 
 
 def _template(objects: tuple[Object, ...]) -> str | None:
-    """What the driver's pod is to be made from; None where it is no StatefulSet that makes it."""
+    """The fingerprint of the template that the driver's pod is to be made from; None where no StatefulSet makes it."""
     found = _driver_annotations(objects)
     return found[TEMPLATE_ANNOTATION] if found is not None else None
 
 
 def _driver_annotations(objects: tuple[Object, ...]) -> Mapping[str, str] | None:
-    """Of the pod that a StatefulSet is to make; None where there is none."""
+    """The annotations of the pod that a StatefulSet is to make; None where there is none."""
     wanted = next((item for item in objects if item["kind"] == "StatefulSet"), None)
     return wanted["spec"]["template"]["metadata"]["annotations"] if wanted is not None else None
 
 
 def _executor_template(objects: tuple[Object, ...]) -> str:
-    """The fingerprint of what executors are to be made from."""
+    """The fingerprint of the template that executors are to be made from."""
     config = next(item for item in objects if item["kind"] == "ConfigMap")
     return str(config["metadata"]["annotations"][TEMPLATE_ANNOTATION])
 
 
 def useless_pods(seen: Observation, now: datetime) -> tuple[Delete, ...]:
-    """Pods on a node that does not answer never end by themselves. That the driver may still run there does no harm:
-    the next one fences it. Executors that have ended are cleared away by their driver, unless it has ended first."""
+    """Deletes pods that would stay for ever. Pods on a node that does not answer never end by themselves. A driver that
+    still runs there does no harm: the next one fences it. A driver clears its ended executors away, unless it has ended
+    first."""
     pods = [pod for pod in (*seen.drivers, *seen.executors) if is_lost(pod, now)]
     lost = [Delete(pod, f"forget {pod['metadata']['name']}, whose node is lost", grace=0) for pod in pods]
     over = [pod for pod in seen.executors if is_over(pod, now)]

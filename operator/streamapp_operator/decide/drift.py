@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a wanted object is not so in the observed one.
+"""Finds the fields of a wanted object that are different in the observed one.
 
-Fields that the wanted object does not name are the API server's defaults, or somebody else's, and are left alone. That
-a field is no longer wanted shows in the fingerprint, which is an annotation of every object we make.
+Fields that the wanted object does not name are the API server's defaults, or somebody else's, and are left alone. A
+field that is no longer wanted shows in the fingerprint, which is an annotation of every object we make.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 from streamapp_operator.quantities import same_quantity
 
 _WHOLE = ("selector", "podSelector", "matchLabels", "subjects", "rules", "ingress", "egress")
-"""Fields of which nothing may be anybody else's, however deep: what is added there changes who is meant, or what they
-may do. The API server adds nothing to them by itself, and what is applied takes the place of all that was there."""
+"""Fields that are ours as a whole, however deep: an addition changes the meaning of a selector, or the rights of an
+account. The API server adds nothing to them by itself, and an apply takes the place of all that was there."""
 _FALSE_IS_SOMETHING = ("automountServiceAccountToken", "allowPrivilegeEscalation", "enableServiceLinks")
-"""Fields that are kept when they are false, as they would be true otherwise. Others of that kind are left out."""
+"""Fields that the API server keeps when they are false, as they would be true otherwise. It leaves out other false
+fields."""
 
 
 def differences(wanted: Any, observed: Any, path: str = "") -> Iterator[str]:
@@ -65,7 +66,7 @@ def _has_more(wanted: Any, observed: Any) -> bool:
 
 
 def _is_nothing(wanted: Any, observed: Any, path: str) -> bool:
-    """The API server leaves out what is empty."""
+    """Whether the value is empty: the API server leaves it out then."""
     if wanted is False and path.rpartition(".")[2] in _FALSE_IS_SOMETHING:
         return False
     return observed is None and wanted in ("", [], {}, False)

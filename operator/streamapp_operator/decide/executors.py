@@ -11,7 +11,7 @@ from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 
 
 def outdated(executors: Iterable[Object], template: str) -> list[Object]:
-    """Those that were made from another template, the oldest first."""
+    """The executors that were made from another template, the oldest first."""
     found = [pod for pod in executors if pod["metadata"].get("annotations", {}).get(TEMPLATE_ANNOTATION) != template]
     return sorted(found, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
 
@@ -23,13 +23,13 @@ def to_replace(executors: Iterable[Object], template: str, wanted: int, live: An
         executors: all that there are.
         template: fingerprint of the one they are to be made from.
         wanted: how many there are to be.
-        live: what the driver says about itself: it must know the template, or it would make more of the old ones.
+        live: the driver's answer about itself: it must know the template, or it would make more of the old ones.
     """
     executors = [pod for pod in executors if "deletionTimestamp" not in pod["metadata"]]
     if live is None or live.template != template:
         return ()
     old = outdated(executors, template)
     idle = [pod for pod in old if not runs(pod)]
-    if idle:  # what does not work is nobody's loss
+    if idle:  # an executor that does not work is no loss
         return idle
     return old[:1] if sum(runs(pod) for pod in executors) >= wanted else ()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that is wrong with a resource, in one go. Whoever needs an app stops at the first thing that keeps it from
-being one; here each check stands by itself, so that none hides what the others find. Pure."""
+"""Everything that is wrong with a resource, in one go. Code that needs an app stops at the first problem; here each
+check stands by itself, so that none hides the findings of the others. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamapp_operator.settings import Settings
 
 
 def mistakes_of(body: Mapping[str, Any], code: Object | None, settings: Settings) -> tuple[str, ...]:
-    """One line for each; empty when nothing is wrong.
+    """One line for each mistake; empty when nothing is wrong.
 
     Args:
         body: the resource.
@@ -77,13 +77,13 @@ def _errors(body: Mapping[str, Any], code: Object | None, settings: Settings) ->
 
 
 def _refused_template(spec: Mapping[str, Any], role: str, settings: Settings) -> Iterator[Problem]:
-    """Of a manifest that may be wrong in any way."""
+    """The problems of a pod template; the manifest may be wrong in any way."""
     pods = spec.get(role)
     return problems_of_template(role, pods.get("podTemplate") if isinstance(pods, dict) else None, settings)
 
 
 def _resources(spec: Mapping[str, Any], role: str) -> Mapping[str, Any] | None:
-    """Of a manifest that may be wrong in any way."""
+    """The resources of a role; the manifest may be wrong in any way."""
     pods = spec.get(role)
     found = pods.get("resources") if isinstance(pods, dict) else None
     return found if isinstance(found, dict) else None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells what a policy of the cluster makes of our objects from what somebody has changed. Pure.
+"""Tells changes that a policy of the cluster makes to our objects from changes that somebody has made. Pure.
 
-A mutating policy may rewrite a field that we name, each time that we apply it. Such an object differs from what is
-wanted for as long as the policy stands, and to apply it again changes nothing. So what server-side apply answered is
-remembered, and an object that is still as it was answered is settled.
+A mutating policy may rewrite a field that we name, each time that we apply it. Such an object differs from the wanted
+one for as long as the policy stands, and to apply it again changes nothing. So the answer to server-side apply is
+remembered, and an object that is still the same as in the answer is settled.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from streamapp_operator.decide.drift import differences
 from streamapp_operator.render.meta import Object
 
 _OURS = ("annotations", "finalizers", "labels", "ownerReferences")
-"""Of metadata. The rest is the API server's, and changes with each write."""
+"""The fields of metadata that are compared. The rest is the API server's, and changes with each write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An object that was applied, and what the API server made of it, by their fingerprints."""
+    """An object that was applied, and the object that the API server made of it, by their fingerprints."""
 
     wanted: str
     made: str
 
 
 def accepted(wanted: Object, made: Object) -> Accepted | None:
-    """What is to be remembered of an answer to server-side apply; None when the object is as it was wanted.
+    """The note to remember of an answer to server-side apply; None when the object is as it was wanted.
 
     >>> wanted = {"metadata": {"name": "x"}, "data": {"a": "1"}}
     >>> accepted(wanted, wanted) is None
@@ -46,7 +46,7 @@ def accepted(wanted: Object, made: Object) -> Accepted | None:
 
 
 def is_settled(note: Accepted | None, wanted: Object, found: Object) -> bool:
-    """Whether to apply what is wanted would leave the object as it is."""
+    """Whether an apply of the wanted object would leave the observed one as it is."""
     return note is not None and note == Accepted(_fingerprint(wanted), _fingerprint(found))
 
 

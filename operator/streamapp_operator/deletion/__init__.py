@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An app is deleted, or the operator is: the finalizer, what goes on Kafka, the last act of an uninstall."""
+"""The deletion of an app, or of the operator: the finalizer, the topics on Kafka, the last act of an uninstall."""

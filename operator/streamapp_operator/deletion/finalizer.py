@@ -4,7 +4,7 @@
 1  status    that it is being deleted
 2  objects   that would make new drivers are deleted, and drivers with them
 3  Kafka     internal topics and group, when no pod is left that may write
-4  event     what was deleted, or is left             a crash here: it is told twice
+4  event     what was deleted, or is left             a crash here: it is written twice
 5  finalizer is taken away: the resource goes, and Kubernetes collects the rest
 """
 
@@ -39,7 +39,7 @@ from streamapp_operator.status.status import Status, status_of
 
 LOOK_SECONDS = 1.0
 TRY_SECONDS = 5.0
-"""From one try at Kafka to the next."""
+"""Seconds from one try at Kafka to the next."""
 _MOST_NAMES = 20
 log = logging.getLogger("streamapp.operator")
 
@@ -54,9 +54,9 @@ def finalize(
 ) -> float | None:
     """
     Args:
-        kube: what is done is done here.
+        kube: the connection for all reads and writes.
         seen: the app, which is deleted.
-        cleaner: of its Kafka.
+        cleaner: deletes its topics and group.
         now: the time.
         set_finalizer: takes it away.
         recorder: of events.
@@ -106,7 +106,7 @@ def set_finalizer(kube: Kube, body: Object, on: bool) -> None:
 
 
 def outcome_event(remains: Remains | None, outcome: Outcome) -> Event:
-    """What became of the app's topics.
+    """The event about the end of the app's topics.
 
     >>> outcome_event(None, Outcome()).reason
     'TopicsLeft'

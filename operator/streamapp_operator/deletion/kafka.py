@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes away what a deleted app has on Kafka: internal topics, and the consumer group that showed its position.
+"""Deletes what a deleted app has on Kafka: internal topics, and the consumer group that showed its position.
 
     1  the metadata topic is read   it says who owns the applicationId, and which topics (by id) and group are the app's
     2  the topics but the metadata  a crash here: the metadata topic still says whose the rest is, which goes next time
     3  the consumer group
     4  the metadata topic
 
-What the metadata topic does not say to be this app's is left alone, and named: an app that never ran deletes nothing.
+A topic that is not this app's by the metadata topic is left alone, and named: an app that never ran deletes nothing.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from streamapp_operator.observe.remains import Remains
 from streamapp_operator.settings import Settings
 
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 20.0, 60.0
-"""A Kafka that has not answered is left alone for so long at first, and at last. Who deletes an app waits for it."""
+"""Seconds of the first and the longest pause for a Kafka that has not answered. A user who deletes an app waits for
+it."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one try."""
+    """The outcome of one try."""
 
     deleted: tuple[str, ...] = ()
-    """Topics."""
+    """Topics that were deleted."""
     left: tuple[str, ...] = ()
     """Topics that should have gone."""
     why: str = ""
-    """Why they have not; or what was not to be deleted, and why."""
+    """Why they have not gone; or the topics that were not to be deleted, and why."""
     group: bool = False
     """Whether the consumer group was deleted."""
 
@@ -47,17 +48,17 @@ class Outcome:
 @dataclass
 class Cleaner:
     backoff: Backoff[str] = field(default_factory=lambda: Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS))
-    """By address."""
+    """By address of Kafka."""
     settings: Settings = field(default_factory=Settings)
     last: dict[str, Outcome] = field(default_factory=dict)
-    """By owner: what came of the last try, if something is left."""
+    """By owner: the outcome of the last try, if something is left."""
 
     def clean(self, remains: Remains, may_write: Callable[[], object] = lambda: None) -> Outcome:
-        """Does what can be done now, in some 40 seconds at most. What is left may be tried again.
+        """Deletes what can be deleted now, in some 40 seconds at most. The rest may be tried again.
 
         Args:
-            remains: what is to go.
-            may_write: asked before anything is deleted; may raise.
+            remains: the topics and the group that are to go.
+            may_write: called before anything is deleted; may raise.
         """
         address = remains.kafka.bootstrap_servers or ""
         if why := self.backoff.reason(address):
@@ -120,5 +121,5 @@ def _clean(
 
 
 def _unproven(topics: Collection[str], why: str) -> str:
-    """What is said of topics that may be somebody else's; nothing for none."""
+    """A sentence on topics that may be somebody else's; empty for none."""
     return f"not proven to be this app's, so not deleted: {', '.join(sorted(topics))} ({why})" if topics else ""

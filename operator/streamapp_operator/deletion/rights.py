@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps the operator's rights in a namespace while an app there waits for it.
 
-Whoever deletes a namespace deletes the RoleBinding in it by which the operator acts there, often before the apps. An
+A user who deletes a namespace deletes the RoleBinding in it by which the operator acts there, often before the apps. An
 app that waits for the operator would then wait for ever, and the namespace with it. So the RoleBinding carries our
 finalizer as long as an app of the namespace does:
 
@@ -33,7 +33,7 @@ log = logging.getLogger("streamapp.operator")
 
 @dataclass
 class Rights:
-    """May be used from any thread.
+    """The operator's rights in namespaces. May be used from any thread.
 
     Args:
         binding: name of the RoleBinding in each namespace; empty: the operator's rights are in none.
@@ -41,10 +41,10 @@ class Rights:
 
     binding: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    """So that no app begins to wait while the rights are let go, as none has waited."""
+    """Held so that no app gets its finalizer while the rights are let go because no app has one."""
 
     def set_finalizer(self, kube: Kube, body: Object, on: bool) -> None:
-        """Makes the app wait for us when it is deleted, or not; and the rights with it.
+        """Sets the finalizer of the app, or takes it away; and that of the rights with it.
 
         Raises:
             KubeError: code 409 when one of them is changed at this very moment.
@@ -58,13 +58,13 @@ class Rights:
                 self._keep(kube, namespace)
 
     def keep(self, kube: Kube, namespace: str, apps: Iterable[Object]) -> None:
-        """Makes the rights wait if an app does, and only then.
+        """Sets the finalizer of the rights if an app has one, and takes it away otherwise.
 
         Args:
-            kube: what is done is done here.
+            kube: the connection for all reads and writes.
             namespace: of the rights.
-            apps: of the namespace as they were a moment ago. Others are asked for only if these do not go with the
-                rights.
+            apps: of the namespace as they were a moment ago. They are read anew only if the rights do not agree with
+                them.
         """
         found = self._find(kube, namespace)
         if found is None or (not is_deleted(found) and has_finalizer(found) is any(map(has_finalizer, apps))):
@@ -73,7 +73,8 @@ class Rights:
             self._keep(kube, namespace)
 
     def release(self, kube: Kube, namespaces: Sequence[str]) -> None:
-        """To be called at the end of the process: who uninstalls the operator deletes its rights as well."""
+        """Corrects the rights. Must be called at the end of the process: an uninstall of the operator deletes its
+        rights as well."""
         for namespace in namespaces:
             try:
                 with self._lock:
@@ -92,7 +93,7 @@ class Rights:
         return kube.get(KIND, namespace, self.binding) if self.binding else None
 
     def _set(self, kube: Kube, found: Object | None, on: bool) -> None:
-        # What is deleted already gets no further finalizer.
+        # An object that is being deleted cannot get another finalizer.
         if found is None or has_finalizer(found) is on or (on and is_deleted(found)):
             return
         others = [name for name in found["metadata"].get("finalizers", ()) if name != FINALIZER]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator's last act when its own namespace is deleted: it lets the apps there go.
 
-Whoever deletes a namespace deletes the operator in it, often before the apps. One that waits for the operator would
+A user who deletes a namespace deletes the operator in it, often before the apps. One that waits for the operator would
 then wait for ever, and the namespace with it.
 """
 
@@ -16,12 +16,13 @@ from streamapp_operator.observe.remains import has_finalizer
 from streamapp_operator.render.meta import Object
 
 TRIES = 5
-"""Each with what is there by then: somebody may write to the app at that very moment."""
+"""Each try reads the app anew: somebody may write to it at that very moment."""
 log = logging.getLogger("streamapp.operator")
 
 
 def release_apps(kube: Kube, namespace: str) -> None:
-    """To be called at the end of the process, when nothing else works on apps any more: it would hold them again.
+    """Lets the apps go. Must be called at the end of the process, when nothing else works on apps any more: that would
+    hold them again.
 
     Does nothing where the namespace is to stay.
     """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's pod: what it says over its live interface, how it gets on, how often it may fail."""
+"""The driver's pod: its answers over its live interface, its progress, its budget of failures."""

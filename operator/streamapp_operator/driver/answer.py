@@ -31,20 +31,20 @@ class SubTopology:
     """Numbers of one sub-topology."""
 
     epoch: int | None = None
-    """The last committed one; -1: none since the driver began. None: not known."""
+    """The last committed epoch; -1: none since the driver began. None: not known."""
     epochs: int = 0
-    """Committed since the driver began."""
+    """Epochs committed since the driver began."""
     watermark: str = ""
-    """Event time; empty where there is none."""
+    """In event time; empty where there is none."""
     busy_seconds: float | None = None
-    """Spent on epochs since the driver began; None: not known, as of an older version."""
+    """Seconds spent on epochs since the driver began; None: not known, as from an older version."""
     epoch_ms: float = 0
     """Milliseconds that the last epoch took."""
 
 
 @dataclass(frozen=True)
 class Restore:
-    """How far one store is."""
+    """The progress of one store that is restored."""
 
     restoring: bool = False
     done: int = 0
@@ -55,7 +55,7 @@ class Restore:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a driver says about itself."""
+    """The answer of a driver about itself."""
 
     phase: str = ""
     """One of PHASES; empty: not known."""
@@ -65,14 +65,14 @@ class Answer:
     parts: Mapping[str, SubTopology] = field(default_factory=dict)
     """By name of the sub-topology."""
     processed: int | None = None
-    """Records that every reader of their topic has processed since the driver began; None: not known, as of an older
+    """Records that every reader of their topic has processed since the driver began; None: not known, as from an older
     version."""
     restores: Mapping[str, Restore] = field(default_factory=dict)
     """By name of the store."""
     wanted: int | None = None
     """Executors that the driver keeps; None: not known."""
     template: str = ""
-    """Fingerprint of what it makes them from."""
+    """Fingerprint of the template that it makes them from."""
     lost: int = 0
     """Executors that have ended without being asked to."""
     last_loss: str = ""
@@ -143,13 +143,13 @@ def _map(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _text(said: Mapping[str, Any], name: str) -> str:
-    """What would act on a terminal is written out: it goes into statuses and events."""
+    """The text with control characters written out, as it goes into statuses and events."""
     value = said.get(name)
     return plain(value) if isinstance(value, str) else ""
 
 
 def _number(said: Mapping[str, Any], name: str) -> float | None:
-    """No bool, and not what JSON of Python's takes for a number beside: NaN, Infinity."""
+    """The number; None for a bool, and for NaN and Infinity, which Python's JSON takes for numbers."""
     value = said.get(name)
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
     return value if known else None

@@ -2,7 +2,7 @@
 """The live interface of a driver's pod.
 
 A driver runs its author's code, so its answer is whatever the author likes: its size has a bound, and so has the time
-for all of it; and whoever answers by an address elsewhere is not asked there."""
+for all of it; and a redirect to another address is not followed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from streamapp_operator.render.meta import Object
 from streamapp_operator.render.pods import LIVE_PORT
 
 SECONDS = 2.0
-"""For a whole answer. A driver that is busy may keep us waiting, and so may one on a node that is gone."""
+"""Seconds for a whole answer. A driver that is busy may keep us waiting, and so may one on a node that is gone."""
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 2.0, 30.0
-"""A driver that has kept us waiting in vain is left alone for so long at first, and at last."""
+"""Seconds of the first and the longest pause for a driver that has kept us waiting in vain."""
 LARGEST = 256 * 1024
-"""Bytes of an answer."""
+"""Bytes of an answer at most."""
 _LONGEST_WORDS = 300
 
 
@@ -39,13 +39,13 @@ class Drivers:
     """Asks drivers about themselves. May be used from any thread.
 
     Only one that keeps us waiting is left alone: waiting holds other apps up. A refused connection, as of a driver that
-    starts, costs nothing. Whatever changes about its pod, it is asked at once.
+    starts, costs nothing. After any change of its pod it is asked at once.
     """
 
     backoff: Backoff[_Who] = field(default_factory=lambda: Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS))
 
     def ask(self, pod: Object, token: str) -> tuple[Answer | None, str]:
-        """What the driver says about itself, or None and why it says nothing."""
+        """The driver's answer about itself, or None and why there is none."""
         state = driver_state(pod)
         who = state.uid, state.ended, state.ready
         if why := self.backoff.reason(who):
@@ -61,7 +61,7 @@ class Drivers:
 
 
 def scale(pod: Object, token: str, replicas: int) -> str:
-    """Tells the driver how many executors are wanted; returns why it did not take it, empty when it did."""
+    """Asks the driver for so many executors; returns why it did not take the number, empty when it did."""
     try:
         _answer(pod, token, "PUT", "/replicas", json.dumps({"replicas": replicas}).encode())
     except (OSError, ValueError, HTTPException) as error:
@@ -109,5 +109,5 @@ def _cut(open_socket: socket.socket, late: threading.Event) -> None:
 
 
 def _words(error: Exception) -> str:
-    """On one line, and not more than anybody reads: it may quote the answer."""
+    """The error on one line, cut to a readable length: it may quote the answer."""
     return " ".join(str(error).split())[:_LONGEST_WORDS] or type(error).__name__

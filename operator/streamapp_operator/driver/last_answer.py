@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of a driver that does not answer: for a while it is taken to do what it said last. Pure.
+"""Keeps a driver's last answer: it counts for a while when the driver does not answer. Pure.
 
-One answer that is missing says little: a driver may be busy for a moment, and so may the network. Only the status is
-kept by this; who scales, or judges a new version, goes by an answer of now.
+One answer that is missing says little: a driver may be busy for a moment, and so may the network. Only the status rests
+on this; scaling, and the judgement of a new version, go by an answer of now.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from streamapp_operator.driver.pods import RUNNING, DriverState
 from streamapp_operator.times import stamp
 
 PATIENCE_SECONDS = 10.0
-"""Three looks, of which each waits for two seconds."""
+"""Seconds for which the last answer counts: three looks, of which each waits for two seconds."""
 
 
 @dataclass(frozen=True)
 class LastAnswer:
-    """What a driver said last."""
+    """The last answer of a driver."""
 
     of: tuple[str, int]
     """Its pod, and how many of its containers have ended: one that starts anew has something new to say."""
     said: Answer | None = None
-    """None: it has not been heard yet."""
+    """None: it has not answered yet."""
     silent_since: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What is to be taken for true now."""
+    """The answer that counts now."""
 
     live: Answer | None
     silence: str
@@ -46,7 +46,7 @@ class Heard:
 def hear(live: Answer | None, silence: str, driver: DriverState, last: LastAnswer | None, now: datetime) -> Heard:
     """
     Args:
-        live: what the driver says; None when it does not answer.
+        live: the driver's answer; None when it does not answer.
         silence: why it does not.
         driver: its pod.
         last: of the last look.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the state of a pod says."""
+"""Reads the state of pods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HOPELESS = (
     "InvalidImageName",
     "RunContainerError",
 )
-"""What a container waits for that waiting alone does not bring."""
+"""Reasons for which a container waits in vain."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class DriverState:
     error: str = ""
     """The last words of the container that ended last, if it did not end well."""
     cause: str = ""
-    """What kind of failure that was."""
+    """The kind of that failure."""
     ended: int = 0
     """How often its container has ended."""
     template: str = ""
     """The fingerprint it was made from."""
     attempt: str = ""
-    """What its author had asked for; empty where an earlier operator has made it."""
+    """The attempt that its author had asked for; empty where an earlier operator has made the pod."""
     uid: str = ""
     trouble: str = ""
     """Why the cluster cannot make or start it."""
@@ -64,7 +64,7 @@ def driver_state(pod: Object | None, trouble: str = "") -> DriverState:
     """
     Args:
         pod: the driver's; None when there is none.
-        trouble: what the cluster says of one that cannot be made or started, or of why it has ended one.
+        trouble: why the cluster cannot make or start the pod, or has ended it.
     """
     found = _state_of(pod)
     if not trouble:
@@ -106,7 +106,8 @@ def last_end(pod: Object) -> Mapping[str, Any]:
 
 
 def _container(pod: Object) -> Mapping[str, Any]:
-    """The driver's. Kubernetes sorts them by name, and a user's template may bring others."""
+    """The status of the driver's container. Kubernetes sorts containers by name, and a user's template may bring
+    others."""
     containers = {each["name"]: each for each in pod.get("status", {}).get("containerStatuses", ())}
     found: Mapping[str, Any] = containers.get(DRIVER, {})
     return found
@@ -166,7 +167,8 @@ _CODES: Mapping[Any, str] = {
 }
 _LOST_SECONDS = 5.0
 _EVICTED_SECONDS = 12.0
-"""A driver that is asked to stop, on a node that works after all, has mostly ended its epoch by then."""
+"""Seconds for a pod whose node the cluster has given up. A driver that is asked to stop, on a node that works after
+all, has mostly ended its epoch by then."""
 _OVER_SECONDS = 30.0
 
 
@@ -191,11 +193,11 @@ def _state(pod: Object, status: Mapping[str, Any], container: Mapping[str, Any],
 
 
 def _last_words(terminated: Mapping[str, Any]) -> tuple[str, str]:
-    """What kind of failure it was, and what was said about it."""
+    """The kind of the failure, and its message."""
     if terminated.get("reason") == "OOMKilled":
         return "OutOfMemory", "the driver had too little memory and was ended; raise spec.driver.resources"
     words = str(terminated.get("message") or "").strip()
-    if named := _NAMED.match(words):  # the driver says by itself what it is
+    if named := _NAMED.match(words):  # the driver itself has named the kind
         return named[1], named[2]
     code = terminated.get("exitCode")
     how = _CODES.get(code, str(terminated.get("reason", "no reason is given")))
@@ -204,8 +206,8 @@ def _last_words(terminated: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _error_in(log: str) -> str:
-    """The line that says of what a process ended, in the end of its log, which Kubernetes keeps of one that left no
-    word; empty where none does."""
+    """The line with the error in the end of a process's log, which Kubernetes keeps of a process that left no message;
+    empty where there is none."""
     lines = [line.strip() for line in log.splitlines()]
     may_be = [line for line in lines if line and not _NO_ERROR.search(line)]
     errors = [line for line in may_be if _ERROR.search(line)]

@@ -19,8 +19,8 @@ _FAILED = re.compile(r"(Startup|Liveness) probe failed: (.*)", re.DOTALL)
 
 
 def may_have_failed_a_probe(pod: Object) -> bool:
-    """Whether its container has ended as one does that fails a probe: asked to end, it may also end in order, and is
-    started again."""
+    """Whether the driver's container has ended as after a failed probe: it is asked to end, may also end in order, and
+    is started again."""
     end = last_end(pod)
     if end.get("exitCode") == 0:
         return bool(pod["status"].get("phase") == "Running")
@@ -28,7 +28,7 @@ def may_have_failed_a_probe(pod: Object) -> bool:
 
 
 def failed_probe(pod: Object, events: Sequence[Object]) -> str:
-    """What the driver's container was ended for, in words; empty where its events do not say so.
+    """The failed probe for which the driver's container was ended, in words; empty where its events name none.
 
     Args:
         pod: the driver's.

@@ -11,7 +11,7 @@ from streamapp_operator.driver.answer import Answer
 
 
 def lag_of(answer: Answer) -> dict[str, Any] | None:
-    """None before the driver knows.
+    """The lag, in all and by topic; None before the driver knows it.
 
     >>> lag_of(Answer(lag={"a/0": 2, "a/1": 3, "b/0": 0}))
     {'total': 5, 'topics': {'a': 5, 'b': 0}}
@@ -27,14 +27,15 @@ def lag_of(answer: Answer) -> dict[str, Any] | None:
 
 
 def waiting_of(answer: Answer, plan: Plan) -> dict[str, int]:
-    """Records that wait, by the sub-topologies that read them; of one that several read, no one knows for which."""
+    """Records that wait, by the sub-topologies that read them. Records of a topic that several read count for each of
+    them, as nobody knows for which they wait."""
     topics = (lag_of(answer) or {}).get("topics", {})
     found = {part.name: sum(n for topic, n in topics.items() if part.reads(topic)) for part in plan.subtopologies}
     return {name: records for name, records in found.items() if records}
 
 
 def epochs_of(answer: Answer) -> dict[str, int]:
-    """How many each sub-topology has committed since the driver began."""
+    """The number of epochs that each sub-topology has committed since the driver began."""
     return {name: part.epochs for name, part in answer.parts.items()}
 
 
@@ -47,7 +48,7 @@ def sub_topologies_of(answer: Answer) -> list[dict[str, Any]]:
 
 
 def restore_of(answer: Answer) -> dict[str, Any] | None:
-    """How far the stores are that are being rebuilt; None when none is.
+    """The progress of the stores that are being restored; None when none is.
 
     >>> from streamapp_operator.driver.answer import Restore
     >>> restore_of(Answer(restores={"s": Restore(restoring=True, done=50, total=200, eta_seconds=3.2)}))

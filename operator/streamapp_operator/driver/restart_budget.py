@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a driver may fail, by what it fails of. Pure, of the driver's pod and what was counted before.
+"""Limits how often a driver may fail, by cause. Pure, from the driver's pod and the counts before.
 
 A driver that ends is started again by Kubernetes, after pauses that grow from ten seconds to five minutes. Where that
-cannot help there is an end to it: the app stays down until its manifest changes or somebody asks for a restart.
+cannot help, it is not started any more: the app stays down until its manifest changes or somebody asks for a restart.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from streamapp_operator.times import seconds_since, stamp
 DATA, CODE, INPUT = "DataError", "CodeError", "InputError"
 MEMORY, STATE, INFRASTRUCTURE = "OutOfMemory", "StateLost", "Infrastructure"
 USERS = (DATA, CODE, INPUT)
-"""What lies with the app or with what it reads: the next start meets the same."""
+"""Causes that lie with the app or its input: the next start meets the same."""
 
 BUDGETS: Mapping[str, int | None] = {DATA: 3, CODE: 3, INPUT: 6, MEMORY: 5, STATE: None, INFRASTRUCTURE: None}
-"""Starts after a failure of that kind; None: no end. A topic that is missing may come a little later than its app; a
+"""Starts after failures of that cause; None: no limit. A topic that is missing may come a little later than its app; a
 Kafka that is away for a night comes back, and nobody should have to type anything then."""
 WELL_SECONDS = 600.0
-"""After so long without one, failures are forgotten; Kubernetes forgets its pauses as late."""
+"""Seconds without a failure after which the counts are forgotten; Kubernetes forgets its backoff as late."""
 
 _FIXES = {
     DATA: "correct what writes the data, or say in spec.onBadRecord what is to happen with it",
@@ -36,22 +36,22 @@ _FIXES = {
 
 @dataclass(frozen=True)
 class Failures:
-    """What was counted."""
+    """The failures that were counted."""
 
     of: str
     """The version, and the attempt at it, that the counts are of."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Failures by cause."""
     message: str = ""
-    """Of the last one."""
+    """The message of the last failure."""
     time: str = ""
     pod: str = ""
-    """The uid of the driver's pod that was counted last, and how many of its ends were."""
+    """The uid of the driver's pod that was counted last, and how many of its ends were counted."""
     seen: int = 0
 
     @property
     def used_up(self) -> str | None:
-        """The cause that has had all its starts."""
+        """The cause that has used up its starts; None when none has."""
         for cause, count in self.counts.items():
             budget = BUDGETS.get(cause)
             if budget is not None and count > budget:
@@ -59,7 +59,7 @@ class Failures:
         return None
 
     def words(self, name: str) -> str:
-        """Why the app stays down, and what to do; `name` is its own."""
+        """Why the app stays down, and how to start it again; `name` is its own."""
         cause = self.used_up
         assert cause is not None
         return (
@@ -68,7 +68,7 @@ class Failures:
         )
 
     def to_status(self) -> dict[str, Any] | None:
-        """As the resource's status keeps it; None when there is nothing to keep."""
+        """The failures as the resource's status keeps them; None when there is nothing to keep."""
         if not self.counts and not self.seen:
             return None
         found = {
@@ -87,7 +87,7 @@ def count_failures(
 ) -> Failures:
     """
     Args:
-        before: what the status has; empty: nothing.
+        before: the failures in the status; empty: none.
         driver: its pod.
         of: the version, and the attempt at it, that is to run.
         outdated: whether the pod is not of it yet.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an app gets on: where records wait, epochs must be committed. A driver whose user's function never returns
-answers, and says that it runs. Pure.
+"""Checks whether an app makes progress: where records wait, epochs must be committed. A driver still answers, and says
+that it runs, when a user's function never returns. Pure.
 
-What was seen is remembered from look to look only; an operator that starts anew begins to wait anew.
+The observations are remembered from look to look only; an operator that starts anew begins to wait anew.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamapp_operator.driver.progress import epochs_of, waiting_of
 from streamapp_operator.times import stamp
 
 STILL_SECONDS = 120.0
-"""So long a sub-topology may take for an epoch: behind a backlog it takes some three seconds."""
+"""Seconds that a sub-topology may take for an epoch: behind a backlog it takes some three."""
 STILL_TRANSACTIONS = 2
 """Or so many times `transactionTimeout`, where that is more: Kafka gives up the transactions of an epoch by then."""
 STILL_EPOCHS = 5
@@ -27,12 +27,12 @@ STILL_EPOCHS = 5
 
 @dataclass(frozen=True)
 class StallClock:
-    """What was seen so far."""
+    """The observations so far."""
 
     of: tuple[str, int]
     """The driver's pod, and how many of its containers have ended: one that starts anew counts its epochs anew."""
     since: Mapping[str, tuple[int, datetime]]
-    """By sub-topology for which records wait: how many epochs it has committed, and since when no other one."""
+    """By sub-topology for which records wait: how many epochs it has committed, and since when no further one."""
 
 
 def check_stall(
@@ -40,14 +40,14 @@ def check_stall(
 ) -> tuple[str, StallClock | None]:
     """
     Args:
-        live: what the driver says; None when it does not answer.
+        live: the driver's answer; None when it does not answer.
         plan: of the app.
         driver: its pod.
-        clock: what the last call returned.
+        clock: the one that the last call returned.
         now: the time.
 
     Returns:
-        In words what stands still, empty when nothing does; and what is to be remembered.
+        The sub-topologies that stand still in words, empty when none does; and the clock for the next call.
     """
     of = driver.uid, driver.ended
     if driver.state != RUNNING or (clock is not None and clock.of != of):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which addresses a manifest may name. The operator itself connects to an app's brokers, and has the app's tokens asked
-for, from a place in the network that the author may not have: so whoever installs it says where to. Pure.
+"""Checks the addresses that a manifest names. The operator itself connects to an app's brokers, and asks for the app's
+tokens, from a place in the network that the app's author may not have. So the person who installs it says where to.
+Pure.
 
-An address is judged as it is written. What a name leads to, and which other addresses a broker tells its clients, is
-for a NetworkPolicy of the operator to bound.
+An address is judged as it is written. A NetworkPolicy of the operator must bound the addresses that a name leads to,
+and those that a broker advertises to its clients.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from streamapp_operator.settings import Settings
 
 ANY = "*"
 EVERYWHERE = "**"
-"""Of no chart: whatever address there is."""
+"""Any address there is. No chart has this entry."""
 _METADATA = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")))
-"""Where AWS, Alibaba, Azure and Oracle have metadata services besides 169.254.169.254."""
+"""Addresses of metadata services of AWS, Alibaba, Azure and Oracle besides 169.254.169.254."""
 _NAT64 = ip_network("64:ff9b::/96")
-"""What has an IPv4 address in its last four bytes (RFC 6052)."""
+"""Addresses with an IPv4 address in their last four bytes (RFC 6052)."""
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 """A name of nothing but these is an address to a C library: 0xa9fea9fe, 2852039166, 169.16689662."""
 
@@ -58,7 +59,7 @@ def require_addresses(kafka: KafkaSettings, settings: Settings) -> None:
 def _problems(field: str, said: str, host: str, port: str, allowed: tuple[str, ...], value: str) -> Iterator[Problem]:
     if any(_fits(each, host, port) for each in allowed):
         return
-    if ANY in allowed:  # which is of names and common addresses
+    if ANY in allowed:  # which stands for names and common addresses
         why = "this is no address of a machine that others may reach"
     elif allowed:
         why = f"the operator connects to {', '.join(allowed)} only"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of an app of before, which another resource is to go on with. Pure."""
+"""The state of an earlier app, which another resource is to go on with. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from streamapp.errors import Problem
 from streamapp.owner import checked_owner
 
 ADOPT_ANNOTATION = "streamapp.dev/adopt"
-"""On the resource: an owner of before, whose state the app goes on with if its applicationId is still that one's."""
+"""Annotation on the resource: an earlier owner, whose state the app goes on with if the applicationId is still that
+one's."""
 _FIELD = f"metadata.annotations.{ADOPT_ANNOTATION}"
 
 
@@ -18,7 +19,7 @@ def adopted_owner(metadata: Mapping[str, Any]) -> str:
     """The owner that a resource's annotation names; empty for none.
 
     Raises:
-        ValueError: when no owner is named like that.
+        ValueError: when no owner can have such a name.
     """
     named = (metadata.get("annotations") or {}).get(ADOPT_ANNOTATION, "")
     return checked_owner(named) if named else ""
@@ -41,11 +42,12 @@ def predecessor_of(metadata: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def still_there(owner: str, adopted: str, predecessor: Mapping[str, Any] | None) -> Iterator[Problem]:
-    """What speaks against an adoption: two drivers would take the state from each other for ever.
+    """The problem of an adoption whose earlier owner still exists: two drivers would take the state from each other for
+    ever.
 
     Args:
-        owner: that is to have the state.
-        adopted: the owner of before.
+        owner: the one that is to have the state.
+        adopted: the earlier owner.
         predecessor: the resource that has the namespace and name of `adopted` now.
     """
     if predecessor is not None and adopted != owner and predecessor["metadata"]["uid"] == adopted.split("/")[-1]:

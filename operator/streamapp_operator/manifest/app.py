@@ -27,7 +27,7 @@ from streamapp_operator.manifest.versions import live_spec, version_name, versio
 from streamapp_operator.names import base_name
 
 RESTART_ANNOTATION = "streamapp.dev/restart-at"
-"""On the resource: any other value than before, by custom the time, starts the app anew."""
+"""Annotation on the resource: a new value, by custom the time, starts the app anew."""
 _NO_KAFKA = Problem(
     None,
     "kafka",
@@ -39,7 +39,7 @@ _NO_KAFKA = Problem(
 
 @dataclass(frozen=True)
 class App:
-    """What is wanted, in the words of the resource's `generation`."""
+    """The app that a resource asks for in its `generation`."""
 
     namespace: str
     name: str
@@ -52,15 +52,15 @@ class App:
     adopts: str = ""
     """The owner whose state it is to go on with; empty for none."""
     image: str = ""
-    """Of driver and executors, if the manifest names none; empty: that of the operator's settings."""
+    """The image of driver and executors, if the manifest names none; empty: that of the operator's settings."""
     halted: bool = False
     """Whether it is to stay down until somebody does something about it."""
     login: Login | None = None
-    """How it is let in by Kafka, where that asks; None: nobody has looked into its Secrets."""
+    """Its login to Kafka, where that asks for one; None: nobody has looked into its Secrets."""
 
     @cached_property
     def version_spec(self) -> dict[str, Any]:
-        """What makes it another version when it changes."""
+        """The part of the spec whose change makes another version."""
         return version_spec(self.manifest, self.image)
 
     @cached_property
@@ -69,7 +69,7 @@ class App:
 
     @cached_property
     def live_spec(self) -> dict[str, Any]:
-        """What is taken up live."""
+        """The part of the spec that is taken up live."""
         return live_spec(self.manifest)
 
     @cached_property
@@ -85,14 +85,15 @@ class App:
 
     @cached_property
     def own_attempt(self) -> str:
-        """The same without what the operator's settings bring: who asks for a driver to be started anew."""
+        """The attempt without the image of the operator's settings: another one shows that the author asks for a new
+        driver."""
         own = version_name(self.base, without_image(self.version_spec))
         return "@".join(part for part in (own, self.restart_at, self.adopts) if part)
 
     @property
     def verdict_attempt(self) -> str:
-        """What a verdict on the version is about besides: the restart that was last asked for, and the time that the
-        version had. Of another one it is no verdict."""
+        """The subject of a verdict besides the version: the restart that was last asked for, and the time that the
+        version had. A verdict with another subject does not count."""
         default = parse_duration(UpgradeSpec().progress_deadline) / 1000
         time = f" within {self.progress_deadline:.0f} s" if self.progress_deadline != default else ""
         return self.restart_at + time
@@ -105,7 +106,7 @@ class App:
 
     @property
     def kafka_login(self) -> Login | None:
-        """The same, or what may be assumed of it; None where Kafka does not ask."""
+        """The login to Kafka, or an assumed one; None where Kafka does not ask for one."""
         if not is_secured(self.plan.kafka):
             return None
         return self.login or assumed_login(self.plan.kafka)
@@ -117,12 +118,12 @@ class App:
 
     @property
     def base(self) -> str:
-        """What the names of the app's objects begin with."""
+        """The beginning of the names of the app's objects."""
         return base_name(self.name)
 
     @property
     def owner(self) -> str:
-        """Whom the applicationId belongs to on Kafka."""
+        """The owner of the applicationId on Kafka."""
         return resource_owner(self.namespace, self.name, self.uid)
 
 
@@ -145,12 +146,12 @@ def _essence(body: Mapping[str, Any]) -> str:
     metadata = body["metadata"]
     about = {key: metadata.get(key) for key in ("name", "namespace", "uid", "generation", "annotations")}
     others = {key: value for key, value in body.items() if key not in ("metadata", "status")}
-    return repr([about, others])  # which tells a text from all else
+    return repr([about, others])  # `repr` tells a text from all else
 
 
 @dataclass
 class _Read:
-    """Apps that were read lately, by their essence. What is in an App is never changed, so it may be shared."""
+    """Apps that were read lately, by their essence. An App is never changed, so it may be shared."""
 
     _apps: dict[str, App] = field(default_factory=dict)
     _size: int = 0
@@ -184,7 +185,7 @@ def _read_app(body: Mapping[str, Any]) -> App:
 
 
 def _of_cluster(body: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with a resource that only a cluster minds."""
+    """The problems of a resource that matter only on a cluster."""
     return [*_of_kafka(body.get("spec")), *misnamed_owner(body["metadata"])]
 
 
@@ -192,7 +193,7 @@ def app_of(body: Mapping[str, Any], manifest: Manifest) -> App:
     """The app of a resource whose manifest has been read, without the operator's image.
 
     Raises:
-        ManifestError: with what a cluster needs of it and it has not.
+        ManifestError: with all that a cluster needs of it and it has not.
     """
     if problems := _of_cluster(body):
         raise ManifestError(problems)
@@ -210,7 +211,7 @@ def app_of(body: Mapping[str, Any], manifest: Manifest) -> App:
 
 
 def _of_kafka(spec: Any) -> Iterator[Problem]:
-    """What a cluster needs of it, and a laptop does not; of one that cannot be read, the manifest's model tells."""
+    """The problems of `kafka` that matter only on a cluster; the manifest's model reports one that cannot be read."""
     kafka = spec.get("kafka") if isinstance(spec, dict) else None
     if kafka is None:
         yield _NO_KAFKA

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a change of each field of a manifest takes. This is the one table: plans, updates and the manual go by it."""
+"""The class of a change of each field of a manifest. This is the one table: plans, updates and the manual go by it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROLL_EXECUTORS = "RollExecutors"
 RESTART_QUERY = "RestartQuery"
 """The epoch under way ends, and a new driver goes on behind it."""
 NEEDS_STATE_MIGRATION = "NeedsStateMigration"
-"""State that is there would mean something else: not done."""
+"""The state that exists would mean something else: not done."""
 FORBIDDEN = "Forbidden"
 """Not done in the life of an app."""
 
@@ -50,8 +50,8 @@ FIELDS: dict[str, str] = {
 `versions/state_changes.py` says so."""
 
 COMES_OR_GOES = {"schedule": RESTART_QUERY}
-"""Fields that take more where they come or go: what one run is made by makes way for what makes many, or the other way
-round, and the run under way goes with it."""
+"""Fields that have a heavier class where they come or go: the Job of one run makes way for the CronJob that makes many,
+or the other way round, and the run under way goes with it."""
 
 
 def class_of_change(path: str, *, comes_or_goes: bool) -> str:
@@ -84,7 +84,7 @@ def class_of(path: str) -> str:
 
 
 def heaviest(classes: Iterable[str]) -> str:
-    """What they take together.
+    """The heaviest of the classes.
 
     >>> heaviest(["Live", "RestartQuery"]), heaviest([])
     ('RestartQuery', 'Live')

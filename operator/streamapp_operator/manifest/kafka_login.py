@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an app is let in by Kafka, out of the Secrets that its `kafka` names: what its pods mount of them, and what the
-operator itself connects with to read lag. Pure; what is in a Secret goes into no object, and no message."""
+"""The login of an app to Kafka, from the Secrets that its `kafka` names: the keys that its pods mount, and the settings
+that the operator itself connects with to read lag. Pure; the content of a Secret goes into no object, and no
+message."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from streamapp_operator.settings import Settings
 
 Object = dict[str, Any]
 Secrets = Mapping[str, Object | None]
-"""By name; None for one that is not there."""
+"""Secrets by name; None for one that is not there."""
 
 DIRECTORY = "/etc/streamapp/kafka"
 PROPERTIES = "client.properties"
@@ -52,13 +53,14 @@ class Mounted:
 
 @dataclass(frozen=True)
 class Login:
-    """What an app's pods need for it."""
+    """The login for an app's pods."""
 
     properties: str
     """The text of the settings file. It names the mounted files."""
     files: tuple[Mounted, ...]
     mark: str = ""
-    """Another one means that something else is in the Secrets. It says nothing about what."""
+    """A fingerprint of the Secrets: another one means that their content has changed. It does not reveal the
+    content."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +93,7 @@ def open_secrets(kafka: KafkaSettings, secrets: Secrets, namespace: str) -> Keys
 def login_of(kafka: KafkaSettings, keys: Keys, seal: str) -> Login:
     """
     Args:
-        seal: known to nobody who sees pods, so that the mark cannot be used to try passwords out.
+        seal: a secret of the app that nobody who sees pods knows, so that the mark cannot be used to try passwords out.
     """
     content = "\0".join(f"{key}\0{value}" for key, value in sorted(keys.all.items()))
     mark = hmac.new(seal.encode(), content.encode(), hashlib.sha256).hexdigest()[:16]
@@ -99,13 +101,13 @@ def login_of(kafka: KafkaSettings, keys: Keys, seal: str) -> Login:
 
 
 def assumed_login(kafka: KafkaSettings) -> Login:
-    """Where nobody can look into Secrets: as if each had all that it may have."""
+    """The login where nobody can look into Secrets: as if each had all keys that it may have."""
     sasl = kafka_login.sasl_parts(kafka.sasl_mechanism) if kafka.sasl_mechanism else ()
     return _login(kafka, _TLS_PARTS if kafka.tls_secret else (), sasl, "")
 
 
 def config_of(kafka: KafkaSettings, keys: Keys, settings: Settings) -> KafkaConfig:
-    """For the operator's own connection. Whoever connects gets the address here.
+    """The settings of the operator's own connection. Every connection gets its address here.
 
     Raises:
         RefusedAddress: when it is not to connect there.
@@ -175,7 +177,7 @@ class _Secret:
             ) from None
 
     def lacks(self, key: str) -> UnusableSecret:
-        # Which other keys are there is not said: whoever reads a status may not read Secrets.
+        # The message does not name the other keys: people who read a status may not read Secrets.
         needed = tuple(dict.fromkeys((*self._needed, key)))
         return UnusableSecret(
             f"Secret '{self.name}' of spec.kafka.{self._field} has no key '{key}'; make it anew: "
@@ -188,7 +190,7 @@ class _Secret:
 
 
 def problems_of(kafka: KafkaSettings) -> Iterator[Problem]:
-    """What of a manifest no pod could use."""
+    """The settings of a manifest's `kafka` that no pod could use."""
     if any((kafka.ca_file, kafka.certificate_file, kafka.key_file)) and kafka.tls_secret is None:
         yield _problem("kafka.tls", LAPTOP_FILES)
     if kafka.sasl_mechanism is not None and kafka.sasl_secret is None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's own modules out of the ConfigMap that a resource names. With them in its place the resource says all that
-the app is: another text is another version, which has to prove itself, and the one before can come back. Pure."""
+"""The user's own modules from the ConfigMap that a resource names. With them in the place of the name the resource
+describes the whole app: another text is another version, which has to prove itself, and the one before can come back.
+Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from streamapp.manifest.model import is_object_name
 
 Object = dict[str, Any]
 CODE_KIND = "ConfigMap with code"
-"""As a kind of its own for lookups: a ConfigMap of the user's, which nothing is kept of and nothing is told about."""
+"""A kind of its own for lookups: a ConfigMap of the user's, which is neither cached nor watched."""
 _FIELD = "code"
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versions of an app: what its manifest says without what is taken up live. Those that matter are kept in the cluster
-as ControllerRevisions, Kubernetes' own kind for it, with what has become of them."""
+"""Versions of an app: its manifest without the fields that are taken up live. Those that matter are kept in the cluster
+as ControllerRevisions, Kubernetes' own kind for it, with the verdicts on them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RUNTIME_IMAGE = "runtimeImage"
 """In the spec of a version whose manifest names no image: the one of the operator's settings that it runs with."""
 
 VERDICT_ANNOTATION = "streamapp.dev/verdict"
-"""On a ControllerRevision: what has become of the version; without it, it has not proved itself yet."""
+"""Annotation on a ControllerRevision: the verdict on the version; without it, the version has not proved itself yet."""
 REASON_ANNOTATION = "streamapp.dev/verdict-reason"
 ATTEMPT_ANNOTATION = "streamapp.dev/verdict-attempt"
-"""What the verdict is about beside the version: `App.verdict_attempt`."""
+"""The subject of the verdict besides the version: `App.verdict_attempt`."""
 NUMBER_ANNOTATION = "streamapp.dev/version-number"
-"""What `revision` says, which would not be known any more once somebody has changed it."""
+"""A copy of `revision`, which would be lost once somebody has changed it."""
 HEALTHY, REJECTED = "Healthy", "Rejected"
 CONTINUOUS = "continuous"
 """The value of `run` of an app that runs for ever."""
@@ -32,7 +32,7 @@ CONTINUOUS = "continuous"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What has become of a version."""
+    """The verdict on a version."""
 
     word: str
     """HEALTHY or REJECTED."""
@@ -45,7 +45,7 @@ class Version:
     """A version that is kept."""
 
     name: str
-    """Of its ControllerRevision."""
+    """The name of its ControllerRevision."""
     number: int
     """The generation of the resource that it came with."""
     spec: Spec
@@ -77,18 +77,18 @@ def version_spec(manifest: Manifest, image: str = "") -> dict[str, Any]:
 
 
 def without_image(spec: Spec) -> dict[str, Any]:
-    """What of a version is its author's."""
+    """The part of a version that its author has written."""
     return {field: value for field, value in spec.items() if field != RUNTIME_IMAGE}
 
 
 def live_spec(manifest: Manifest) -> dict[str, Any]:
-    """The rest of it."""
+    """The rest of the spec: the fields that are taken up live."""
     said = manifest.model_dump(by_alias=True, exclude_defaults=True, mode="json")["spec"]
     return {field: value for field, value in said.items() if class_of(field) == LIVE}
 
 
 def version_name(base: str, spec: Spec) -> str:
-    """The same for the same version, of whatever generation.
+    """The name of a version; the same version has the same name in every generation.
 
     >>> version_name("app", {"topology": [], "image": "x"}) == version_name("app", {"image": "x", "topology": []})
     True

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is seen of an app before anything is decided: its objects, its lag, its last run."""
+"""Observes an app before anything is decided: its objects, its lag, its last run."""

@@ -24,7 +24,7 @@ from streamapp_operator.settings import Settings
 _Key = tuple[str, tuple[tuple[str, str], ...]]
 """Address and properties of a connection."""
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 600.0
-"""A Kafka that has not answered is left alone for so long at first, and at last."""
+"""Seconds of the first and the longest pause for a Kafka that has not answered."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Lags:
         return position, ""
 
     def _use(self, app: tuple[str, str], config: KafkaConfig, group: str) -> _User:
-        """Connections for the app. That to the brokers that it had goes, unless another app uses it.
+        """The connections for the app. Its earlier connection to brokers goes, unless another app uses it.
 
         Raises:
             RunError: when the settings cannot be used.
@@ -91,7 +91,7 @@ class Lags:
         return user
 
     def forget(self, namespace: str, name: str) -> None:
-        """There is no such app any more."""
+        """Closes the connections of an app."""
         with self._lock:
             if before := self._users.pop((namespace, name), None):
                 self._drop(before)
@@ -108,16 +108,16 @@ def _key(config: KafkaConfig) -> _Key:
 
 @dataclass(frozen=True)
 class _User:
-    """What an app uses."""
+    """The connections of an app."""
 
     key: _Key
     name: str
-    """Of its group."""
+    """The name of its group."""
     group: GroupPosition
 
 
 class _Missing(RunError):
-    """A topic is not there: the rest of Kafka may well be."""
+    """A topic is not there. Kafka itself answers."""
 
 
 def position_of(admin: Admin, group: GroupPosition, plan: Plan) -> Position:

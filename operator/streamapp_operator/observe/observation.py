@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was observed of an app: all that a decision rests on, as plain data."""
+"""The observation of an app: all that a decision rests on, as plain data."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ LISTED = (
     "CronJob",
     "Job",
 )
-"""Kinds of an app's objects. The Secret is none of them: it is read by its name, so that no other one is seen."""
+"""Kinds of an app's objects. The Secret is not among them: it is read by its name, so that the operator sees no other
+one."""
 ALWAYS_FRESH = frozenset({"Secret"})
 APP_KIND = "StreamApp"
 EVERY_KIND = frozenset({APP_KIND, "Pod", "Secret", *LISTED})
 DECISIVE = frozenset({APP_KIND, "Pod", "Secret", "ControllerRevision", "CronJob", "Job"})
-"""What is to be done about an object of any kind may depend on these.
+"""Kinds of objects on which any action may depend.
 
-One of another kind is held against what it should be, and nothing else follows from it."""
+An object of another kind is only compared with the wanted one, and nothing else follows from it."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,13 @@ class Observation:
     driver: Object | None = None
     """The driver's pod; of several runs that of the last one."""
     drivers: tuple[Object, ...] = ()
-    """All of them: an earlier one may still be on its way to its end."""
+    """The pods of all drivers: an earlier one may still be on its way to its end."""
     jobs: tuple[Object, ...] = ()
     """The Jobs that are runs of the app: its own, and those that its CronJob has made."""
     executors: tuple[Object, ...] = ()
     """The executors' pods."""
     status: Answer | None = None
-    """What the driver says about itself; None when it does not answer."""
+    """The driver's answer about itself; None when it does not answer."""
     silence: str = ""
     """Why it does not answer."""
     trouble: str = ""
@@ -72,17 +73,17 @@ class Observation:
     position: Position | None = None
     """Where the app is in its input; None when that is not asked for, or not known."""
     unknown: str = ""
-    """Why it is not known."""
+    """Why the position is not known."""
     secrets: Mapping[str, Object | None] = field(default_factory=dict, repr=False)
-    """Those that the app's `kafka` names; None for one that is not there."""
+    """The Secrets that the app's `kafka` names; None for one that is not there."""
     code: Object | None = None
     """The ConfigMap that the app's `code` names; None when it names none, or there is none."""
     predecessor: Object | None = None
     """The resource that has the namespace and name of the owner whose state the app is to go on with, if one has."""
     token: str = field(default="", repr=False)
-    """By which its live interface knows the operator."""
+    """The token by which its live interface knows the operator."""
 
     @cached_property
     def earlier_status(self) -> dict[str, Any]:
-        """What could be read of the status that the resource has. Nobody reads it elsewhere."""
+        """The readable part of the resource's status. Only this property reads it."""
         return status_in(self.body)

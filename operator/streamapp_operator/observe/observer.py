@@ -36,7 +36,7 @@ class Objects(Protocol):
 def observe(
     objects: Objects, lags: Lags, live: Drivers, namespace: str, name: str, earlier: Observation | None = None
 ) -> Observation | None:
-    """None when there is no such resource.
+    """Observes an app; None when there is no such resource.
 
     Args:
         objects: where they are looked up.
@@ -82,7 +82,8 @@ def observe(
 
 
 def _secrets(body: Object, children: Mapping[tuple[str, str], Object]) -> set[str]:
-    """Those that the manifest names; for an app that is to go those too by which its topics were made."""
+    """The Secrets that the manifest names; for an app that is deleted also those of the plan that its drivers got
+    last."""
     names = named_secrets(body)
     plan = given_plan(body, children) if is_deleted(body) else None
     if plan is not None:
@@ -91,7 +92,7 @@ def _secrets(body: Object, children: Mapping[tuple[str, str], Object]) -> set[st
 
 
 def _asked(seen: Observation, lags: Lags, live: Drivers, earlier: Observation | None) -> Observation:
-    """With what driver and Kafka say."""
+    """The observation with the answers of driver and Kafka."""
     if earlier is not None and (_version(earlier.driver), earlier.token) == (_version(seen.driver), seen.token):
         status, silence = earlier.status, earlier.silence
     elif seen.driver is not None and not has_ended(seen.driver):
@@ -111,8 +112,9 @@ def _asked(seen: Observation, lags: Lags, live: Drivers, earlier: Observation | 
 
 
 def _is_run_by(pod: Object, objects: Iterable[Object]) -> bool:
-    """Whether one of these that make drivers' pods has made it, and is still there. Whoever makes a pod writes its
-    references too, so a StatefulSet's has to have the name that it alone gives, and that one pod has at a time."""
+    """Whether one of these objects that make drivers' pods has made the pod, and is still there. A user who makes a pod
+    writes its references too. So a pod of a StatefulSet has to have the name that the StatefulSet alone gives, and that
+    one pod has at a time."""
     makers = {item["metadata"]["uid"]: item for item in objects if item["kind"] in MAKERS}
     maker = makers.get(controller_of(pod).get("uid"))
     if maker is None:

@@ -14,8 +14,8 @@ from streamapp_operator.observe.observation import Observation
 from streamapp_operator.render.meta import Object
 
 ASK_SECONDS = 20.0
-"""A driver that is not there yet is asked about so long after it was first missed, and again so long after the last
-time: most are there sooner, and a list of events is no cheap question."""
+"""Seconds from the first look without a driver to the first list of its events, and between two lists: most drivers are
+there sooner, and a list of events is not cheap."""
 
 
 class Events(Protocol):
@@ -28,7 +28,7 @@ class Events(Protocol):
 @dataclass(frozen=True)
 class _Asked:
     uid: str
-    """Of the object that it is about."""
+    """The uid of the object that it is about."""
     at: datetime
     trouble: str = ""
     ended: int = 0
@@ -37,16 +37,16 @@ class _Asked:
 
 @dataclass
 class PodEvents:
-    """Asks, and remembers the answer for a while."""
+    """Asks for events, and remembers the answer for a while."""
 
     _asked: MutableMapping[tuple[str, str], _Asked] = field(default_factory=dict)
     """By namespace and name of an app."""
 
     def of(self, cluster: Events, seen: Observation, now: datetime) -> str:
-        """What keeps the driver's pod from being made or started, or why its container was ended last; empty where the
-        cluster does not say.
+        """Why the driver's pod cannot be made or started, or why its container was ended last; empty where the cluster
+        does not say.
 
-        The latest event counts: what makes a pod tells when it has made one in the end.
+        The latest event counts: the object that makes a pod reports when it has made one in the end.
         """
         metadata = seen.body["metadata"]
         key = metadata["namespace"], metadata["name"]
@@ -66,7 +66,7 @@ class PodEvents:
         return asked.trouble
 
     def _why_it_ended(self, cluster: Events, pod: Object, key: tuple[str, str], now: datetime) -> str:
-        """Asked once for each end, and once more where the event was not there yet."""
+        """Why the container ended. Events are listed once for each end, and again where the event was not there yet."""
         uid, state = pod["metadata"]["uid"], driver_state(pod)
         asked = self._asked.get(key)
         is_new = asked is None or (asked.uid, asked.ended) != (uid, state.ended)
@@ -80,7 +80,7 @@ class PodEvents:
         return (now - asked.at).total_seconds() >= ASK_SECONDS
 
     def forget(self, namespace: str, name: str) -> None:
-        """There is no such app any more, or its driver is there."""
+        """Forgets an app that does not exist any more, or whose driver is there."""
         self._asked.pop((namespace, name), None)
 
 

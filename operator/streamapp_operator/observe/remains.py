@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left to do when an app is deleted: pure, of what is observed.
+"""The work that is left when an app is deleted. Pure, from the observation.
 
 With `deletionPolicy: Delete` the app carries a finalizer of ours: its drivers end, then its internal topics and its
 consumer group go, then the resource may go. Nothing of that may hold the resource for long: after DEADLINE_SECONDS, and
-the end of a try that has begun before, it goes in any case, and what is left on Kafka is told.
+the end of a try that has begun before, it goes in any case, and an event names the topics that are left on Kafka.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from streamapp_operator.render.meta import Object
 
 FINALIZER = "streamapp.dev/internal-topics"
 DEADLINE_SECONDS = 60.0
-"""After the deletion. A driver takes up to 30 seconds to end, Kafka a few to delete topics."""
+"""Seconds after the deletion. A driver takes up to 30 seconds to end, Kafka a few to delete topics."""
 
 
 @dataclass(frozen=True)
 class Remains:
-    """What an app has on Kafka."""
+    """The topics and the group that an app has on Kafka."""
 
     application_id: str
     owner: str
-    """Whom the applicationId belongs to, if it is this app."""
+    """The owner of the applicationId, if it belongs to this app."""
     kafka: KafkaSettings
     metadata_topic: str
-    """It says who the owner is, so it goes last."""
+    """The topic that names the owner, so it goes last."""
     other_topics: tuple[str, ...]
     secrets: Secrets = field(default_factory=dict, repr=False)
-    """Those that `kafka` names."""
+    """The Secrets that `kafka` names."""
 
     @property
     def namespace(self) -> str:
@@ -86,8 +86,8 @@ def running(seen: Observation) -> tuple[str, ...]:
 
 
 def remains_of(seen: Observation) -> Remains | None:
-    """Of the plan that drivers were given last, and of the one that the manifest asks for, if it is of the same
-    application on the same Kafka; None: there is neither plan."""
+    """The remains by the plan that drivers were given last, and by the one that the manifest asks for, if it is of the
+    same application on the same Kafka; None: there is neither plan."""
     plans = [plan for plan in (given_plan(seen.body, seen.children), _asked_for(seen.body)) if plan is not None]
     if not plans:
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs to the end of the input: what has become of the last one, and whether there must be another. Pure.
+"""Runs to the end of the input: the result of the last one, and whether there must be another. Pure.
 
 The Job of a run is its record: it stays after its end, and while it is there, its version of the manifest is not run
-again. Who deletes it, by hand or by a changed manifest, makes the app run again, from where it was.
+again. When it is deleted, by hand or by a changed manifest, the app runs again, from where it was.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streamapp_operator.manifest.app import App
 from streamapp_operator.render.meta import Object, is_owned_by
 
 _CHANGEABLE = ("suspend", "parallelism", "backoffLimit")
-"""What we say of a Job that Kubernetes lets anybody change once it is made."""
+"""Fields that we set in a Job, and that Kubernetes lets anybody change once it is made."""
 RUNNING, COMPLETED, FAILED = "Running", "Completed", "Failed"
 JOB_LABEL = "batch.kubernetes.io/job-name"
 
@@ -34,14 +34,14 @@ class Run:
     started: str | None = None
     ended: str | None = None
     records: int | None = None
-    """Of its sources that it has processed; None when its driver's last words are gone."""
+    """Records of its sources that it has processed; None when its driver's last words are gone."""
     lag: int | None = None
-    """What had come in behind it by its end."""
+    """Records that had come in behind it by its end."""
     error: str = ""
 
 
 def last_run(jobs: Iterable[Object], drivers: Iterable[Object]) -> Run | None:
-    """The youngest of the Jobs; None when there is none.
+    """The run of the youngest of the Jobs; None when there is none.
 
     Args:
         jobs: of the app.
@@ -67,7 +67,7 @@ def obsolete(jobs: Iterable[Object], uid: str, wanted: str | None, suspended: bo
 
     Args:
         jobs: of the app.
-        uid: of the app. What its CronJob has made is not its own, and goes with that.
+        uid: of the app. A Job that its CronJob has made is not its own, and goes with the CronJob.
         wanted: name of the Job of this version of the manifest; None where the app has none of its own.
         suspended: whether nothing may run.
     """
@@ -87,8 +87,8 @@ def may_begin(jobs: Iterable[Object], wanted: str, drivers: Iterable[Object]) ->
 
 
 def set_right(wanted: Object, found: Object) -> Object:
-    """A run that somebody has changed, as it is to be. What cannot be changed stays as it was made, by an earlier
-    operator perhaps; and one that is over, or is about to go, stays as it is."""
+    """The Job of a run as it is to be, after somebody has changed it. A field that cannot be changed stays as it was
+    made, by an earlier operator perhaps; and a run that is over, or is about to go, stays as it is."""
     if is_over(found) or "deletionTimestamp" in found["metadata"]:
         return found
     changed = {field: wanted["spec"][field] for field in _CHANGEABLE}
@@ -107,13 +107,13 @@ def is_over(job: Object) -> bool:
 
 
 def _condition(job: Object, kind: str) -> Mapping[str, Any]:
-    """Empty unless it is true."""
+    """The condition of that kind; empty unless it is true."""
     conditions = job.get("status", {}).get("conditions", ())
     return next((c for c in conditions if c["type"] == kind and c["status"] == "True"), {})
 
 
 def _last_word(pod: Object | None) -> Mapping[str, Any]:
-    """What a driver leaves that has caught up; empty when it is not there."""
+    """The last words of a driver that has caught up; empty when there are none."""
     containers = pod.get("status", {}).get("containerStatuses", ()) if pod is not None else ()
     for container in containers:
         try:

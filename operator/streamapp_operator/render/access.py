@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who the driver is to the API server, and what it may do there: make executors, and nothing else."""
+"""The driver's account at the API server, and its rights there: to make executors, and nothing else."""
 
 from __future__ import annotations
 

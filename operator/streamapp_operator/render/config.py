@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver reads: the plan and the executors' template; and what it is known by."""
+"""The ConfigMap that the driver reads, with the plan and the executors' template; and the credentials of an app."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object, made
 from streamapp_operator.settings import Settings
 
 VERSION_ANNOTATION = "streamapp.dev/version"
-"""On the ConfigMap: the ControllerRevision of the version that was acted upon last."""
+"""Annotation on the ConfigMap: the ControllerRevision of the version that was acted upon last."""
 LIVE_ANNOTATION = "streamapp.dev/live"
-"""And the live fields of the spec, as JSON."""
+"""Annotation on the ConfigMap: the live fields of the spec that were acted upon last, as JSON."""
 PLAN, TEMPLATE = "plan.json", "executor.yaml"
-# Python's own takes as long as all the rest of a round.
+# Python's own dumper takes as long as all the rest of a round.
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LARGEST = 900 * 1024
-"""An object may have a mebibyte; some of it is for what is not the plan."""
+"""Bytes of the plan at most. An object may have a mebibyte; some of it is for the rest."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +35,7 @@ class Credentials:
     token: str
     """The bearer token of the live interface."""
     rpc_secret: str
-    """By which driver and executors know each other, and which their connections are encrypted with."""
+    """The secret by which driver and executors know each other, and with which their connections are encrypted."""
 
 
 def config_map(app: App, settings: Settings) -> Object:

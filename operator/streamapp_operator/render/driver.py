@@ -37,13 +37,14 @@ from streamapp_operator.settings import Settings
 DRIVER = "driver"
 _TERMINATION_LOG = "/dev/termination-log"
 _START_SECONDS = 300
-"""For Spark's session; stores are restored after it, while the probes are answered."""
+"""Seconds for the start of Spark's session; stores are restored after it, while the probes are answered."""
 _STOP_SECONDS = 30
-"""A stop lets the epoch under way end; the driver is told how much time there is. A user's template may give more."""
+"""Seconds in which a stop lets the epoch under way end; the driver gets the number as an option. A user's template may
+give more."""
 
 
 def service(app: App) -> Object:
-    """Without an address of its own: it is there for the pod's name and for whoever looks for the live interface."""
+    """The Service, without an address of its own: it is there for the pod's name, and leads to the live interface."""
     return made(
         app,
         "v1",
@@ -146,7 +147,7 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
 
 
 def _stop_seconds(theirs: PodSpec | None) -> int:
-    """What the pod will have between being told to stop and being killed."""
+    """Seconds that the pod has from the request to stop until it is killed."""
     spec = (theirs.pod_template or {} if theirs else {}).get("spec") or {}
     said = spec.get("terminationGracePeriodSeconds")
     return said if isinstance(said, int) and said > 0 else _STOP_SECONDS
@@ -193,8 +194,9 @@ def _probe(path: str, every: int, failures: int) -> Object:
 
 
 def _fingerprint(app: App, settings: Settings, credentials: Credentials, template: Object) -> str:
-    """Changes with everything that a running driver cannot take up. The number of replicas is not among it, nor are the
-    internal topics: they follow from the rest, and another setting of theirs can wait for the next start."""
+    """A fingerprint that changes with everything that a running driver cannot take up. The number of replicas is not
+    part of it, nor are the internal topics: they follow from the rest, and another setting of theirs can wait for the
+    next start."""
     parts = [
         replace(app.plan, replicas=0, topics=()).to_json(),
         json.dumps(template, sort_keys=True),

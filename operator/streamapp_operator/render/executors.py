@@ -34,8 +34,8 @@ executors so only over such a connection."""
 
 
 def executor_template(app: App, settings: Settings) -> Object:
-    """All that Spark does not put in by itself, with its own fingerprint on it. Image, size, ports and command are
-    Spark's."""
+    """The template with all that Spark does not put in by itself, and with its own fingerprint. Image, size, ports and
+    command are Spark's."""
     template = _template(app, settings, app.manifest.spec.executor)
     text = json.dumps(template, sort_keys=True)
     template["metadata"]["annotations"][TEMPLATE_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -43,12 +43,13 @@ def executor_template(app: App, settings: Settings) -> Object:
 
 
 def plain_template(app: App, settings: Settings) -> Object:
-    """The same without the user's part: that can change under a running driver, ours may need another one."""
+    """The template without the user's part: that part can change under a running driver, ours may need another
+    driver."""
     return _template(app, settings, None)
 
 
 def tried_pod(app: App, settings: Settings) -> Object:
-    """A pod as Spark makes it of the template, for the API server to say whether it would take one. It has the account
+    """A pod as Spark makes it from the template, to ask the API server whether it would take one. It has the account
     that every namespace has: the app's own may not be there yet."""
     pod = executor_template(app, settings)
     size = executor_size(app, settings)
@@ -98,14 +99,14 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
 
 
 def _keep_java_options(template: Object) -> None:
-    """Ours stand before theirs, which have the same name and so have taken their place."""
+    """Puts our Java options before the user's, whose variable has the same name and so has taken the place of ours."""
     for item in environment(EXECUTOR, template):
         if item.get("name") == JAVA_OPTIONS and item["value"] != _JAVA_OPTIONS:
             item["value"] = f"{_JAVA_OPTIONS} {item['value']}"
 
 
 def disruption_budget(app: App, replicas: int) -> Object:
-    """One executor at a time may be taken away: it takes its state along, and the others restore it.
+    """The budget that lets one executor at a time be taken away: it takes its state along, and the others restore it.
 
     A share would not do: executors have no controller of a kind whose size Kubernetes knows.
     """

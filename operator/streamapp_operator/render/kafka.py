@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pods mount to be let in by Kafka: a settings file, and the parts of Secrets that it names. Driver and executors
-have them at the same place."""
+"""The files that pods mount to log in to Kafka: a settings file, and the parts of Secrets that it names. Driver and
+executors have them at the same place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamapp_operator.names import config_name
 from streamapp_operator.render.meta import Object
 
 CLIENT = "kafka-client.properties"
-"""Key of the app's ConfigMap."""
+"""The key of the settings file in the app's ConfigMap."""
 CLIENT_FILE = f"{DIRECTORY}/{PROPERTIES}"
 _VOLUME = "kafka"
 

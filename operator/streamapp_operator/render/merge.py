@@ -7,7 +7,8 @@ from typing import Any
 
 
 def merged(ours: Any, theirs: Any) -> Any:
-    """Theirs wins, map by map; items of lists that have a name are matched by it, others are added.
+    """Ours with theirs on top: theirs wins, map by map; items of lists that have a name are matched by it, others are
+    added.
 
     >>> merged({"a": 1, "b": {"c": 2}}, {"b": {"d": 3}})
     {'a': 1, 'b': {'c': 2, 'd': 3}}

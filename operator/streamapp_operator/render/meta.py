@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all objects of an app have in common."""
+"""The metadata that all objects of an app have in common."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ fingerprint of their template; another one means that they are replaced one by o
 wanted."""
 
 ATTEMPT_ANNOTATION = "streamapp.dev/attempt"
-"""On the driver's pod: what its author has asked for, `App.own_attempt`. One that differs from the wanted one in its
-template alone is started anew for the operator's own settings."""
+"""On the driver's pod: the attempt that its author has asked for, `App.own_attempt`. A pod that differs from the wanted
+one in TEMPLATE_ANNOTATION alone is started anew for the operator's own settings."""
 FINGERPRINT_ANNOTATION = "streamapp.dev/fingerprint"
-"""Of the object as we made it: so that a field which is no longer wanted shows."""
+"""Fingerprint of the object as we made it: so that a field which is no longer wanted shows."""
 APP_ANNOTATION = "streamapp.dev/app"
 """Name of the app that an object or pod belongs to; a label may not be long enough for it."""
 
@@ -55,12 +55,12 @@ def selector_text(base: str, component: str | None = None) -> str:
 
 
 def labels_of(selector: str) -> dict[str, str]:
-    """The labels that such a text asks for."""
+    """The labels that a text of `selector_text` asks for."""
     return dict(pair.split("=", 1) for pair in selector.split(",")) if selector else {}
 
 
 def component_of(pod: Object) -> str | None:
-    """What the pod is of the app, driver or executor."""
+    """The component of the app that the pod is, driver or executor."""
     found: str | None = pod["metadata"].get("labels", {}).get(f"{_PREFIX}/component")
     return found
 
@@ -70,14 +70,14 @@ def is_owned_by(item: Object, uid: str) -> bool:
 
 
 def controller_of(item: Object) -> Object:
-    """The reference to what has made the object and looks after it; empty when nobody does."""
+    """The reference to the controller of the object, which has made it; empty when there is none."""
     owners: list[Object] = item["metadata"].get("ownerReferences", [])
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def was_made_by(item: Object, *kinds: str) -> bool:
-    """Whether something of these kinds has made the object; it may be gone by now. Labels are no proof: whoever makes a
-    pod writes them. Names are none either: people make Jobs of a CronJob under names of their own."""
+    """Whether something of these kinds has made the object; it may be gone by now. Labels are no proof: a user who
+    makes a pod writes them. Names are none either: people make Jobs of a CronJob under names of their own."""
     return controller_of(item).get("kind") in kinds
 
 
@@ -101,7 +101,7 @@ def sealed(item: Object) -> Object:
 
 
 def made(app: App, api_version: str, kind: str, name: str, component: str | None = None, **body: Any) -> Object:
-    """An object of the app's, that goes with it."""
+    """An object that the app owns, so that it goes with the app."""
     return {
         "apiVersion": api_version,
         "kind": kind,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may talk to whom: driver and executors with each other, both with Kafka and DNS, the driver with the API server,
-and anyone with the driver's live interface, which asks for a token where it matters."""
+"""The NetworkPolicies of an app. Driver and executors may talk to each other, both to Kafka and DNS, the driver to the
+API server, and anyone to the driver's live interface, which asks for a token where it matters."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _tcp(*ports: int) -> list[Object]:
 
 
 def _anywhere(*ports: int) -> Object:
-    """Where Kafka's brokers are is not known: only ports."""
+    """A rule for ports at any address: the addresses of Kafka's brokers are not known."""
     return {"ports": _tcp(*ports)}
 
 
@@ -81,11 +81,11 @@ def _dns() -> Object:
 
 
 def _kafka_ports(app: App) -> set[int]:
-    """Those that the manifest names."""
+    """The ports of Kafka that the manifest names."""
     kafka = app.plan.kafka
     servers = kafka.bootstrap_servers or ""
     ports = {int(server.rsplit(":", 1)[1]) for server in servers.split(",") if ":" in server}
-    if kafka.token_endpoint is not None:  # where its tokens come from
+    if kafka.token_endpoint is not None:  # the endpoint of its tokens
         url = urlsplit(kafka.token_endpoint)
         ports.add(url.port or (443 if url.scheme == "https" else 80))
     return ports

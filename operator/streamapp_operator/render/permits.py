@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod template of a manifest may say. Every field has a part; those of `PLAIN` may always be given, the others
-where the value `apps.podTemplate.allow` of the chart names their part. A field that is in no table needs `other`, so
-that none that Kubernetes gets later is let through unseen. Pure."""
+"""Checks the fields of a manifest's pod templates. Every field has a part; those of `PLAIN` may always be given, the
+others where the value `apps.podTemplate.allow` of the chart names their part. A field that is in no table needs
+`other`, so that no field that Kubernetes gets later is let through unseen. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTS = (
     SERVICE_ACCOUNT,
     VOLUMES,
 )
-"""What a value of the chart may allow."""
+"""The parts that a value of the chart may allow."""
 
 POD_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(
@@ -58,7 +58,7 @@ POD_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(("nodeName", "runtimeClassName", "schedulerName"), NODE),
     **dict.fromkeys(("automountServiceAccountToken", "serviceAccount", "serviceAccountName"), SERVICE_ACCOUNT),
 }
-"""Of a pod's spec; `containers`, `volumes` and `securityContext` are looked into."""
+"""The parts of the fields of a pod's spec; `containers`, `volumes` and `securityContext` are looked into."""
 CONTAINER_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(("imagePullPolicy", "name", "resizePolicy", "resources"), PLAIN),
     **dict.fromkeys(
@@ -68,7 +68,8 @@ CONTAINER_FIELDS: Mapping[str, str] = {
     "envFrom": ENVIRONMENT,
     "volumeDevices": VOLUMES,
 }
-"""Of the app's own container; `env`, `ports`, `securityContext` and `volumeMounts` are looked into."""
+"""The parts of the fields of the app's own container; `env`, `ports`, `securityContext` and `volumeMounts` are looked
+into."""
 VOLUME_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(
         ("configMap", "downwardAPI", "emptyDir", "ephemeral", "name", "persistentVolumeClaim", "projected", "secret"),
@@ -76,11 +77,11 @@ VOLUME_FIELDS: Mapping[str, str] = {
     ),
     "hostPath": HOST_PATH,
 }
-"""Any other kind of volume needs `volumes`."""
+"""The parts of the kinds of volumes. Any other kind needs `volumes`."""
 FREE_MOUNTS = ("/data", "/mnt", "/srv")
-"""Folders of an image that nothing of ours is in: whatever is mounted below them changes no program."""
+"""Folders of an image that hold nothing of ours: a mount below them changes no program."""
 OUR_VOLUMES = ("config", "credentials", "kafka", "tmp", "work")
-"""Names of ours: a volume or mount of the name would take our own one's place."""
+"""Names of our volumes: a user's volume or mount of the same name would take the place of ours."""
 OUR_VARIABLES = ("POD_IP", "POD_NAME")
 LOADERS = re.compile(
     r"(LD_|DYLD_|PYTHON|PYSPARK|SPARK_|HADOOP_|KUBERNETES_|GLIBC_|MALLOC_|OPENSSL_|SSL_CERT_).*"
@@ -112,11 +113,11 @@ _Found = Iterator[tuple[str, Any, str]]
 
 
 def problems_of_template(component: str, template: Any, settings: Settings) -> Iterator[Problem]:
-    """What a pod template says and may not, with the value that would allow it.
+    """The fields that a pod template has and may not have, with the value that would allow each.
 
     Args:
         component: `driver` or `executor`, which is the name of the app's container too.
-        template: of the manifest; one of another shape than a template's is somebody else's to tell.
+        template: of the manifest; another check reports one that has not the shape of a template.
         settings: of the operator.
     """
     for field, value, part in _template(component, template):
@@ -127,7 +128,7 @@ def problems_of_template(component: str, template: Any, settings: Settings) -> I
 
 
 def permitting_all(settings: Settings) -> Settings:
-    """The same, but that manifests may say whatever they like."""
+    """The same settings, but manifests may say all that they like."""
     return replace(
         settings,
         pod_template_allow=PARTS,
@@ -238,7 +239,7 @@ def _security(at: str, context: Any) -> _Found:
 
 
 def _is_user(value: Any) -> bool:
-    """Whether it is somebody but root."""
+    """Whether the value is the id of a user other than root."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 

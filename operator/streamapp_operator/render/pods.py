@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pods of driver and executors have in common. They pass Pod Security `restricted`."""
+"""The common parts of the pods of driver and executors. They pass Pod Security `restricted`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TOLERATIONS: list[Object] = [
     }
     for state in ("unreachable", "not-ready")
 ]
-"""How long a pod is left on a node that does not answer: no epoch ends without it."""
+"""The tolerations that say how long a pod is left on a node that does not answer: no epoch ends without it."""
 
 
 def image_of(app: App, settings: Settings) -> str:

@@ -16,11 +16,11 @@ from streamapp_operator.settings import Settings
 
 UNTIL_CAUGHT_UP = "untilCaughtUp"
 _TRIES = 6
-"""After the first one, with pauses that double from ten seconds on."""
+"""Tries after the first one, with pauses that double from ten seconds on."""
 _HOPELESS = (1, 2)
 """Exit codes that say that the input or the data is wrong: another try would find the same."""
 _STOPPED_EARLY = 143
-"""The driver was told to stop before the end."""
+"""Exit code of a driver that was asked to stop before the end."""
 _KEPT_GOOD, _KEPT_BAD = 3, 1
 """Runs of a schedule that are kept for their logs."""
 
@@ -43,7 +43,7 @@ def job(app: App, settings: Settings, credentials: Credentials) -> Object:
 def cron_job(app: App, settings: Settings, credentials: Credentials) -> Object:
     """
     Raises:
-        ManifestError: when Kubernetes cannot be told of the times.
+        ManifestError: when Kubernetes has no words for the times.
     """
     spec = app.manifest.spec
     assert spec.schedule is not None
@@ -56,8 +56,8 @@ def cron_job(app: App, settings: Settings, credentials: Credentials) -> Object:
         spec={
             "schedule": kubernetes_line(spec.schedule),
             "timeZone": "UTC",
-            # Two at once could not do harm, as the second fences the first, but no good either. A time that comes while
-            # a run is under way, or nobody looks, is made up for once.
+            # Two runs at once would do no harm, as the second fences the first, but no good either. A time that comes
+            # while a run is under way, or while Kubernetes does not look, is made up for once.
             "concurrencyPolicy": "Forbid",
             "suspend": spec.suspend,
             "successfulJobsHistoryLimit": _KEPT_GOOD,
@@ -77,12 +77,12 @@ def _job_spec(app: App, settings: Settings, credentials: Credentials) -> Object:
     template = driver_template(app, settings, credentials)
     disrupted = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     return {
-        # The same as if it were not there; but one that somebody has suspended by hand is not as it should be.
+        # The default. It is written out so that a Job that somebody has suspended by hand differs from the wanted one.
         "suspend": False,
         "parallelism": 1,
         "completions": 1,
         "backoffLimit": _TRIES,
-        # The next driver begins when the one before has ended, and not as soon as that is told to.
+        # The next driver begins when the one before has ended, and not as soon as that is asked to.
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {
             "rules": [disrupted, exits("Ignore", _STOPPED_EARLY), exits("FailJob", *_HOPELESS)],
@@ -92,7 +92,7 @@ def _job_spec(app: App, settings: Settings, credentials: Credentials) -> Object:
 
 
 def kubernetes_line(line: str) -> str:
-    """A cron line of the manifest as Kubernetes must be told it, which reads some of them otherwise.
+    """A cron line of the manifest in the form that Kubernetes understands alike: it reads some lines otherwise.
 
     Raises:
         ManifestError: when there is no line for it.
@@ -103,7 +103,7 @@ def kubernetes_line(line: str) -> str:
     cron: Cron = parse_cron(line)
     days, weekdays = _listed(cron.days), _listed(cron.weekdays)
     if not cron.either_day:
-        # To Kubernetes, only a plain star leaves the choice to the other field.
+        # For Kubernetes, only a plain star leaves the choice to the other field.
         if len(cron.weekdays) < 7 and len(cron.days) < 31:
             raise ManifestError([_both_days(line)])
         weekdays = "*" if len(cron.weekdays) == 7 else weekdays

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a container's resources to what Java and Spark must be told."""
+"""Derives the settings of Java and Spark from a container's resources."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from streamapp_operator.quantities import mebibytes, quantity
 from streamapp_operator.settings import Settings
 
 _DRIVER_HEAP = 0.5
-"""The rest is for Python, and for what Java keeps outside of its heap."""
+"""The share of the memory for the heap. The rest is for Python, and for Java's memory outside of its heap."""
 _EXECUTOR_HEAP = 0.55
-"""The rest is for RocksDB, whose memory is not Java's, and for buffers and threads."""
+"""The share of the memory for the heap. The rest is for RocksDB, whose memory is not Java's, and for buffers and
+threads."""
 _EXECUTOR_HEAP_BESIDE_FUNCTIONS = 0.45
 """The same where the user's functions run beside it, in Python processes: about 80 MiB together and 35 each."""
 _LEAST_HEAP_MIB = 480
@@ -30,14 +31,14 @@ _LEAST_BESIDE_FUNCTIONS_MIB = 1024
 
 @dataclass(frozen=True)
 class Size:
-    """Of one container. Memory in mebibytes."""
+    """The size of one container. Memory is in mebibytes."""
 
     resources: dict[str, Any]
-    """As Kubernetes takes them."""
+    """Requests and limits, as Kubernetes takes them."""
     cpu: str
     cpu_limit: str | None
     processors: int
-    """As many as its tasks may keep busy: what is asked for, in whole ones."""
+    """As many as its tasks may keep busy: the requested number, rounded up."""
     heap: int
     overhead: int
 
@@ -61,7 +62,7 @@ def executor_size(app: App, settings: Settings) -> Size:
 
 
 def executor_size_of(given: Mapping[str, Any] | None, default: Mapping[str, Any], calls_functions: bool) -> Size:
-    """Where the user's functions run beside it, it leaves them memory.
+    """The size of an executor. Where the user's functions run beside it, it leaves them memory.
 
     Raises:
         ManifestError: when they cannot be read, or are too small to work.
@@ -94,7 +95,7 @@ def _size(
         raise ManifestError(
             [Problem(None, field, str(memory), f"memory of {memory} is too little{why}", f"at least {least}Mi")]
         )
-    # A request below the limit would let the node run out of memory, and the pod be the one that is ended for it.
+    # With a request below the limit the node could run out of memory, and would end this pod for it.
     resources = {
         "requests": {**requests, "cpu": cpu, "memory": str(memory)},
         "limits": {**limits, "memory": str(memory)},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user's pod template may not say: what an app rests on, and what would break it without a word."""
+"""Refuses fields of a user's pod template that an app rests on, and those that would break it without a word."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def raise_for(problems: Iterator[Problem]) -> None:
 
 
 def _fault(name: Any, value: Any) -> tuple[str, str] | None:
-    """What is wrong, and what to do instead."""
+    """The problem of a variable, and its fix; None when there is none."""
     text = re.sub(r"[\"']", "", value) if isinstance(value, str) else ""  # Java takes them away, too
     if (found := _SETTING.search(text)) is not None:
         return f"`{found[1]}`: {_NOT_HERE}", f"take -D{found[1]} out"
@@ -81,7 +81,7 @@ def _has_token(volume: Object) -> bool:
 
 
 def _items(parent: Object, name: str) -> list[Object]:
-    """None where it is no list of maps: the API server says so."""
+    """The maps in a list; none where it is no list of maps, which the API server reports."""
     items = parent.get(name)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many executors an app should have, by its lag. Pure: of what was measured, now and before, and the time.
+"""How many executors an app should have, by its lag. Pure: from the measurements, now and before, and the time.
 
 At each moment there is a wish, the largest of
 
-- what catches up within the time that the manifest allows, at the speed that a replica was seen to have,
-- what leaves no replica more records of lag than the manifest allows,
-- what keeps up with the input.
+- the number that catches up within the time that the manifest allows, at the speed that a replica was seen to have,
+- the number that leaves no replica more records of lag than the manifest allows,
+- the number that keeps up with the input.
 
 A wish counts when it has lasted: a short while for more replicas, a long one for fewer. One change is a step of limited
 size, and the next one waits until the app has settled. Where something is not known, nothing changes.
@@ -32,7 +32,7 @@ RATE_SECONDS = 30.0
 LEAST_RATE_SECONDS = 5.0
 """Rates are taken over so many seconds at least: in shorter times single epochs would show."""
 LEAST_BUSY_SECONDS = 0.5
-"""With less work than that a replica's speed cannot be told."""
+"""Seconds of work below which a replica's speed cannot be measured."""
 SETTLE_SECONDS = 30.0
 """No further change for so many seconds after a change: state is restored, which says nothing about speed."""
 LONGEST_SETTLE_SECONDS = 120.0
@@ -67,7 +67,7 @@ REASONS = (STEADY, UP, DOWN, WAITING, LIMITED, INEFFECTIVE, UNKNOWN)
 
 @dataclass(frozen=True)
 class Policy:
-    """What the manifest says. At least one of the two targets is there."""
+    """The targets and bounds of the manifest. At least one of the two targets is there."""
 
     low: int
     high: int
@@ -79,7 +79,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What is known at one moment."""
+    """The measurements at one moment."""
 
     produced: int
     """Committed records of all source topics, since ever."""
@@ -105,7 +105,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Sample:
-    """Metrics with their time, and what was wished for then."""
+    """Metrics with their time, and the wish at that time."""
 
     at: datetime
     metrics: Metrics
@@ -126,14 +126,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Record:
-    """What outlives an operator: it stands in the status of the app."""
+    """The memory that outlives an operator: it stands in the status of the app."""
 
     wanted: int | None = None
     """Replicas that were decided on; also while the app is suspended."""
     speed: float | None = None
     """Records per second that one replica does."""
     change: Change | None = None
-    """The last one."""
+    """The last change."""
     most: int | None = None
     """More replicas than these were no faster."""
     most_until: datetime | None = None
@@ -142,7 +142,7 @@ class Record:
 
 @dataclass(frozen=True)
 class History:
-    """What was measured and wished for, oldest first, and what is on record."""
+    """The measurements and wishes, oldest first, and the record."""
 
     samples: tuple[Sample, ...] = ()
     record: Record = field(default_factory=Record)
@@ -156,9 +156,9 @@ class Decision:
     reason: str
     words: str
     recommended: int | None = None
-    """What would be done where only a recommendation is asked for."""
+    """The replicas to recommend, where only a recommendation is asked for."""
     record: Record = field(default_factory=Record)
-    """To be remembered."""
+    """The record to remember."""
 
 
 def decide(
@@ -167,8 +167,9 @@ def decide(
     """
     Args:
         metrics: of now; None when they cannot be had.
-        policy: what is asked for.
-        history: what the last call returned; after a start one without samples, which only makes the next change later.
+        policy: of the manifest.
+        history: the one that the last call returned; after a start one without samples, which only makes the next
+            change later.
         replicas: wanted so far.
         now: the time.
         hold: why this is no moment to change anything or to measure; empty: it is one.
@@ -284,14 +285,14 @@ def _busy(samples: Sequence[Sample]) -> float | None:
 
 def _has_all_it_can_take(samples: Sequence[Sample]) -> bool:
     """Whether there was more lag than the app processes in BUSY_SECONDS, all the time between the first of these
-    samples and the last: what it did then is what it can do, and not what came in."""
+    samples and the last: its speed then is the speed that it can reach, and not that of its input."""
     rate = (samples[-1].metrics.consumed - samples[0].metrics.consumed) / _seconds(samples[0], samples[-1])
     return all(sample.metrics.lag > rate * BUSY_SECONDS for sample in samples)
 
 
 def _income(samples: Sequence[Sample]) -> float | None:
-    """Records per second that come in; None before that can be said. What a topic held before it was read does not
-    count."""
+    """Records per second that come in; None before it can be measured. Records that a topic held before it was read do
+    not count."""
     latest = samples[-1]
     same = [s for s in samples if _seconds(s, latest) <= RATE_SECONDS and s.metrics.topics == latest.metrics.topics]
     seconds = _seconds(same[0], latest)
@@ -408,7 +409,7 @@ def _in_vain(samples: Sequence[Sample], record: Record, policy: Policy) -> Chang
 
 
 def _recovers(samples: Sequence[Sample], record: Record, now: datetime) -> bool:
-    """Whether the app works off what a scale-down has cost."""
+    """Whether the app works off the lag that a scale-down has cost."""
     change = record.change
     if change is None or change.replicas > change.was or (now - change.at).total_seconds() > RECOVER_SECONDS:
         return False
@@ -417,7 +418,7 @@ def _recovers(samples: Sequence[Sample], record: Record, now: datetime) -> bool:
 
 
 def _wishes(samples: Sequence[Sample], seconds: float) -> list[int]:
-    """What was wished for in that time; nothing when it was not looked at for so long."""
+    """The wishes in that time; empty when the app was not looked at for so long."""
     latest = samples[-1]
     if _seconds(samples[0], latest) < seconds:
         return []

@@ -37,7 +37,7 @@ _LEAST_SPEED = 0.001
 
 
 def policy_of(spec: AutoscalingSpec, now: datetime) -> Policy:
-    """What the manifest asks for at that time; without any target, to catch up soon."""
+    """The policy that the manifest asks for at that time; without any target, to catch up soon."""
     lag = spec.lag
     low, high = _bounds(spec, now)
     records = lag.records_per_replica if lag is not None else None
@@ -70,14 +70,14 @@ def scaled(
     Args:
         app: as its manifest says.
         settings: of the operator.
-        status: of the resource: it remembers what was decided last.
+        status: of the resource: it has the last decision.
         position: of the app in its input, None when that is not known.
         unknown: why it is not.
         running: executors.
         history: of earlier measurements; None: there are none, as after a start of the operator.
         now: the time.
         paused: whether nothing may be done: the number stays, and wishes must last anew afterwards.
-        live: what the driver says; None when it does not answer.
+        live: the driver's answer; None when it does not answer.
         on_trial: whether a version that follows on another one has to prove itself.
     """
     spec = app.manifest.spec.autoscaling
@@ -112,7 +112,7 @@ def scaled(
 
 
 def _busy(live: Answer) -> dict[str, float] | None:
-    """Seconds of work by sub-topology; None where the driver does not say, as of an older version."""
+    """Seconds of work by sub-topology; None where the driver does not say, as with an older version."""
     known = {name: part.busy_seconds for name, part in live.parts.items() if part.busy_seconds is not None}
     return known if known and len(known) == len(live.parts) else None
 
@@ -146,7 +146,8 @@ def to_status(record: Record) -> dict[str, Any]:
 
 
 def record_of(status: Mapping[str, Any]) -> Record:
-    """The record that the status has. What cannot be read, as of another version of the operator, is not known.
+    """The record that the status has. A value that cannot be read, as from another version of the operator, is not
+    known.
 
     >>> record_of({"wantedReplicas": 3, "recordsPerSecond": 20.5, "lastChange": "?"})
     Record(wanted=3, speed=20.5, change=None, most=None, most_until=None)
@@ -188,7 +189,7 @@ def _moment(found: Mapping[str, Any], name: str) -> datetime | None:
 
 
 def _bounds(spec: AutoscalingSpec, now: datetime) -> tuple[int, int]:
-    """Those whose time came last; before any has come, and where they leave one out, the plain ones."""
+    """The bounds whose time came last; before any has come, and where they leave one out, the plain ones."""
     begun = [(since, bounds) for bounds in spec.schedule or () if (since := parse_cron(bounds.cron).latest(now))]
     if not begun:
         return spec.min_replicas, spec.max_replicas

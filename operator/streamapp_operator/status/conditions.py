@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conditions: seven that are always there, and two more for tools that read statuses of any kind.
 
-Their reasons are words that people and alarms may rely on: they are listed in REASONS, and the documentation is held
-against that list."""
+Their reasons are words that people and alarms may rely on: they are listed in REASONS, and a test compares the
+documentation with that list."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 LONGEST_MESSAGE = 32_000
 """The definition takes 32,768 characters."""
 EXECUTORS_SECONDS = 30.0
-"""Executors may take so long to come: one that is lost, or wanted in addition, is there within ten. So may the driver's
-pod: volumes that come a moment after it are no trouble."""
+"""Seconds that executors may take to come: one that is lost, or wanted in addition, is there within ten. The driver's
+pod may take as long: volumes that come a moment after it are no trouble."""
 DELETING = "the driver stops, then the internal topics are deleted, as spec.deletionPolicy says"
 
 REASONS: dict[str, tuple[str, ...]] = {
@@ -97,7 +97,7 @@ ONLY_WHILE_TRUE = ("Reconciling", "Stalled")
 
 
 def conditions(facts: Facts, previous: Iterable[Mapping[str, Any]], now: datetime) -> list[Condition]:
-    """All that hold, each with the time at which its status became what it is.
+    """All conditions that hold, each with the time of the last change of its status.
 
     Args:
         facts: of now.
@@ -209,7 +209,7 @@ def _not_yet(facts: Facts) -> Verdict | None:
 
 
 def _held(facts: Facts) -> tuple[str, str] | None:
-    """Why what is asked for does not come to run until somebody changes something: reason and message; None when
+    """Why the wanted version does not come to run until somebody changes something: reason and message; None when
     nothing speaks against it."""
     if facts.rollout.held == INVALID or facts.problems:
         words = f"the manifest cannot be run: {_lines(facts.problems)}"
@@ -226,8 +226,8 @@ def _held(facts: Facts) -> tuple[str, str] | None:
 
 
 def _for_tools(facts: Facts) -> dict[str, Verdict]:
-    """What kstatus, and with it Flux and Helm, looks for in a resource of any kind: `Stalled` where what is asked for
-    does not come by itself, else `Reconciling` while something is under way."""
+    """The conditions that kstatus, and with it Flux and Helm, looks for in a resource of any kind: `Stalled` where the
+    wanted state does not come by itself, else `Reconciling` while something is under way."""
     if not facts.deleting:
         if held := _held(facts):
             return {"Stalled": (TRUE, *held)}
@@ -316,7 +316,7 @@ def _topology_valid(facts: Facts) -> Verdict:
 
 
 def _lines(lines: tuple[str, ...]) -> str:
-    """As many as there is room for, and how many are left out."""
+    """As many lines as there is room for, and how many are left out."""
     kept: list[str] = []
     room = LONGEST_MESSAGE - len(f"\nand {len(lines)} more")
     for line in lines:
@@ -383,7 +383,7 @@ def _restore_words(facts: Facts) -> str:
 
 
 def _run_words(facts: Facts) -> str:
-    """What has become of the last run to the end of the input, and when the next one begins."""
+    """The result of the last run to the end of the input, and when the next one begins."""
     run = facts.run
     if run is None:
         words = "there has been no run yet"

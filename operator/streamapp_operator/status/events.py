@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events: what people see of an app's history in `kubectl describe`. Their reasons are stable words."""
+"""Events: the history of an app that people see in `kubectl describe`. Their reasons are stable words."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Event:
 
 
 def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Event]:
-    """What happened between two statuses."""
+    """The events between two statuses."""
     if status["target"] != previous.get("target", {}) and status["target"].get("changes"):
         yield Event(NORMAL, "Applying", "; ".join(status["target"]["changes"]))
     before, after = _conditions(previous), _conditions(status)
@@ -95,7 +95,7 @@ def events_between(previous: Mapping[str, Any], status: Mapping[str, Any]) -> It
         yield Event(WARNING, amiss, degraded["message"])
     elif (
         was_amiss in _WITHOUT_PHASE
-        and was_amiss != _USED_UP  # somebody has asked for another attempt, and nobody knows how it ends
+        and was_amiss != _USED_UP  # somebody has asked for another attempt, whose end is not known yet
         and degraded["status"] == "False"
         and paused["reason"] != "Suspended"
     ):
@@ -119,7 +119,7 @@ _DOES_NOT_SCALE = ("AutoscalingOff", "TopologyInvalid", "Suspended", _PAUSED)
 
 
 def _known_or_not(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Event]:
-    """Whether the lag is known by which the app scales."""
+    """An event when the lag by which the app scales becomes known, or unknown."""
     if after["status"] == before.get("status"):
         return
     if after["status"] == "Unknown":
@@ -129,7 +129,7 @@ def _known_or_not(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterat
 
 
 def to_object(event: Event, about: Object, now: datetime) -> Object:
-    """As the API server takes it."""
+    """The event as the API server takes it."""
     metadata = about["metadata"]
     return {
         "apiVersion": "v1",

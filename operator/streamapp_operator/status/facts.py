@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wanted and what is seen of an app, side by side: all that status speaks of."""
+"""The wanted and the observed state of an app, side by side: all that the status is about."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PHASES = (
 
 
 LEADS_NOWHERE = "LeadsNowhere"
-"""Reason of a condition and of an event: what can be run drops records at some node."""
+"""Reason of a condition and of an event: the app can be run, and drops records at some node."""
 _AT_WORK = ("Restoring", "Running")
 """Phases of a driver that has begun its work."""
 
@@ -48,39 +48,39 @@ class Facts:
     app: App | None
     """None when the resource cannot be made into an app."""
     problems: tuple[str, ...]
-    """Why not."""
+    """Why it cannot."""
     suspended: bool
     paused: bool
-    """Whether we are told to keep our hands off."""
+    """Whether reconciliation of the app is paused."""
     changes: tuple[str, ...]
-    """What we are about to do."""
+    """The actions that the operator is about to take."""
     driver: DriverState
     live: Answer | None
-    """What the driver says about itself."""
+    """The driver's answer about itself."""
     silence: str
-    """Why it says nothing."""
+    """Why there is none."""
     executors: int
-    """That run."""
+    """Executors that run."""
     remaining: int
-    """Of their pods, those that are still there, also such as are about to end."""
+    """Pods of executors that are still there, also those that are about to end."""
     before: str = ""
     """The phase so far."""
     stalled: str = ""
     """Which sub-topology commits no epoch although records wait; empty where none stands still."""
     position: Position | None = None
-    """Of the app in its input, as Kafka says; None when nobody asked, or it does not answer."""
+    """The position of the app in its input, as Kafka reports it; None when nobody asked, or Kafka does not answer."""
     scaling: Decision | None = None
-    """What autoscaling says; None where there is none."""
+    """The decision of autoscaling; None where there is none."""
     rollout: Rollout = field(default_factory=lambda: Rollout(None))
     """Which version is to run, and why."""
     outdated: bool = False
     """Whether the driver that runs is of an earlier version, or of earlier settings, and is to make way."""
     failures: Failures | None = None
-    """Of the driver; None where they are not counted."""
+    """The failures of the driver; None where they are not counted."""
     unusable_secret: str = ""
-    """Why the app cannot be let in by Kafka with the Secrets that it names."""
+    """Why the app cannot log in to Kafka with the Secrets that it names."""
     refusal: str = ""
-    """What the API server said when it refused an object of the app."""
+    """The API server's words when it refused an object of the app."""
     deleting: bool = False
     run: Run | None = None
     """The last run to the end of the input; None where there is none, or the app runs for ever."""
@@ -126,7 +126,7 @@ class Facts:
 
     @property
     def halted_words(self) -> str:
-        """Why it is not, and what to do."""
+        """Why the driver is not started again, and what to do."""
         assert self.app is not None
         assert self.failures is not None
         return self.failures.words(self.app.name)

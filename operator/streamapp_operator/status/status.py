@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a resource: pure, of the facts, the status so far, and the time."""
+"""The status of a resource. Pure, from the facts, the status so far, and the time."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _NODE = re.compile(r"node '([^']+)'")
 _RECORD = re.compile(r"topic [^,]+, partition \d+, offset \d+")
 _LONGEST_ERROR = 2000
 _OVER_SECONDS = 600.0
-"""An error goes from the status so long after it was told, if the app is well then."""
+"""Seconds after which an error goes from the status, if the app is well then."""
 
 
 def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Status, now: datetime) -> Status:
     """The status that is true now.
 
     Args:
-        facts: what is wanted and seen.
+        facts: the wanted and the observed state.
         name: of the resource.
-        target: what we are about to bring about.
+        target: the state that the operator is about to bring about.
         previous: the status so far, for what it remembers: times, and the last error.
         now: the time.
     """
@@ -71,14 +71,15 @@ def status_of(facts: Facts, name: str, target: Mapping[str, Any], previous: Stat
 
 
 def _autoscaling(facts: Facts, previous: Status) -> Status | None:
-    """What is remembered of an app that autoscales, also while it is suspended or paused."""
+    """The memory of an app that autoscales, also while it is suspended or paused."""
     if facts.app is not None and facts.app.manifest.spec.autoscaling is None:
         return None
     return to_status(facts.scaling.record) if facts.scaling is not None else previous.get("autoscaling")
 
 
 def _run(facts: Facts, previous: Status) -> Status | None:
-    """The last run to the end of the input, and the next one. What is known of a run stays when its pod is gone."""
+    """The last run to the end of the input, and the next one. The facts that are known of a run stay when its pod is
+    gone."""
     run = facts.run
     if run is None and facts.next_run is None:
         return None
@@ -96,7 +97,7 @@ def _is_of(previous: Status, run: Run) -> bool:
 
 
 def _lag(facts: Facts, previous: Status) -> Status | None:
-    """What is true now: while nobody knows, there is none. A run that has come to its end has left the last number."""
+    """The lag now; none while it is not known. A run that has come to its end has left the last number."""
     if facts.rest is not None and facts.run is not None and facts.run.result == COMPLETED:
         kept = previous.get("lag") if _is_of(previous, facts.run) else None
         return {"total": facts.run.lag} if facts.run.lag is not None else kept
@@ -112,7 +113,7 @@ def only_numbers_moved(previous: Status, status: Status) -> bool:
 
 
 def numbers_moved(previous: Status, status: Status) -> bool:
-    """Whether one of the numbers that move all the time is another one."""
+    """Whether one of the numbers that move all the time has changed."""
     return any(previous.get(name) != status.get(name) for name in _VOLATILE)
 
 
@@ -137,8 +138,8 @@ def _is_well(conditions: Iterable[Mapping[str, Any]]) -> bool:
 def _last_error(
     facts: Facts, previous: Status, conditions: Iterable[Mapping[str, Any]], now: datetime
 ) -> Status | None:
-    """What went wrong last; it stays for a while when it is over. Some go on saying what they have said once: an error
-    counts when its own source says something else than before."""
+    """The last error; it stays for a while when it is over. Some sources repeat an error: it counts as new when its own
+    source says something else than before."""
     old: Status | None = previous.get("lastError")
     before: Mapping[str, str] = (old or {}).get("told", {})
     said = _errors(facts, conditions)
@@ -160,8 +161,8 @@ def _last_error(
 
 
 def _errors(facts: Facts, conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """What each source says now, empty for nothing, and what tells it from the same error of another time. One that
-    cannot be asked now is left out."""
+    """The error of each source now, empty for none, and a text that tells it from the same error of another time. A
+    source that cannot be asked now is left out."""
     driver = facts.driver
     found = {"version": (facts.rollout.why if facts.rollout.held == ROLLED_BACK else "", "")}
     if facts.live is not None:

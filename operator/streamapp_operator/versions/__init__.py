@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which version of an app runs: what a change means, how it is rolled out, and how it proves itself. Pure."""
+"""The version of an app that runs: the class of a change, its rollout, and its proof. Pure."""

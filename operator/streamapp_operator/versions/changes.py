@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a changed manifest would do to an app: pure, of the two versions."""
+"""The effects that a changed manifest would have on an app. Pure, from the two versions."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _CONTEXT = 20
 
 @dataclass(frozen=True)
 class FieldChange:
-    """A field that is not what it was."""
+    """A field that has changed."""
 
     field: str
-    """Its path in the spec; of a node, `topology[NAME]`."""
+    """Its path in the spec; for a node, `topology[NAME]`."""
     kind: str
     """One of `classes.CLASSES`."""
     words: str
-    """With what it was and what it becomes; of a node, that it changes."""
+    """The old and the new value; for a node, only that it changes."""
     details: tuple[str, ...] = ()
-    """Each field of a node that changes, with what it was and what it becomes."""
+    """Each field of a node that changes, with its old and its new value."""
 
     @property
     def full_words(self) -> str:
@@ -53,14 +53,14 @@ class FieldChange:
 
 @dataclass(frozen=True)
 class Changes:
-    """From one version of an app to another."""
+    """The changes from one version of an app to another."""
 
     fields: tuple[FieldChange, ...]
     state: tuple[StateChange, ...]
     objects: tuple[str, ...]
-    """That become others."""
+    """The objects that change."""
     restarts: str
-    """What is started anew: NOTHING, EXECUTORS or DRIVER."""
+    """The part that is started anew: NOTHING, EXECUTORS or DRIVER."""
 
     @property
     def kind(self) -> str:
@@ -100,7 +100,7 @@ def changes_between(before: App, after: App, settings: Settings) -> Changes:
 
 
 def _image(before: App, after: App, settings: Settings) -> Iterator[FieldChange]:
-    """That of the operator's settings, where neither manifest names one."""
+    """The change of the operator's image, where neither manifest names one."""
     was, will = image_of(before, settings), image_of(after, settings)
     if was != will and before.manifest.spec.image is None is after.manifest.spec.image:
         yield FieldChange("image", RESTART_QUERY, f"image: {was} becomes {will}, by the operator's settings")
@@ -152,7 +152,7 @@ def _apart(old: str, new: str) -> tuple[str, str]:
 
 
 def _details(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """What differs between two forms of a node."""
+    """The differences between two forms of a node."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in (*old, *(name for name in new if name not in old)):
             yield from _details(old.get(name), new.get(name), f"{path}.{name}" if path else name)
@@ -173,7 +173,7 @@ def _nodes(old: Any, new: Any, migrated: set[str]) -> Iterator[FieldChange]:
 
 
 def _migrated(before: Manifest, after: Manifest, state: tuple[StateChange, ...]) -> set[str]:
-    """Nodes that refused state is made of: one of them has changed."""
+    """The nodes behind state that is refused: one of them has changed."""
     found: set[str] = set()
     refused = [change for change in state if change.outcome == REFUSED]
     if any(change.node is None for change in refused):  # a position; the sources have changed
@@ -188,7 +188,7 @@ def _migrated(before: Manifest, after: Manifest, state: tuple[StateChange, ...])
 
 
 def _said(manifest: Manifest) -> Mapping[str, Any]:
-    """The spec, defaults and all, so that one that is written out is no change."""
+    """The spec with all defaults, so that a default that is written out is no change."""
     found: Mapping[str, Any] = manifest.model_dump(by_alias=True, exclude_none=True, mode="json")["spec"]
     return {**found, "applicationId": manifest.application_id}
 
@@ -202,7 +202,7 @@ def _mark(item: Object) -> str:
 
 
 def _start(objects: Mapping[tuple[str, str], Object]) -> tuple[str, str]:
-    """What starts the driver, and what of it must not change while that runs."""
+    """The kind of the object that starts the driver, and the part of it that must not change while the driver runs."""
     (kind, name), item = next((key, item) for key, item in objects.items() if key[0] in STARTERS)
     if kind == "StatefulSet":
         return kind, str(item["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION])

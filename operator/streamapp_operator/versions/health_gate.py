@@ -2,7 +2,7 @@
 """Whether a version that has begun to run proves itself: it must commit epochs and keep up, for a while. Pure.
 
 It has time for that, which begins anew whenever something moves: its driver is there, its stores are being rebuilt.
-What was seen is remembered from look to look only; an operator that starts anew gives a version its time again.
+The observations are remembered from look to look only; an operator that starts anew gives a version its time again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from streamapp_operator.driver.restart_budget import USERS
 from streamapp_operator.manifest.versions import HEALTHY, REJECTED, Verdict
 
 PROOF_SECONDS = 10.0
-"""So long all must be well."""
+"""Seconds for which all must be well."""
 _LONGEST_REASON = 500
 
 
 @dataclass(frozen=True)
 class Look:
-    """What is seen of the version at one moment."""
+    """The observation of the version at one moment."""
 
     outdated: bool
     """Whether there still is a driver of the version before it."""
@@ -32,7 +32,7 @@ class Look:
     behind: int = 0
     """Executors that are of the version before it."""
     live: Answer | None = None
-    """What the driver says about itself."""
+    """The driver's answer about itself."""
     waiting: Mapping[str, int] = field(default_factory=dict)
     """Records that wait, by sub-topology."""
 
@@ -53,7 +53,7 @@ class Look:
 
     @property
     def epochs(self) -> Mapping[str, int]:
-        """That each sub-topology has committed since the driver began."""
+        """The epochs that each sub-topology has committed since the driver began."""
         return epochs_of(self.live or Answer())
 
     def idle_parts(self, since: Mapping[str, int]) -> list[str]:
@@ -63,7 +63,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Trial:
-    """What was seen so far."""
+    """The observations so far."""
 
     of: str
     """The version, and the attempt at it."""
@@ -74,16 +74,16 @@ class Trial:
     behind: int = 0
     well_since: datetime | None = None
     lag_while_well: int = 0
-    """The most since then."""
+    """The largest lag since then."""
     epochs: Mapping[str, int] = field(default_factory=dict)
-    """By sub-topology: at the last look that came before all had been well for so long."""
+    """By sub-topology: the epochs at the last look before all had been well for PROOF_SECONDS."""
 
 
 def judge(look: Look, trial: Trial | None, of: str, seconds: float, now: datetime) -> tuple[Verdict | None, Trial]:
     """
     Args:
         look: of now.
-        trial: what the last call returned.
+        trial: the one that the last call returned.
         of: the version, and the attempt at it; of another one nothing counts.
         seconds: that it may take while nothing moves.
         now: the time.
@@ -119,7 +119,7 @@ def judge(look: Look, trial: Trial | None, of: str, seconds: float, now: datetim
 
 
 def _amiss(look: Look, trial: Trial) -> str:
-    """What still speaks against the version; empty when nothing does."""
+    """The reason that still speaks against the version; empty when there is none."""
     if look.phase != "Running":
         said = (look.live.error if look.live is not None else "") or look.driver.error
         state = look.driver.message if look.driver.state == FAILED or not look.phase else f"it is {look.phase}"
@@ -132,13 +132,13 @@ def _amiss(look: Look, trial: Trial) -> str:
         return ""
     if idle := look.idle_parts({}):
         return f"sub-topology '{idle[0]}' committed no epoch"
-    # Whoever is well has fewer records to do than at some time before, even when others come in.
+    # A version that is well has fewer records to do than at some time before, even when others come in.
     return "" if look.lag < trial.most_lag else f"its lag did not fall below {look.lag} records"
 
 
 def _stands_still(look: Look, trial: Trial) -> str:
-    """Why a version that has been well for long enough does not keep up yet; empty when it does. Who hangs after the
-    first epoch has fewer records to do than before it, too, for a while."""
+    """Why a version that has been well for long enough does not keep up yet; empty when it does. A version that hangs
+    after the first epoch also has fewer records to do than before it, for a while."""
     if look.lag == 0:
         return ""
     if idle := look.idle_parts(trial.epochs):

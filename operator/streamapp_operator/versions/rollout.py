@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which version of an app is to run: the one that the resource asks for, unless something speaks against it. Pure, of
-the resource and of what is kept beside it; nothing is remembered elsewhere."""
+"""Finds the version of an app that is to run: the one that the resource asks for, unless something speaks against it.
+Pure, from the resource and the versions that are kept beside it; nothing is remembered elsewhere."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ Children = Mapping[tuple[str, str], Object]
 
 @dataclass(frozen=True)
 class Rollout:
-    """What is to run, and what has become of what is asked for."""
+    """The version that is to run, and the fate of the one that is asked for."""
 
     app: App | None
-    """With the live fields of now; None: there is nothing that could run."""
+    """The app to run, with the live fields of now; None: there is nothing that could run."""
     held: str = ""
     """Why that is not the version that is asked for: INVALID, ROLLED_BACK, PAUSED, or a class of changes that are not
     made."""
     why: str = ""
     """The same in words."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the manifest."""
+    """The problems of the manifest."""
     changes: Changes | None = None
-    """From what was acted upon last to what is asked for; None when that is the same, or the first."""
+    """The changes from the version that was acted upon last to the one that is asked for; None when that is the same,
+    or the first."""
     kept: Mapping[str, Version] = field(default_factory=dict)
     """Versions that are in the cluster, by name."""
     rejected: Version | None = None
@@ -83,7 +84,8 @@ def rollout_of(body: Mapping[str, Any], children: Children, settings: Settings, 
         body: the resource.
         children: the objects of the app that there are.
         settings: of the operator.
-        paused: whether nothing may be done: what was acted upon last runs on, with the live fields that it had.
+        paused: whether nothing may be done: the version that was acted upon last runs on, with the live fields that it
+        had.
     """
     kept = _kept(children)
     name, live = _acted_upon(body, children)
@@ -128,7 +130,7 @@ def version_acted_upon(body: Mapping[str, Any], children: Children) -> str:
 
 
 def without(body: Mapping[str, Any], children: Children, error: ManifestError) -> Rollout:
-    """What is to run although the resource asks for something that cannot be run."""
+    """The rollout where the resource asks for something that cannot be run: the version before runs on."""
     kept = _kept(children)
     name, live = _acted_upon(body, children)
     app = _going_on(body, kept.get(name) or _newest_healthy(kept), live)
@@ -141,7 +143,7 @@ def control_revisions(rollout: Rollout, generation: int, verdict: Verdict | None
     Args:
         rollout: what is to run.
         generation: of the resource.
-        verdict: on the version that runs, if it falls now.
+        verdict: on the version that runs, if there is one now.
     """
     app, healthy = rollout.app, rollout.healthy
     if app is None:
@@ -197,7 +199,7 @@ def _live(body: Mapping[str, Any]) -> Spec:
 
 
 def _read(body: Mapping[str, Any], spec: Spec, live: Spec) -> App | None:
-    """None when this operator cannot read what an earlier one has kept."""
+    """The app of a version that is kept; None when an earlier operator has kept it and this one cannot read it."""
     try:
         return read_app(as_resource(body, spec, live), str(spec.get(RUNTIME_IMAGE, "")))
     except ManifestError:
@@ -220,7 +222,7 @@ def _taken_back(rejected: Version, healthy: Version, name: str) -> str:
             f"Give the operator's release another image; to try the same once more, type: kubectl streamapp restart "
             f"{name}"
         )
-    if rejected.number == healthy.number:  # the manifest is the same, and what its ConfigMap holds is not
+    if rejected.number == healthy.number:  # the manifest is the same, and the content of its ConfigMap is not
         return (
             f"the new code was taken back: {rejected.verdict.reason}. The code before it runs. Change the ConfigMap; "
             f"to try the same once more, type: kubectl streamapp restart {name}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of an app's state and positions when its plan changes: pure, of the two plans."""
+"""The changes of an app's state and positions when its plan changes. Pure, from the two plans."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ KEPT, NEW, UNUSED, REFUSED = "Kept", "New", "Unused", "Refused"
 
 @dataclass(frozen=True)
 class StateChange:
-    """What becomes of a store, or of the position of a part without state."""
+    """The change of a store, or of the position of a part without state."""
 
     name: str
-    """Of the store, of the sub-topology, or of the source's node."""
+    """The name of the store, of the sub-topology, or of the source's node."""
     outcome: str
     """KEPT, NEW, UNUSED, or REFUSED: the change cannot be made."""
     words: str
     node: str | None = None
-    """Of the store."""
+    """The node of the store."""
 
 
 def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
-    """One for each store of either plan, one for each position that would be lost, and one for each source that comes
-    to a sub-topology of before or leaves it."""
+    """One change for each store of either plan, one for each position that would be lost, and one for each source that
+    comes to an earlier sub-topology or leaves it."""
     was, will = {store.name: store for store in before.stores}, {store.name: store for store in after.stores}
     known = predecessors_in(before, of_stores(before))
     refused = {refusal.name: refusal for refusal in refusals(after, known, of_stores(after))}
@@ -41,7 +41,7 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
                 words += f". It cannot come back when '{feeders[0]}' has gone on without it"
             yield StateChange(name, UNUSED, words, store.node)
         else:
-            # What stores share a task is refused for all of them.
+            # A refusal is for all stores of a sub-topology, as they share a task.
             refusal = refused.get(will[name].subtopology)
             told.add(will[name].subtopology)
             words = refusal.words if refusal else f"store '{name}' is kept"
@@ -65,7 +65,8 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
 def _sources(
     after: Plan, known: Mapping[str, Predecessor], refused: Collection[str], stores: Collection[str]
 ) -> Iterator[StateChange]:
-    """Of sub-topologies that are in both plans; a table's store says what becomes of the table."""
+    """The changes of sources in sub-topologies that are in both plans; the change of a table's store covers the
+    table."""
     for part in after.subtopologies:
         if part.name not in known or part.name in refused:
             continue
@@ -85,8 +86,8 @@ def _sources(
 
 
 def would_miss(before: Plan, after: Plan) -> str:
-    """Why `after` could not follow on `before`, if an app of it has run earlier: a store that comes back, while what
-    feeds it by an internal topic has gone on without it. Empty when there is none."""
+    """Why `after` could not follow on `before`, if an app of it has run earlier: a store that comes back, while a
+    sub-topology that feeds it by an internal topic has gone on without it. Empty when there is none."""
     known = {store.name for store in before.stores}
     for store in after.stores:
         if store.name not in known and (feeders := _going_on(after, store, before)):
@@ -95,8 +96,8 @@ def would_miss(before: Plan, after: Plan) -> str:
 
 
 def _going_on(plan: Plan, store: Store, other: Plan) -> list[str]:
-    """What feeds the store in its task or by internal topics in the plan, and is in the other one too: it has one
-    position in both."""
+    """The sub-topologies that feed the store, in its task or by internal topics of the plan, and are in the other plan
+    too: each has one position in both."""
     there = {part.name for part in other.subtopologies}
     if store.subtopology in there:
         return [store.subtopology]

@@ -30,7 +30,7 @@ def plan_of(rollout: Rollout, generation: int, previous: Mapping[str, Any] | Non
 
 
 def described(changes: Changes) -> dict[str, Any]:
-    """What changes, of which class each is, what becomes of state, and what is started anew."""
+    """The changes and their classes, the outcome for the state, and the part that is started anew."""
     return {
         "class": changes.kind,
         "restarts": changes.restarts,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a topology: every problem at once, each with its node, field, value and fix."""
+"""The check of a topology: every problem at once, each with its node, field, value and fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamapp.nodes import Topology
 
 __all__ = ["check_topology"]
 _MOST = 1000
-"""Problems that are looked for: nobody reads more at a time."""
+"""The most problems that are looked for: nobody reads more at a time."""
 
 
 def check_topology(

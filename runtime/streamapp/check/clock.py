@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The current time, where a table's row is computed again: what it was must come out as it did then."""
+"""The check of expressions that use the current time: where a table's old row is computed again, it must come out as it
+did then."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _FIX = (
 
 
 def check_clock(topology: Topology) -> Iterator[Problem]:
-    """Expressions over rows of tables that go by the clock, where a stateful node takes changes of these rows."""
+    """Problems of expressions over tables' rows that use the clock, where a stateful node takes these rows' changes."""
     kept: set[str] = set()
     for node in reversed(topology.nodes):
         if _is_kept(node, topology, kept):
@@ -38,7 +39,7 @@ def _is_kept(node: Node, topology: Topology, behind: set[str]) -> bool:
     """Whether a stateful node takes changes of what the node gives: itself, or one behind it.
 
     Args:
-        behind: those of the nodes behind it of which that is true.
+        behind: the nodes behind it for which this is true.
     """
     if node.takes_changes([topology.kind(name) for name in node.inputs]):
         return True

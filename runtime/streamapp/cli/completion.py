@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp completion`: what a shell needs to complete our commands, and kubectl to complete its plug-in's."""
+"""`streamapp completion`: scripts that complete our commands in a shell, and the words for kubectl's plug-in."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ complete -o default -F _streamapp streamapp
 """
 SCRIPTS = {"bash": _BASH, "zsh": f"autoload -U +X bashcompinit && bashcompinit\n{_BASH}"}
 _KUBECTL_NO_FILES, _KUBECTL_FILES = ":4", ":0"
-"""What kubectl is told behind the words: whether names of files will do as well."""
+"""The directive that follows the words for kubectl: whether it may also offer names of files."""
 
 
 class _Shells(tuple[str, ...]):
-    """The shells there are. What their scripts call, `words`, is taken too, and not shown."""
+    """The shells. `words`, which their scripts call, is accepted too, and not shown."""
 
     def __contains__(self, word: object) -> bool:
         return word == "words" or super().__contains__(word)
@@ -55,10 +55,10 @@ def for_kubectl() -> int:
 
 
 def suggestions(words: Sequence[str]) -> list[str]:
-    """What the last word may become.
+    """The possible completions of the last word.
 
     Args:
-        words: behind the program's name; the last is the one to be completed, and may be empty.
+        words: the words behind the program's name; the last is the one to complete, and may be empty.
     """
     from streamapp.cli.main import INTERNAL, commands_there_are
 
@@ -85,13 +85,13 @@ def suggestions(words: Sequence[str]) -> list[str]:
     suggest: Callable[[Sequence[str]], Sequence[str]] | None = getattr(command, "suggest", None)
     if suggest is None or given > 0:
         return []
-    with contextlib.suppress(Exception):  # whatever is wrong with the cluster, the shell wants no complaint
+    with contextlib.suppress(Exception):  # a completion must not print errors, even if the cluster has trouble
         return _beginning_with(last, suggest(before[1:]))
     return []
 
 
 def _given(words: Sequence[str], options: dict[str, argparse.Action]) -> int:
-    """How many words are no options and no values of them."""
+    """The number of words that are neither options nor values of options."""
     count, value_follows = 0, False
     for word in words:
         if value_follows:

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _for_people(line: bytes) -> bytes:
-    """What a record holds must not steer the terminal; a pipe gets it as it is."""
+    """A line for a terminal, which control characters of a record must not steer. A pipe gets the line as it is."""
     from streamapp.plain import plain
 
     return plain(line.decode("utf-8", "backslashreplace")).encode()

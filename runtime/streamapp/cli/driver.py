@@ -22,11 +22,11 @@ The operator starts this command and gives it everything it needs; on your own m
 EXAMPLE = """  streamapp driver /etc/streamapp/config/plan.json --owner default/word-count/UID ..."""
 
 TOKEN, RPC_SECRET = "token", "rpc-secret"
-"""Files in the folder of secrets: the live interface's bearer token, and what driver and executors share."""
+"""Files in the folder of secrets: the live interface's bearer token, and the secret that driver and executors share."""
 _LONGEST_WORD = 2000
-"""Of the end of a longer one Kubernetes keeps 4,096 bytes, and the operator needs the beginning."""
+"""The most characters of an error. Kubernetes keeps a text's last 4,096 bytes, and the operator needs the beginning."""
 STOPPED_EARLY = 143
-"""As if SIGTERM had ended it. With 0 a Job would take a run that a node's drain has stopped for one that is done."""
+"""The exit code of a process that SIGTERM has ended. If it were 0 after a node's drain, a Job would count as done."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +125,7 @@ def _run(options: argparse.Namespace) -> int:
                 owner=options.owner,
                 adopted=options.adopt,
                 executor_template=options.executor_template,
-                # All addresses, so that `kubectl port-forward`, which comes from inside the pod, finds it too.
+                # All addresses, so that `kubectl port-forward`, which connects from inside the pod, reaches it too.
                 host="::" if ":" in options.address else "0.0.0.0",
                 token_file=options.secrets / TOKEN,
                 stop_seconds=options.stop_seconds,
@@ -145,14 +145,14 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _leave_word(file: Path | None, error: StreamAppError) -> None:
-    """Kubernetes keeps what is in this file when the container ends. The operator goes by the first word."""
+    """Writes the error to the file that Kubernetes keeps when the container ends. The operator reads the first word."""
     if file is not None:
         with suppress(OSError):
             file.write_text(f"{error.cause}: {error}"[:_LONGEST_WORD])
 
 
 def _leave_result(file: Path | None, name: str, status: Mapping[str, Any]) -> None:
-    """In the same place, what a run to the end has done; the operator reads it."""
+    """Writes the result of a run to the end to the same file, for the operator."""
     result = json.dumps({"caughtUp": True, "records": status["recordsRead"], "lag": status.get("totalLag")})
     print(f"{name} has caught up: {result}", flush=True)
     if file is not None:

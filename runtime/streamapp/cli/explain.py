@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp explain`: what will run, as a picture."""
+"""`streamapp explain`: a picture of the plan."""
 
 from __future__ import annotations
 

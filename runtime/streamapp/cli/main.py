@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp`: finds the command, runs it, and says what went wrong by one line on stderr and an exit code.
+"""`streamapp`: finds the command, runs it, and reports errors by one line on stderr and an exit code.
 
     0  done        1  the input or the data is wrong        2  usage        3  the run failed (broker, engine)
 
 A command is a module of this package with HELP (one line), DESCRIPTION, EXAMPLE, `add_arguments` and `run`,
-which returns the exit code; other packages add theirs by the entry point group `streamapp.commands`. What a
-command needs beyond the standard library it imports inside `run`, so that `--help` is quick.
+which returns the exit code; other packages add theirs by the entry point group `streamapp.commands`. A command
+imports modules beyond the standard library inside `run`, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COMMANDS = (
 )
 
 INTERNAL = ("driver",)
-"""Called by what we deploy, and by nobody's hand."""
+"""Commands that only our deployments call, never people."""
 
 DONE, WRONG_INPUT, USAGE, FAILED = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone, as in `... | head`. Nothing may be written at exit either.
+        # The reader of our output has gone, as in `... | head`. We must not write at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except StreamAppError as error:
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
             say_note(left)
         return error.exit_code
     except Exception as error:
-        if interrupts.seen:  # a C library can make any error out of it
+        if interrupts.seen:  # a C library can turn the signal into any error
             return INTERRUPTED
         if options.debug:
             traceback.print_exc()
@@ -118,7 +118,7 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
     for name, load in commands_there_are().items():
         command = load()
-        # argparse lists the commands that have a help.
+        # argparse lists only the commands that have a help text.
         listed: dict[str, Any] = {} if name in INTERNAL else {"help": command.HELP}
         sub = commands.add_parser(
             name,
@@ -135,7 +135,8 @@ def build_parser() -> Parser:
 
 
 def commands_there_are() -> dict[str, Callable[[], Command]]:
-    """Name to what imports it: our own, then those that other packages bring, whose `query` asks on a cluster."""
+    """The commands by name, each as a function that imports it: our own, then those of other packages. The `query` of
+    another package asks on a cluster."""
     own: dict[str, Callable[[], Command]] = {
         name: partial(cast(Callable[[str], Command], importlib.import_module), f"streamapp.cli.{name}")
         for name in COMMANDS
@@ -169,7 +170,7 @@ def say_note(line: str) -> None:
 
 
 class _Interrupts:
-    """SIGTERM ends a command as Ctrl-C does: by an exception, so that it cleans up behind it."""
+    """Makes SIGTERM end a command as Ctrl-C does: by an exception, so that the command cleans up."""
 
     def __init__(self) -> None:
         self.seen = False
@@ -191,7 +192,7 @@ class _Interrupts:
 
 
 def _program() -> str:
-    """How we were called: by our own name, or as kubectl's plug-in."""
+    """The name by which we were called: our own, or that of kubectl's plug-in."""
     called = os.path.basename(sys.argv[0])
     return "kubectl streamapp" if called.startswith(("kubectl-", "kubectl_complete-")) else "streamapp"
 

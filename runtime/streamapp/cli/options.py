@@ -31,7 +31,7 @@ def add_state_dir(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_running_kafka(parser: argparse.ArgumentParser, before: str = "") -> None:
-    """For commands that talk to the Kafka of a run in this folder unless told otherwise, or `before` that."""
+    """Adds options for commands that use the Kafka of a run in this folder by default, or `before` that."""
     add_kafka(parser, before + "that of the one app or broker running in this folder's .streamapp/")
     add_state_dir(parser, "take the address of the app or broker running with this --state-dir")
 
@@ -61,7 +61,7 @@ def add_adopt(add: Callable[..., object]) -> None:
 
 
 def owner(text: str) -> str:
-    """Whom an applicationId may belong to, in the words of its metadata topic."""
+    """An owner of an applicationId, in the words of its metadata topic."""
     try:
         return checked_owner(text)
     except ValueError as error:

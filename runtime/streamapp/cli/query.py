@@ -22,7 +22,7 @@ question came, and nothing that is not committed. On a cluster ask by `kubectl s
 EXAMPLE = """  streamapp query word-counts to
   streamapp query clicks-per-page /index.html --window-from 2024-01-31T12:00:00Z"""
 _SECONDS = 60.0
-"""For an answer; the app gives up before."""
+"""The longest wait for an answer; the app itself gives up sooner."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stopping cleanly: a first Ctrl-C or SIGTERM asks, a second one does not.
 
-Commands that work until they are told to stop ask `stop.requested` between two steps. An exception out of a
-signal handler would not do: where it strikes inside a call of confluent-kafka, that call fails with a
-SystemError.
+Commands that work until a stop ask `stop.requested` between two steps. An exception from a signal handler would
+not do: inside a call of confluent-kafka, it makes that call fail with a SystemError.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ READ_BYTES = 1 << 16
 
 
 class Stop:
-    """Whether to stop. Its file descriptor is readable when so, for waiting on input and signals at once."""
+    """Whether to stop. Then its file descriptor is readable, so that one can wait for input and signals at once."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -34,7 +33,7 @@ class Stop:
         os.write(self._writer, b".")
 
     def wait(self, seconds: float) -> bool:
-        """Sleep for that long, or until it is time to stop; returns whether it is."""
+        """Sleep for that long, or until a stop is requested; returns whether it is."""
         select.select([self], [], [], 0 if self.requested else seconds)
         return self.requested
 
@@ -45,7 +44,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Within this, the first SIGINT or SIGTERM only requests a stop. What was ignored stays ignored."""
+    """Within this context, the first SIGINT or SIGTERM only requests a stop. An ignored signal stays ignored."""
     stop = Stop()
     previous = {
         number: handler
@@ -71,7 +70,7 @@ def stop_on_signals() -> Iterator[Stop]:
 
 
 def lines_until_stopped(file: int, stop: Stop) -> Iterator[bytes]:
-    """The lines of a file descriptor, each with its end, as they come; until its end, or a stop."""
+    """The lines of a file descriptor as they come, each with its line end, until the end of the file or a stop."""
     begun: list[bytes] = []
     inputs: list[int | Stop] = [file, stop]
     while True:

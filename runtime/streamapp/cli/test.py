@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read(paths: list[Path], only: str | None) -> list[tuple[CaseFile, list[Case]]]:
-    """The files with the cases to run; everything that is wrong with them is told before anything starts."""
+    """The files with the cases to run. All mistakes in them are reported before any case starts."""
     from streamapp.local import read_text
     from streamapp.testing.cases import CaseError, read_cases
     from streamapp.testing.fit import misfits

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp topics`: the topics an app needs."""
+"""`streamapp topics`: the topics that an app needs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`streamapp validate`: the errors of a manifest, all that can be seen at once."""
+"""`streamapp validate`: the errors of a manifest, as many as can be found at once."""
 
 from __future__ import annotations
 

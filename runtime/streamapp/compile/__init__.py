@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a manifest to a plan: named passes over the topology, then the cut into sub-topologies.
 
-A sub-topology is one query. It has at most one shuffle, and so at most one stateful node; what one writes for
-another to go on with passes through an internal topic. All passes are listed, in order, in `PASSES`.
+A sub-topology is one query. It has at most one shuffle, and so at most one stateful node, or several that share a
+task. Records go from one sub-topology to another through an internal topic. All passes are listed, in order, in
+`PASSES`.
 """
 
 from __future__ import annotations

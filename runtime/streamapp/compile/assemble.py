@@ -23,7 +23,7 @@ from streamapp.plan import PLAN_VERSION, InternalTopic, KafkaSettings, Plan, Sto
 
 _SMALL = (
     ("cleanup.policy", "compact"),
-    # The marker of each commit stays as long as a deletion. Whoever reads these topics reads them to the end at once.
+    # The marker of each commit stays as long as a deletion. Readers of these topics read them to the end at once.
     ("delete.retention.ms", "3600000"),
     # The least that Kafka takes: a few thousand commits. The segment that is written to is never compacted.
     ("segment.bytes", "1048576"),
@@ -38,11 +38,11 @@ _CHANGELOG = (
 )
 _HOP = (
     ("cleanup.policy", "delete"),
-    # Nothing goes by age or size: records are deleted behind the position of those who read them.
+    # No record is deleted by age or size: records are deleted behind the position of their readers.
     ("retention.ms", "-1"),
     ("retention.bytes", "-1"),
     ("message.timestamp.type", "CreateTime"),
-    # What has been purged frees the disk segment by segment, and never the last one.
+    # Deleted records free the disk segment by segment, and never the last segment.
     ("segment.bytes", "52428800"),
     # Kafka refuses a record whose time is an hour ahead of the broker's clock, and hops carry event times.
     ("message.timestamp.after.max.ms", "9223372036854775807"),
@@ -94,7 +94,7 @@ def _store(logical: Topology, part: SubTopology, store: str, context: Context) -
     elif node.name in logical:
         fingerprinted = logical.node(node.name)
     else:
-        # It keeps what comes by an internal topic: rows of a node of the user's.
+        # It keeps rows that come by an internal topic, from a node of the user's.
         (source,) = (one for one in part.nodes if one.name in node.inputs)
         assert isinstance(source, RepartitionSource)
         node = node.with_inputs({source.name: source.upstream})
@@ -116,7 +116,7 @@ def _internal_topics(
     app = context.application_id
     topics = [InternalTopic(metadata_topic(app), METADATA, 1, _SMALL)]
     if any(not part.stateful for part in parts):
-        # Where stateless sub-topologies stand; a stateful one's position is in its changelog.
+        # The positions of stateless sub-topologies; a stateful one's position is in its changelog.
         topics.append(InternalTopic(position_topic(app), POSITION, context.max_parallelism, _SMALL))
     topics += [InternalTopic(store.changelog_topic, CHANGELOG, store.partitions, _CHANGELOG) for store in stores]
     hops = [topic for part in parts for node in part.nodes if node.internal for topic in node.topics_written]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pass that makes a `groupBy` of a cogroup.
 
-The records of all its streams become one stream, each with its group and, in a struct of its stream's own, what is
-aggregated of it. An aggregate takes the records that have its struct. So windows, stream time and what is late are
-those of any `groupBy`, and a group is read and written once for all streams.
+The records of all its streams become one stream, each with its group and, in a struct of its stream's own, the columns
+to aggregate. An aggregate takes the records that have its struct. So windows, stream time and late records are those of
+any `groupBy`, and a group is read and written once for all streams.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _groups(topology: Topology, node: Cogroup) -> Iterator[Node]:
 
 
 def _used(topology: Topology, node: Cogroup, part: Part) -> tuple[str, ...]:
-    """The columns that are aggregated of a stream; those of the group are there already. All of them where its late
+    """The columns of a stream that are aggregated; those of the group are there already. All columns where its late
     records go to a topic."""
     columns = topology.columns(part.input)
     if node.late is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the passes know besides the topology."""
+"""The context of the passes: the settings that they use besides the topology."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from streamapp.nodes import DeadLetter, Node, Topology
 def add_dead_letters(topology: Topology, context: Context) -> Topology:
     """A DeadLetter node behind each source that can meet a record it cannot read, where the app asks for it.
 
-    It becomes a sub-topology of its own, because it leaves above the shuffle of whatever else reads the
-    source.
+    It becomes a sub-topology of its own, because its records leave above the shuffle of the source's other
+    readers.
     """
     topic = context.on_bad_record.topic
     if topic is None:

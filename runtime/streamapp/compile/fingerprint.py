@@ -11,10 +11,10 @@ It covers what the state's keys and values ARE:
 - a join's columns on both sides, and what its `select` uses of the records' own, which the rows it keeps are
   made of.
 
-It leaves out what only decides which records come or where results go: filters, the computing of aggregated
-values, what stands in a `python` function of that name, topics, node and store names, grace, `emit`,
-everything downstream, comments, spelling, and the order of maps. A changed filter or a corrected `with`
-expression thus goes on with the old sums, which is what a correction under way means.
+It leaves out everything that only decides which records come or where results go: filters, the computing of
+aggregated values, the body of a `python` function of that name, topics, node and store names, grace, `emit`,
+everything downstream, comments, spelling, and the order of maps. After a changed filter or a corrected `with`
+expression the app thus goes on with the old sums, as is meant by a correction under way.
 """
 
 from __future__ import annotations

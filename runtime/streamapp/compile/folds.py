@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pass that moves groups into tasks.
 
-A `groupBy` of a stream runs in the task of its key where its result depends on the order of its records, where records
-say where its windows are, where its groups expire, and where its table, as it is or behind filters, is looked up or
-joined by that key: it gets there without an internal topic and in the same epoch. So it does where it is grouped once
-more, which takes what each row was: a task knows it. A `groupBy` of a table does where it keeps the table's rows. Else
-records are combined before the shuffle, which is cheaper.
+A `groupBy` of a stream runs in the task of its key
+- where its result depends on the order of its records,
+- where records say where its windows are,
+- where its groups expire,
+- where its table, as it is or behind filters, is looked up or joined by that key: the table gets there without an
+  internal topic and in the same epoch,
+- where its table is grouped once more: that takes the old row of each change, and a task knows it.
+
+A `groupBy` of a table runs there where it keeps the table's rows. Elsewhere records are combined before the shuffle,
+which is cheaper.
 """
 
 from __future__ import annotations

@@ -4,19 +4,19 @@
 A query has one shuffle, and everything in it runs at one pace. So an edge of the topology is cut, by a
 RepartitionSink on the near side and a RepartitionSource on the far side, where
 
-- a stateful node reads what another stateful node gave, unless both run in one task of the same key (there would be
-  two shuffles),
+- a stateful node reads the output of another stateful node, unless both run in one task of the same key (there would
+  be two shuffles),
 - a merge brings together records from behind a stateful node with any others (they leave the shuffle at
   another time),
-- a stateful node reads what was computed by something that is not deterministic, or by a function of the
-  user's, of which nobody knows: when an epoch runs again, a record must come out of the same partition as
-  before, so what it is is written down first.
+- a stateful node reads values that were computed by something that is not deterministic, or by a function of the
+  user's, which may not be: when an epoch runs again, a record must come out of the same partition as before, so its
+  values are written down first.
 
-Who looks rows of a table up needs the table in its task: what comes by a topic is kept there, by a node of ours. Who
-must know what a row was reads both, what was and what is, by the topic.
+A node that looks rows of a table up needs the table in its task: where the table comes by a topic, a node of ours keeps
+its rows there. A node that needs the old row of each change reads both, the old and the new row, from the topic.
 
-The topic is named after the reader, of a stateful one after its store, so that nodes put in before it later do not lose
-what is in the topic, and it goes on with the state.
+The topic is named after the reader, or after the reader's store if it is stateful. So its records are not lost when
+nodes are put in before the reader later, and the topic goes on with the state.
 Every hop costs one epoch of latency.
 """
 
@@ -36,7 +36,7 @@ from streamapp.operations import ForeignKeyJoin, ForeignResults, ForeignRows, Ta
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where a node's records come from, as far back as the last internal topic."""
+    """The origin of a node's records, as far back as the last internal topic."""
 
     shuffle: str | None
     """The node behind whose shuffle they come out; None when they come from topics only."""
@@ -45,7 +45,7 @@ class _Origin:
     task: str | None = None
     """A node of the task that has them under its key, and can go on with them."""
     fed_by: frozenset[str] = frozenset()
-    """Of those that come from internal topics: the nodes behind whose shuffles they were written."""
+    """The internal topics that the records come from are written behind the shuffles of these nodes."""
 
     @property
     def behind(self) -> frozenset[str]:
@@ -91,8 +91,8 @@ class _Cut:
     def _edges_to_cut(self, node: Node) -> tuple[str, ...]:
         """The inputs that must come through an internal topic."""
         origins = {name: self._origins[name] for name in node.inputs}
-        # Of a merge of records from behind a shuffle with others, what is not repeatable is written down as well,
-        # so that it is computed once, however many hops later it is read.
+        # Where records from behind a shuffle are merged with others, those that are not repeatable are written down as
+        # well, so that they are computed once, however many hops later they are read.
         mixed = len({origin.shuffle and self._tasks.whole(origin.shuffle) for origin in origins.values()}) > 1
         if not (node.keyed or mixed):
             return ()
@@ -110,7 +110,7 @@ class _Cut:
         return _Origin(inputs[0].shuffle, repeatable, task, frozenset().union(*(o.fed_by for o in inputs)))
 
     def _reads(self, names: Iterable[str], reader: str) -> None:
-        """Records of these come to the shuffle of `reader`."""
+        """Notes that records of these nodes come to the shuffle of `reader`."""
         for name in names:
             for source in self._origins[name].fed_by:
                 self._tasks.feed(source, reader)
@@ -118,14 +118,15 @@ class _Cut:
     # Nodes that share tasks
 
     def _in_a_task(self, node: Node) -> Node | None:
-        """The node as it shares a task; None where it does not. What could be alone does where its rows are in one."""
+        """The node as it shares a task; None where it does not. A node that could run alone shares a task where its
+        rows are in one."""
         if node.in_task:
             return node
         there = node.keyed and all(self._task_of(node, name) for name in node.inputs)
         return node.in_a_task() if there else None
 
     def _task_of(self, node: Node, name: str) -> str | None:
-        """A node of the task that has the rows of its input under the key that it goes by."""
+        """A node of the task that has the input's rows under the key that `node` goes by; None where there is none."""
         task = self._origins[name].task
         return task if task is not None and self._fits(node, name) else None
 
@@ -137,7 +138,7 @@ class _Cut:
             there, apart = {}, [name for name in node.inputs if not self._comes_from_topics(node, name)]
         task = self._tasks.unite(there.values(), node.name)
         cut = {}
-        for name in dict.fromkeys(apart):  # of a stream that is joined with itself once
+        for name in dict.fromkeys(apart):  # once for a stream that is joined with itself
             hop = node.hop_name(name)
             cut[name] = self._hop(node, name, hop)
             if self._needs_table(node, name):
@@ -149,11 +150,11 @@ class _Cut:
         self._origins[node.name] = _Origin(node.name, True, node.name if goes_on else None)
 
     def _keeps_task(self, node: Node) -> bool:
-        """Whether its rows are under the key that its task goes by. Those of what this pass has made are."""
+        """Whether its rows are under the key that its task goes by. Those of nodes that this pass has made are."""
         return node.name not in self._topology or node.keeps_task(self._topology.key_columns(node.name))
 
     def _require_no_history(self, node: Node, name: str) -> None:
-        """What comes by a topic is what a table's rows are from now on."""
+        """Raises where a join needs the history of a table that comes by a topic: it brings the rows from now on."""
         if isinstance(node, TableJoin) and node.as_of and name == node.right:
             said = f"'{name}' comes to this join by an internal topic, which brings no history"
             fix = "read its topic with a second `table` node, for this join"
@@ -175,7 +176,7 @@ class _Cut:
         return origin.shuffle is None and origin.repeatable and not self._needs_table(node, name)
 
     def _kept(self, store: str, name: str, task: str) -> str:
-        """A table that comes by a topic, in the task: the name of the node that keeps it."""
+        """Adds a node to the task that keeps a table which comes by a topic; returns the node's name."""
         table = self._add(
             ToTable(free(_table(store), "a table that comes by an internal topic", self._topology), name, store)
         )
@@ -195,14 +196,15 @@ class _Cut:
             self._origins[node.name] = self._origin(self._add(made))
 
     def _with_changes(self, node: Node, name: str, hop: str) -> str:
-        """A table in a task, which knows of each change what was: its own name, or that of the node that keeps it."""
+        """The name of a node in a task that has the table's rows, and so knows the old row of each change: the table
+        itself, or the node that keeps it."""
         if self._origins[name].task is not None:
             return name
         rows = f"{hop}-rows"
         return self._kept(rows, self._hop(node, name, rows), _table(rows))
 
     def _by_foreign_key(self, node: ForeignKeyJoin) -> None:
-        """Rows of the left table go to the keys that they name, and their results back to their own."""
+        """Cuts the join: rows of the left table go to the keys that they name, and their results back to their own."""
         hop = node.left_hop
         moves = self._hop(node, self._with_changes(node, node.left, hop), hop, of=node.left, signed=True, by=node.by)
         name = free(f"{hop}-joined", f"rows of '{node.left}' beside those that they name", self._topology)
@@ -216,7 +218,7 @@ class _Cut:
         self._reads((results,), node.name)
         self._origins[node.name] = _Origin(node.name, True, node.name)
 
-    # What is made
+    # The nodes that the pass makes
 
     def _hop(
         self,
@@ -228,7 +230,7 @@ class _Cut:
         signed: bool = False,
         by: tuple[str, ...] = (),
     ) -> str:
-        """Writes and reads an internal topic: the name of the node that reads it.
+        """Adds the nodes that write and read an internal topic; returns the name of the one that reads it.
 
         Args:
             of: the user's node whose rows these are, where it is not `upstream` itself.

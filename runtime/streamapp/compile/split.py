@@ -39,7 +39,7 @@ def split(topology: Topology) -> tuple[SubTopology, ...]:
 
 
 def _in_order(parts: list[SubTopology]) -> tuple[SubTopology, ...]:
-    """Each behind those that write what it reads, the shallower first, else as they are."""
+    """The parts, each behind those that write the topics it reads, the shallower first, else in their order."""
     writers = {topic: part.name for part in parts for topic in part.writes_internally}
     waiting = {part.name: {writers[topic] for topic in part.reads_internally} for part in parts}
     ordered: list[SubTopology] = []
@@ -52,7 +52,7 @@ def _in_order(parts: list[SubTopology]) -> tuple[SubTopology, ...]:
 
 
 def _require_names(parts: list[SubTopology]) -> None:
-    """A sub-topology's offsets, transactions and metrics stand under its name."""
+    """Raises where two have one name: a sub-topology's offsets, transactions and metrics stand under its name."""
     stateless = {part.name for part in parts if not part.stateful}
     problems = [
         Problem(
@@ -71,8 +71,8 @@ def _require_names(parts: list[SubTopology]) -> None:
 
 
 def _depths(topology: Topology) -> dict[str, int]:
-    """How many internal topics lie before each node, at most. What a hop leads to is deeper than its
-    start."""
+    """The number of internal topics before each node, at most. The far side of a hop is deeper than its near
+    side."""
     found: dict[str, int] = {}
     written: dict[str, int] = {}
     for node in topology.nodes:
@@ -125,7 +125,7 @@ def _task(topology: Topology, nodes: tuple[Node, ...]) -> SubTopology:
 
 
 def _read_alone(source: Node) -> Node:
-    """A source as what its records are, whatever is kept of them elsewhere."""
+    """The source as a stream of its records, whatever is kept of them elsewhere."""
     return source.as_stream() if isinstance(source, Stream) else source
 
 

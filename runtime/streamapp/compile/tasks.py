@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Tasks:
-    """Tasks by the names of nodes in them; each name is good for the whole task. Two can become one, as long as neither
-    reads the other by an internal topic: a task that reads what it writes has no epoch to begin with."""
+    """Tasks by the names of nodes in them; each name stands for the whole task. Two can become one, as long as neither
+    reads the other by an internal topic: a task that reads its own output has no epoch to begin with."""
 
     _whole: dict[str, str] = field(default_factory=dict)
     _feeds: dict[str, set[str]] = field(default_factory=dict)
-    """Names of tasks, or of other nodes with a shuffle, to those that read them by a topic."""
+    """The readers by a topic of each task, or of another node with a shuffle, by its name."""
 
     def whole(self, name: str) -> str:
         """The one name that all names of a task lead to."""
@@ -33,11 +33,11 @@ class Tasks:
         return self.whole(name)
 
     def feed(self, source: str, reader: str) -> None:
-        """`reader` reads by a topic what comes out of `source`."""
+        """Notes that `reader` reads the output of `source` by a topic."""
         self._feeds.setdefault(source, set()).add(reader)
 
     def leads(self, source: str, goal: str) -> bool:
-        """Whether something gets from one to the other by topics, or they are one."""
+        """Whether records get from one to the other by topics, or both are one."""
         goal = self.whole(goal)
         seen: set[str] = set()
         waiting = [self.whole(source)]
@@ -51,7 +51,7 @@ class Tasks:
         return False
 
     def may_unite(self, names: Iterable[str], fed_by: Iterable[str]) -> bool:
-        """Whether these can be one task that reads those by topics."""
+        """Whether these can be one task, which reads the output of `fed_by` by topics."""
         roots = list(dict.fromkeys(map(self.whole, names)))
         apart = all(one == two or not self.leads(one, two) for one in roots for two in roots)
         return apart and not any(self.leads(root, source) for root in roots for source in fed_by)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pass that leaves out what nothing comes of."""
+"""The pass that leaves out nodes without any effect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamapp.operations import Arm, Branch
 
 
 def drop_unused(topology: Topology, context: Context) -> Topology:
-    """Without the nodes that lead to no sink and no store.
+    """The topology without the nodes that lead to no sink and no store.
 
     A branch may well take records nobody wants. A store without a sink stays: it can be asked.
 
@@ -39,7 +39,7 @@ def drop_unused(topology: Topology, context: Context) -> Topology:
 
 
 def leads_nowhere(manifest: Manifest) -> tuple[Problem, ...]:
-    """A word on each end of the topology at which records are dropped: it may be meant so, or a `to` was forgotten."""
+    """A note on each end of the topology at which records are dropped: it may be meant so, or a `to` was forgotten."""
     topology = manifest.topology
     return tuple(
         Problem(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pass that changes nothing: what the cut made must not meet what the user chose."""
+"""The pass that changes nothing: it checks that names made by the cut do not meet those that the user chose."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _too_long(topology: Topology) -> Iterator[Problem]:
 
 
 def _loops(topology: Topology) -> Iterator[Problem]:
-    """A bad record that is written to a topic where it is a bad record again is written there for ever."""
+    """Problems of bad records that are written to a topic where they are bad records again: this would never end."""
     for node in topology.nodes:
         source = topology.node(node.input) if isinstance(node, DeadLetter) else None
         if isinstance(node, DeadLetter) and source is not None and source.reads(node.topic):

@@ -45,7 +45,7 @@ def _topic(topic: str, topics: dict[str, str]) -> str:
 
 
 def _text(*lines: str) -> str:
-    """Text in Mermaid's quotes, with what it would read as markup written as entities."""
+    """The text in Mermaid's quotes; characters that Mermaid would read as markup are written as entities."""
     escaped = [
         line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;") for line in lines
     ]

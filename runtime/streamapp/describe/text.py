@@ -12,7 +12,7 @@ Row = tuple[str, ...]
 
 
 def explain_text(plan: Plan) -> str:
-    """What will run: sub-topologies with their nodes, stores, internal topics."""
+    """The plan as text: sub-topologies with their nodes, stores, internal topics."""
     lines = [
         f"{plan.name}: {plan.guarantee}, an epoch every {format_duration(plan.epoch_interval_ms)}, "
         f"{plan.max_parallelism} state partitions"

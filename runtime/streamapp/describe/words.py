@@ -8,12 +8,12 @@ from streamapp.plan import Plan
 
 
 def details(node: Node, topology: Topology) -> str:
-    """What the node does, in the manifest's terms."""
+    """A description of the node, in the manifest's terms."""
     return node.description([topology.columns(name) for name in node.inputs])
 
 
 def of_stores(plan: Plan) -> dict[str, str]:
-    """What each store's node does, by the store's name."""
+    """A description of each store's node, by the store's name."""
     found = {}
     for store in plan.stores:
         topology = plan.subtopology(store.subtopology).topology

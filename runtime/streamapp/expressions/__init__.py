@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an expression says, without running it: its columns and functions, whether it aggregates, whether it
+"""Expressions, read without running them: their columns and functions, whether they aggregate, whether they
 can be repeated.
 
 Expressions are Spark SQL. They are parsed here to name mistakes early, all at once, and to refuse what a

@@ -57,20 +57,20 @@ _QUERY = (exp.Query, exp.Table, exp.Values, exp.UDTF, exp.Describe, exp.Command,
 
 @dataclass(frozen=True)
 class Expression:
-    """What is known of an expression. When `faults` is not empty, the rest may be incomplete."""
+    """The facts about an expression. When `faults` is not empty, the rest may be incomplete."""
 
     text: str
     columns: tuple[tuple[str, ...], ...] = ()
     """Columns as they are written, by their dotted parts: `a.b` may be a field of column `a`, or column `b`
     of node `a`."""
     bare_columns: tuple[tuple[str, ...], ...] = ()
-    """Those outside of every aggregate function."""
+    """The columns outside of every aggregate function."""
     compared: tuple[str, ...] = ()
-    """Those that something is compared with, by their plain name."""
+    """The columns that something is compared with, by their plain name."""
     functions: tuple[str, ...] = ()
     """Names of the functions called, in lower case."""
     ordered: tuple[str, ...] = ()
-    """Those of the functions whose result depends on the order of the records."""
+    """The called functions whose result depends on the order of the records."""
     counts_distinct: bool = False
     """Whether it counts different values: `count(distinct …)`."""
     is_column: bool = False
@@ -104,12 +104,12 @@ _INSTEAD = {
     "tomorrow": "current_date() + 1",
     "yesterday": "current_date() - 1",
 }
-"""Of words for a time what says the same, and the same again when an epoch is run again."""
+"""For each word for a time an expression that means the same, and has the same value when an epoch is run again."""
 
 
 @lru_cache(maxsize=4096)
 def read_expression(text: str) -> Expression:
-    """Reads an expression; what is wrong with it is in its `faults`. Never raises.
+    """Reads an expression; its mistakes are in its `faults`. Never raises.
 
     >>> found = read_expression("sum(amount) + rand()")
     >>> found.columns, found.aggregate, found.deterministic
@@ -204,7 +204,7 @@ def _aggregates(node: exp.Expr) -> bool:
 
 
 def _tree_faults(tree: exp.Expr, called: set[str]) -> Iterator[Fault]:
-    """What is wrong with the structure, besides what `call_faults` says of the functions called."""
+    """The faults of the structure; `call_faults` has those of the functions called."""
     if isinstance(tree, exp.Alias | exp.Aliases):
         yield Fault(
             "gives the expression a name (`AS`)",

@@ -27,7 +27,7 @@ class Call:
 
     @property
     def is_sorted(self) -> bool:
-        """Whether what it gives is put in an order at once."""
+        """Whether its result is put in an order at once."""
         return self.name in fn.SORTABLE and bool(self.around) and self.around[-1] in fn.SORTING
 
 
@@ -37,7 +37,7 @@ class _Open:
 
     name: str | None
     at: int
-    """Of the call among the calls."""
+    """The call's place among the calls."""
     commas: int = 0
 
 
@@ -84,7 +84,7 @@ def _called(token: Token | None) -> str | None:
 
 
 def call_faults(calls: list[Call]) -> Iterator[Fault]:
-    """Functions that are not there, or cannot be used where they are."""
+    """Faults of functions that do not exist, or cannot be used where they are."""
     for call in calls:
         name = call.name
         if call.qualified:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an expression is made of, character by character, before any parser reads it.
+"""The check of an expression's characters, before any parser reads it.
 
 Two parsers read an expression: ours and Spark's. They must see the same words and the same texts in quotes, or what one
 has checked is not what the other runs. So everything that parsers take apart in different ways is refused here:
-comments, hints, templates, characters that are not seen, letters of other alphabets outside of quotes. Where a text in
-quotes begins and ends is said here as Spark's lexer says it, and `agree` compares it with our parser's view.
+comments, hints, templates, characters that are not seen, letters of other alphabets outside of quotes. A text in quotes
+begins and ends here where it does for Spark's lexer, and `agree` compares this with our parser's view.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _QUOTED = (
 
 
 def character_faults(text: str) -> tuple[Fault, ...]:
-    """What no expression may hold; each fault once.
+    """The faults of characters that no expression may hold; each fault once.
 
     >>> character_faults("a + 1")
     ()

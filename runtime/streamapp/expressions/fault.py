@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with an expression, and what to write instead."""
+    """A mistake in an expression, and its fix."""
 
     message: str
     fix: str | None = None

@@ -101,8 +101,8 @@ NON_DETERMINISTIC = _words("""
     aes_encrypt current_time monotonically_increasing_id rand randn random randstr shuffle spark_partition_id uniform
     uuid
 """)
-"""Another answer each time a record is computed again. Not those of CLOCK: they are fixed for an epoch, and an epoch
-that is run again runs with the same."""
+"""Another answer each time a record is computed again. The functions of CLOCK are not among them: their time is fixed
+for an epoch, and stays the same when the epoch is run again."""
 
 CLOCK = _words("current_timestamp now current_date curdate localtimestamp")
 """The time of the epoch (EpochNow.scala)."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values whose size is written in the expression: a few characters may ask for gigabytes, of each record."""
+"""Values whose size is written in the expression: a few characters may ask for gigabytes, for each record."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class _Sized:
     name: str
     start: int
     end: int
-    """Of its tokens, from its name to its closing parenthesis."""
+    """The place of its closing parenthesis among the tokens; `start` is that of its name."""
     size: int | None
-    """What it asks for, 1 where that depends on the record; None where it is constant, and not to be seen."""
+    """The size that it asks for; 1 where it depends on the record; None where it is constant, but cannot be read."""
 
 
 def size_faults(tokens: list[Token]) -> Iterator[Fault]:
-    """Constants that ask for more than MOST, alone or inside each other, and such whose size is computed."""
+    """Faults of calls that ask for more than MOST, alone or inside each other, or compute their size of constants."""
     found = list(_sized(tokens))
     for call in found:
         if call.size is None:

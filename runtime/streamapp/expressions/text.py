@@ -27,8 +27,8 @@ def quote(name: str) -> str:
 
 
 def normalise(expression: str) -> str:
-    """The same for expressions that differ in space, comments, quotes of plain names, and case outside of
-    quotes.
+    """The expression in one form: the same for expressions that only differ in space, comments, quotes of plain
+    names, and case outside of quotes.
 
     It is our own and not the parser's, because fingerprints rest on it: they must not change with a library's
     version.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with an expression that the parser does not take."""
+"""The faults of an expression that the parser does not take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamapp.expressions.fault import Fault
 
 
 def parse_faults(text: str, tokens: list[Token], error: ParseError) -> tuple[Fault, ...]:
-    """What the parser stumbled over, in the author's words."""
+    """The faults that the parser stumbled over, in the author's words."""
     return tuple(_foreign_operators(tokens)) or (_parse_fault(text, tokens, error),)
 
 
@@ -48,11 +48,11 @@ _FOREIGN_OPERATORS = {
     "&&": "`and`",
     ">>>": "shiftrightunsigned(value, bits)",
 }
-"""What other languages, and Spark's own newest grammar, have beside what is read here: what to write instead."""
+"""Operators of other languages, and of Spark's own newest grammar, that are not read here: what to write instead."""
 
 
 def _foreign_operators(tokens: list[Token]) -> Iterator[Fault]:
-    """Runs of operator characters that only mean something elsewhere."""
+    """Faults of runs of operator characters that only mean something elsewhere."""
     run, end = "", -1
     for token in [*tokens, None]:
         quoted = token is None or token.token_type in (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
@@ -67,8 +67,8 @@ def _foreign_operators(tokens: list[Token]) -> Iterator[Fault]:
 
 
 def _argument_fault(tokens: list[Token], column: int, description: str) -> Fault | None:
-    """The parser checks a function's arguments at its closing parenthesis, and calls what it misses by the names of
-    its own classes."""
+    """The fault of a function with the wrong number of arguments. The parser checks these at the closing parenthesis,
+    and calls a missing argument by the names of its own classes."""
     call = next((call for call in calls_of(tokens) if call.end == column - 1 and call.name in fn.KNOWN), None)
     if call is None:
         return None

@@ -14,11 +14,11 @@ _FOLLOWED: dict[str, str] = {
     **dict.fromkeys(("any", "some", "all", "isnull", "notnull"), "("),
     **dict.fromkeys(("array", "map", "struct"), "(<"),
 }
-"""What must follow, each a character."""
+"""The characters that may follow the word: one of them must."""
 
 
 def word_faults(tokens: list[Token]) -> Iterator[Fault]:
-    """Words that stand where Spark has no such grammar.
+    """Faults of words that stand where Spark has no such grammar.
 
     Args:
         tokens: of the whole expression.
@@ -49,7 +49,7 @@ def _fits(word: str, before: str, after: Token | None) -> bool:
 
 
 def _text(token: Token | None) -> str:
-    """As it is written, in lower case; a quote for what is in quotes."""
+    """The token as it is written, in lower case; a quote for one in quotes."""
     if token is None:
         return ""
     return "'" if token.token_type in _QUOTED else token.text.lower()

@@ -78,7 +78,7 @@ def fields_of(ddl: str) -> tuple[tuple[str, str], ...]:
 
 
 def with_readable_types(ddl: str) -> str | None:
-    """The schema with STRING for each type there is not, so that its names can be used; None when more is wrong.
+    """The schema with STRING for each unknown type, so that its names can be used; None when more is wrong.
 
     >>> with_readable_types("user STRNG, amount DOUBLE")
     '`user` string, `amount` double'

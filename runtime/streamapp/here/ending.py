@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run that has reached the end of its input says."""
+"""The last line of a run that has reached the end of its input."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def ending(plan: Plan, status: Mapping[str, Any]) -> str:
-    """One line: what was read and written, what is not written yet, what was passed over.
+    """One line with the records that were read and written, those that were left out, and the results that still wait.
 
     Args:
-        plan: of the app.
-        status: the last one, in the shape of /status; its counts are of this run.
+        plan: the app's plan.
+        status: the last status, in the shape of /status; its counts are of this run.
     """
     parts = status["subTopologies"].values()
     written = f"{status['recordsRead']:,} records read, {status['recordsWritten']:,} written"
@@ -29,7 +29,7 @@ def ending(plan: Plan, status: Mapping[str, Any]) -> str:
 
 
 def _waiting(plan: Plan, stores: Mapping[str, Any]) -> Iterator[str]:
-    """What is in the stores of nodes that give results later than their records come, by what they wait for."""
+    """A line about the entries in stores of nodes that give results later, for each event that they wait for."""
     nodes = [node for part in plan.subtopologies for node in part.nodes if node.gives_later is not None]
     for awaited in dict.fromkeys(node.gives_later for node in nodes):
         names = sorted({name for node in nodes if node.gives_later == awaited for name in node.stores} & set(stores))

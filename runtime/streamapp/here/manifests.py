@@ -20,7 +20,7 @@ def load_plan(file: Path) -> Plan:
 
 
 def plan_of(manifest: Manifest, file: Path) -> Plan:
-    """The plan of the manifest of that file; on stderr, what in it may have been forgotten."""
+    """The plan of the manifest of that file. Prints hints about possible omissions in it to stderr."""
     from streamapp.compile import compile_manifest
     from streamapp.compile.unused import leads_nowhere
     from streamapp.errors import ManifestError
@@ -35,7 +35,7 @@ def plan_of(manifest: Manifest, file: Path) -> Plan:
 
 
 def kafka_of_manifest(manifest: Manifest, file: Path, bootstrap_servers: str | None = None) -> KafkaConfig:
-    """Where the manifest of that file says Kafka is, and how to be let in; the address may be another one's.
+    """The Kafka of the manifest of that file, with the credentials; `bootstrap_servers` may replace its address.
 
     Raises:
         InputError: when a file that it refers to is missing or wrong.

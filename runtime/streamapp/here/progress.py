@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's progress: one line of the terminal, rewritten; where it is no terminal, a line now and then, which says how
-long it has been."""
+"""A run's progress: one line of the terminal, which is rewritten. Without a terminal it is a line now and then, with
+the time of the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProgressLine:
         self._shown = False
 
     def show(self, status: Mapping[str, Any]) -> None:
-        """Write the status (the shape of /status), if it is time to."""
+        """Write the status (the shape of /status), if it is time for the next line."""
         now = time.monotonic()
         if self._in_place:
             width = shutil.get_terminal_size().columns - 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an app on this machine, until Ctrl-C or to the end of the input, and says what it does."""
+"""Runs an app on this machine, until Ctrl-C or to the end of the input, and shows its progress."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ if TYPE_CHECKING:
     from streamapp.spark.session import Place
 
 _BROKER_SECONDS = 2.0
-"""For an orderly end of the embedded broker, within the ten that a stop may take; after a hard one it reads more of its
-log at the next start."""
+"""The time for an orderly end of the embedded broker, within the ten seconds that a stop may take. After a hard end it
+reads more of its log at the next start."""
 
 
 def run_here(manifest: Manifest, file: Path, settings: Settings) -> None:
     """Runs an app until Ctrl-C, SIGTERM or the end of the input.
 
-    Without a Kafka, in the settings or the manifest, an embedded one runs as long, and topics are made there.
+    If neither the settings nor the manifest name a Kafka, an embedded one runs as long as the app, and topics are made
+    there.
 
     Args:
-        manifest: of the app.
-        file: where it comes from: its folder is that of files which it names, and messages begin with it.
-        settings: how to run it.
+        manifest: the app's manifest.
+        file: the manifest's file. Files that it names are in the same folder, and messages begin with its name.
+        settings: the settings of the run.
 
     Raises:
-        InputError, ManifestError: what is given is wrong.
+        InputError, ManifestError: the input is wrong.
         StreamAppError: the app cannot go on.
     """
-    # Ctrl-C and SIGTERM come to it alone.
+    # Only this process gets Ctrl-C and SIGTERM.
     if threading.current_thread() is not threading.main_thread():
         raise InputError("an app runs in the main thread of a process; this is another one: run it there")
     require_modules(manifest, file)
@@ -58,7 +59,7 @@ def run_here(manifest: Manifest, file: Path, settings: Settings) -> None:
 
     @functools.cache
     def engine() -> Place:
-        """Where Spark runs; its Java process, which takes as long to start as a broker, is there."""
+        """The place where Spark runs, with its Java process started, which takes as long as a broker's start."""
         from streamapp.spark.app import place_here
         from streamapp.spark.session import start_engine
 
@@ -113,7 +114,7 @@ def run_here(manifest: Manifest, file: Path, settings: Settings) -> None:
 
 
 def _bounded(settings: Settings, plan: Plan) -> tuple[Settings, Plan]:
-    """Both, as one says of the run's end what the other may have said."""
+    """The settings and the plan, with the same end of the run, which either of them may ask for."""
     settings = replace(settings, until_caught_up=settings.until_caught_up or plan.run == "untilCaughtUp")
     if settings.close_windows and not settings.until_caught_up:
         raise InputError("to close windows is for runs that end; add --until-caught-up (Python: until_caught_up=True)")
@@ -124,7 +125,7 @@ def _bounded(settings: Settings, plan: Plan) -> tuple[Settings, Plan]:
 def _kafka(
     settings: Settings, manifest: Manifest, file: Path, state_dir: Path, meanwhile: Callable[[], object]
 ) -> Iterator[tuple[KafkaConfig, bool]]:
-    """Where Kafka is: the settings say, else the manifest; else it is embedded (True).
+    """The Kafka of the settings, else of the manifest, else an embedded one, and whether it is embedded.
 
     An address alone in the settings leaves the manifest's TLS and SASL as they are. `meanwhile` is called while the
     embedded one starts.
@@ -144,7 +145,7 @@ def _kafka(
 
 
 def _credentials(kafka: KafkaConfig, state_dir: Path) -> Path | None:
-    """The file by which the JVM side gets TLS and SASL settings: secrets belong in no process list or log."""
+    """The file with the TLS and SASL settings for the JVM side: secrets must not appear in a process list or log."""
     file = state_dir / CREDENTIALS
     file.unlink(missing_ok=True)
     if not kafka.properties:

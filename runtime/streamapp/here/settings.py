@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an app is to run on this machine."""
+"""The settings of an app's run on this machine."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from streamapp.owner import checked_owner
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run an app here; what is None is the manifest's, or the default of `streamapp run`.
+    """How to run an app here. None stands for the manifest's value, or the default of `streamapp run`.
 
     Raises:
-        InputError: a value cannot be.
+        InputError: a value is invalid.
     """
 
     until_caught_up: bool = False
-    """Process what is in the topics now, and end."""
+    """Process the records that are in the topics now, and end."""
     close_windows: bool = False
-    """At that end, close the windows that are open."""
+    """Close the open windows at that end."""
     bootstrap_servers: str | None = None
     """Where Kafka is: HOST:PORT."""
     kafka_config: Path | None = None
@@ -31,13 +31,13 @@ class Settings:
     state_dir: Path | None = None
     """Where state and the embedded broker's data are kept."""
     replicas: int | None = None
-    """Executor processes; None: threads of one process."""
+    """The number of executor processes; None: threads of one process."""
     port: int = 0
-    """Of the live interface; 0: a free one."""
+    """The port of the live interface; 0: a free one."""
     heap: str = DEFAULT_HEAP
     """Memory of the embedded broker."""
     adopted: str | None = None
-    """An owner of before, whose state the app goes on with."""
+    """A former owner, whose state the app goes on with."""
 
     def __post_init__(self) -> None:
         if self.replicas is not None and self.replicas < 1:
@@ -54,7 +54,7 @@ class Settings:
 
 
 def is_memory(text: str) -> bool:
-    """Whether it is a size of memory as Java takes it.
+    """Whether the text is a size of memory in Java's form.
 
     >>> is_memory("512m"), is_memory("much")
     (True, False)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HTTP server that strangers cannot wear out: a bounded number of connections, each with a thread of its own, and
-none that may be held without a question."""
+"""An HTTP server that strangers cannot exhaust. It has a bounded number of connections, each with a thread of its own,
+and a connection without a question may be closed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from typing import Any
 
 MOST_CONNECTIONS = 64
 IDLE_SECONDS = 30.0
-"""A connection on which nothing moves for longer is closed."""
+"""The time after which an idle connection is closed."""
 LARGEST_HEAD = 16 * 1024
-"""Of a request: all that comes before its body."""
+"""The largest head of a request, in bytes: all that comes before its body."""
 
 
 @dataclass
 class _Connection:
-    """`answering`: a whole question has been read, and the answer is not written yet."""
+    """A connection. `answering`: a whole question has been read, and the answer is not written yet."""
 
     socket: socket.socket
     answering: bool = False
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """With as many connections as there may be, the next one takes the place of the oldest that asks nothing: who asks
-    at once, as probes do, gets through. It is closed itself only where each of them is being answered."""
+    """A server with at most MOST_CONNECTIONS connections. Beyond that, a new connection takes the place of the oldest
+    one without a question: clients that ask at once, as probes do, get through. If all others are being answered, the
+    new one is closed."""
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
@@ -40,7 +41,7 @@ class BoundedServer(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ipv6 else socket.AF_INET
         self._lock = Lock()
         self._open: dict[int, _Connection] = {}
-        """By the descriptor; the oldest first."""
+        """The open connections by file descriptor, the oldest first."""
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -55,13 +56,13 @@ class BoundedServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def answering(self, request: socket.socket, yes: bool) -> None:
-        """Says that a connection's question is being answered, or that it is over."""
+        """Notes that a connection's question is being answered, or that the answer is over."""
         with self._lock:
             if (found := self._open.get(request.fileno())) is not None:
                 found.answering = yes
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Connections break, ours and theirs: that is no news."""
+        """Ignores broken connections, which are normal."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -77,7 +78,7 @@ class BoundedServer(ThreadingHTTPServer):
 
 
 class BoundedHandler(BaseHTTPRequestHandler):
-    """Of a request's head no more is read than one may be long."""
+    """A handler that reads at most LARGEST_HEAD bytes of a request's head."""
 
     server: BoundedServer
     connection: socket.socket
@@ -93,7 +94,7 @@ class BoundedHandler(BaseHTTPRequestHandler):
         return understood
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not news."""
+        """Logs nothing: requests are normal."""
 
 
 class _Head:
@@ -111,6 +112,6 @@ class _Head:
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """Its thread reads the end of it, or cannot go on writing, and closes it."""
-    with suppress(OSError):  # it has hung up itself
+    """Ends a connection. Its thread then reads its end, or cannot go on writing, and closes it."""
+    with suppress(OSError):  # the client has closed it already
         connection.shutdown(socket.SHUT_RDWR)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health, status, metrics and stores of a running app, and how many replicas it has."""
+"""Health, status, metrics and stores of a running app, and the number of its replicas."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ OPEN_PAGES = ("/healthz", "/readyz", "/metrics")
 LARGEST_BODY = 1000
 MOST_REPLICAS = 10_000
 MOST_QUESTIONS = MOST_CONNECTIONS // 4
-"""About stores, being answered or waiting for it: the other connections are left to probes."""
+"""The most questions about stores that are being answered or wait: the other connections are left to probes."""
 
 
 class NoSuchPage(InputError):
-    """What is asked for does not exist."""
+    """The requested page or store does not exist."""
 
 
 class Busy(RunError):
-    """It cannot be answered now; later it can."""
+    """The question cannot be answered now; later it can."""
 
 
 class Tables(Protocol):
-    """What answers questions about stores; `answer` raises what `_CODES` has a code for."""
+    """The tables that answer questions about stores; `answer` raises errors that have a code in `_CODES`."""
 
     def listed(self) -> list[dict[str, Any]]: ...
 
@@ -53,13 +53,13 @@ class StatusServer:
 
     Args:
         status: gives the app's status as plain data; called once per request.
-        registry: what `/metrics` shows.
-        port: 0 for any free one.
-        host: address to bind; on a laptop only this machine is served.
-        token_file: holds the token that requests must bear (`Authorization: Bearer TOKEN`), but for OPEN_PAGES. It is
-            read anew for each request, so that it may be changed. None: anyone may ask.
-        scale: takes the number of replicas that are wanted from now on; None: the app has none to scale.
-        fewest: replicas that it may be scaled to. 0 where an operator may want none for a while.
+        registry: the metrics that `/metrics` shows.
+        port: the port; 0 for any free one.
+        host: the address to bind; on a laptop only this machine is served.
+        token_file: holds the token that requests must bear (`Authorization: Bearer TOKEN`), except for OPEN_PAGES. It
+            is read for each request, so that it may change. None: anyone may ask.
+        scale: takes the number of replicas that are wanted from now on; None: the app has no replicas to scale.
+        fewest: the fewest replicas that it may be scaled to; 0 where an operator may want none for a while.
         tables: answers questions about stores.
     """
 
@@ -182,9 +182,9 @@ class _Handler(BoundedHandler):
             self._answer(200, "application/json", json.dumps(self.status()["replicas"]).encode())
 
     def _body(self) -> bytes:
-        """Read even where it is not wanted: what is left over would be taken for the next request."""
+        """The request's body. It is read even if it is not needed: otherwise it would be taken for the next request."""
         length = self.headers.get("Content-Length", "0")
-        # Other digits than those of ASCII are digits too, for Python. A body in chunks is not read here.
+        # For Python, digits outside ASCII are digits too. A body in chunks is not read here.
         is_told = re.fullmatch(r"[0-9]{1,9}", length) is not None and "Transfer-Encoding" not in self.headers
         if is_told and int(length) <= LARGEST_BODY:
             return self.rfile.read(int(length))
@@ -208,7 +208,7 @@ class _Handler(BoundedHandler):
         if code == 401:
             self.send_header("WWW-Authenticate", "Bearer")
         self.end_headers()
-        self.server.answering(self.connection, False)  # who does not take the answer can be done without
+        self.server.answering(self.connection, False)  # a client that does not read the answer may be dropped
         self.wfile.write(body)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Kafka lets an app do all that it must, asked before it is tried: an app that fails half-way tells less."""
+"""Checks, before an app starts, that Kafka lets it do all that it must: an app that fails half-way says less."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class NotAllowed(RunError):
 
 def make_ready(kafka: KafkaConfig, plan: Plan, create_all: bool = False, file: str = "FILE") -> list[TopicSpec]:
     """Makes the metadata topic, and with `create_all` the user's topics, where they are missing, and returns them (see
-    `ensure_topics`). The other internal topics are compared only: `claim` makes them once the metadata topic has said
+    `ensure_topics`). The other internal topics are only compared: `claim` makes them, once the metadata topic shows
     that they may be ours.
 
     Raises:
-        NotAllowed: with everything that is not.
+        NotAllowed: with everything that is not allowed.
         TopicError: when topics are missing or wrong.
     """
     admin = Admin(kafka)
@@ -46,13 +46,14 @@ def make_ready(kafka: KafkaConfig, plan: Plan, create_all: bool = False, file: s
 
 
 def require_access(kafka: KafkaConfig, admin: Admin, plan: Plan, patterns: bool = True) -> None:
-    """
+    """Checks that Kafka allows all that the plan needs.
+
     Args:
-        patterns: whether there must be a topic for each pattern. Kafka hides those that we may not read, and a source
+        patterns: whether there must be a topic for each pattern. Kafka hides topics that we may not read, and a source
             that sees none would wait for ever.
 
     Raises:
-        NotAllowed: when Kafka says that something is not. Transactional ids cannot be asked about.
+        NotAllowed: when Kafka says that something is not allowed. It cannot be asked about transactional ids.
     """
     acls = acls_of(plan)
     topics = {acl.name: acl for acl in acls if acl.resource == TOPIC and not acl.prefixed and acl.name != ANY}
@@ -67,7 +68,7 @@ def require_access(kafka: KafkaConfig, admin: Admin, plan: Plan, patterns: bool 
 
 
 def _unseen(acls: Iterable[Acl], admin: Admin) -> list[Acl]:
-    """Those for topics with a prefix that no topic we are shown has."""
+    """The ACLs for topics with a prefix, where Kafka shows us no topic with that prefix."""
     prefixed = [acl for acl in acls if acl.resource == TOPIC and acl.prefixed]
     seen = admin.topics() if prefixed else {}
     return [acl for acl in prefixed if not any(name.startswith(acl.name) for name in seen)]
@@ -78,7 +79,7 @@ def _missing(acls: Iterable[Acl], allowed: dict[str, frozenset[str] | None]) -> 
         operations = allowed.get(acl.name)
         if operations is None:
             continue
-        # It is there, so nobody has to make it.
+        # The topic exists, so nobody has to make it.
         needed = [operation for operation in acl.operations if operation not in operations | {"Create"}]
         if needed:
             yield str(Acl(acl.resource, acl.name, tuple(needed), acl.why))

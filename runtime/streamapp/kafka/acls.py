@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an app must be allowed to do on Kafka, and nothing beyond that: pure, from its plan."""
+"""The ACLs that an app needs on Kafka, and no more. They follow from its plan, without I/O."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from streamapp.internal_topics import REPARTITION
 from streamapp.plan import Plan
 
 TOPIC, GROUP, TRANSACTIONAL_ID = "topic", "group", "transactional-id"
-"""Kinds of resources, as kafka-acls calls them."""
+"""The kinds of resources, by the names of kafka-acls."""
 ANY = "*"
-"""Name that stands for all."""
+"""The name that stands for all."""
 _MADE = ("Create", "DescribeConfigs")
-"""An internal topic is made when it is missing, and its settings are looked at when it is not."""
+"""The operations to make an internal topic that is missing, and to look at the settings of one that exists."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Acl:
     name: str
     operations: tuple[str, ...]
     why: str
-    """What needs it."""
+    """The part of the app that needs it."""
     prefixed: bool = False
     """Whether it is for all resources whose names begin with `name`."""
 
@@ -36,8 +36,8 @@ class Acl:
 
 
 def acls_of(plan: Plan, *, deletes_topics: bool = False) -> tuple[Acl, ...]:
-    """All that an app needs, each resource once: what it reads, what it writes, its own topics, its group, and its
-    transactions.
+    """All ACLs that an app needs, each resource once: for the topics that it reads and writes, its own topics, its
+    group, and its transactions.
 
     Args:
         deletes_topics: whether internal topics and group are deleted with the app.
@@ -49,7 +49,7 @@ def acls_of(plan: Plan, *, deletes_topics: bool = False) -> tuple[Acl, ...]:
             [
                 *_of_nodes(plan),
                 *own,
-                # Where the app stands is shown as this group's offsets.
+                # The app shows its position as this group's offsets.
                 Acl(GROUP, plan.application_id, ("Read", *deletes), "position"),
                 # One for the driver, and one for each task of each sub-topology.
                 Acl(TRANSACTIONAL_ID, f"{plan.application_id}/", ("Write",), "transactions", prefixed=True),
@@ -59,7 +59,7 @@ def acls_of(plan: Plan, *, deletes_topics: bool = False) -> tuple[Acl, ...]:
 
 
 def _uses(role: str) -> tuple[str, ...]:
-    # What has been read of a repartition topic is deleted from it.
+    # Records of a repartition topic are deleted once they have been read.
     return ("Read", "Write", "Delete") if role == REPARTITION else ("Read", "Write")
 
 
@@ -76,7 +76,7 @@ def _of_nodes(plan: Plan) -> Iterator[Acl]:
 
 
 def literal_prefix(pattern: str) -> str:
-    """What every name that fits begins with, as far as that can be told: an ACL knows prefixes and no patterns.
+    """The known prefix of all names that match the pattern; it may be empty. ACLs have prefixes and no patterns.
 
     >>> [literal_prefix(pattern) for pattern in ("orders-[a-z]+", "orders-x?", "a|b", r"shop\\.\\d")]
     ['orders-', 'orders-', '', 'shop.']

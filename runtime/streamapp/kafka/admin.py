@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics: what is there, what is missing, what is wrong."""
+"""Kafka's admin client for topics: it looks at them, makes, alters and deletes them."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ _FORBIDDEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZ
 class TopicSpec:
     """A topic that an app needs. `node` is the node of the manifest that needs it; errors name it.
 
-    An `internal` topic is the app's own: it is made when missing, and must have its partitions and `config`. Of any
-    other topic only the existence matters.
+    An `internal` topic is the app's own: it is made when missing, and must have its partitions and `config`. Any other
+    topic only has to exist.
     """
 
     name: str
@@ -59,7 +59,7 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
     internal: bool = False
     wishes: Mapping[str, str] = field(default_factory=dict)
-    """Settings that keep the topic small. The app is right without them, and some services do not take them."""
+    """Settings that keep the topic small. The app works without them, and some services refuse them."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Admin:
         """Every topic, by name."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
-            # Short waits, as the complaints that end a hopeless wait early are only delivered between them.
+            # Short waits: the client delivers complaints, which end a hopeless wait early, only between them.
             try:
                 metadata = self._client.list_topics(timeout=min(1.0, ANSWER_SECONDS))
                 break
@@ -126,15 +126,15 @@ class Admin:
         return found
 
     def end_offsets(self, name: str, committed_only: bool = True) -> dict[int, int]:
-        """Where each partition ends, for a reader that sees committed records only (or everything)."""
+        """The end of each partition, for a reader that sees only committed records (or everything)."""
         return self._offsets_of_topic(name, _LATEST, committed_only)
 
     def start_offsets(self, name: str) -> dict[int, int]:
-        """Where each partition begins: what retention and deletion have left."""
+        """The first offset that retention and deletion have left in each partition."""
         return self._offsets_of_topic(name, _EARLIEST, committed_only=False)
 
     def ends_of(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The same as `end_offsets` of all of these partitions, which there must be, in one question."""
+        """The same as `end_offsets` for all of these partitions, which must exist, in one request."""
         return self._offsets(partitions, _LATEST, committed_only=True)
 
     def starts_of(self, partitions: Collection[Partition]) -> dict[Partition, int]:
@@ -148,8 +148,7 @@ class Admin:
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
-        """The id of each of these topics, which a topic of that name that is made anew does not have; one that is not
-        there is left out."""
+        """The id of each of these topics; a missing one is left out. A topic that is made anew has another id."""
         if not names:
             return {}
         futures = self._client.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_SECONDS)
@@ -164,13 +163,13 @@ class Admin:
         return found
 
     def allowed_on(self, names: Sequence[str]) -> dict[str, frozenset[str] | None]:
-        """What we may do with each of these topics, by Kafka's names of operations; one that is not there is left out.
+        """The operations that we may do on each of these topics, by Kafka's names; a missing topic is left out.
 
         None where the brokers do not say. A broker without an authorizer allows everything.
         """
         if not names:
             return {}
-        self.topics()  # which tells best why a broker does not answer
+        self.topics()  # it gives the best reason why a broker does not answer
         futures = self._client.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
         )
@@ -191,12 +190,12 @@ class Admin:
     def create(self, specs: Iterable[TopicSpec]) -> None:
         """Make these topics, replicated as the broker does by default, and wait until every one can be used.
 
-        One that has come into being meanwhile is left as it is.
+        A topic that somebody else has made meanwhile stays as it is.
         """
         wanted = list(specs)
         if not wanted:
             return
-        # A service that does not take what we wish for takes what the app needs.
+        # A service that refuses our wishes gets only the settings that the app needs.
         if plain := [replace(spec, wishes={}) for spec in self._try_to_create(wanted)]:
             self._try_to_create(plain)
         self._await_visible({spec.name for spec in wanted})
@@ -219,13 +218,12 @@ class Admin:
             self._answer(f"purge topic {partition.topic!r}", future)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete these topics; one that is not there is no error."""
+        """Delete these topics; a missing one is no error."""
         for refused in self.delete_each(names).values():
             raise refused
 
     def delete_each(self, names: Iterable[str]) -> dict[str, RunError]:
-        """Delete these topics, and return those that are still there, each with the reason. One that was not there is
-        no error."""
+        """Delete these topics, and return those that still exist, each with the reason. A missing one is no error."""
         wanted = list(names)
         if not wanted:
             return {}
@@ -243,10 +241,10 @@ class Admin:
         return left
 
     def delete_group(self, group: str) -> None:
-        """Delete a consumer group with its offsets; that there is none is no error.
+        """Delete a consumer group with its offsets; a missing one is no error.
 
-        Ask the group something first (GroupPosition): where its coordinator has just started, librdkafka ends the
-        process here.
+        Ask the group something first (GroupPosition): if its coordinator has just started, librdkafka ends the process
+        here.
         """
         futures = self._client.delete_consumer_groups([group], request_timeout=ANSWER_SECONDS)
         try:
@@ -258,7 +256,7 @@ class Admin:
     # --- below ----------------------------------------------------------------------------------------------
 
     def _try_to_create(self, specs: Iterable[TopicSpec]) -> list[TopicSpec]:
-        """Returns those whose wishes are not taken. None of these has been made."""
+        """Returns the topics whose wishes the service refuses. None of these has been made."""
         wanted = list(specs)
         new = [
             NewTopic(
@@ -315,7 +313,8 @@ class Admin:
         return found
 
     def _await_visible(self, names: set[str]) -> None:
-        """Not every broker knows of a new topic at once; one that does not would deny that it exists."""
+        """Waits until the new topics are visible. Not every broker knows of them at once; one that does not would deny
+        that they exist."""
         deadline = time.monotonic() + CREATE_SECONDS
         while missing := names - self.topics().keys():
             if time.monotonic() > deadline:
@@ -323,7 +322,7 @@ class Admin:
             time.sleep(0.05)
 
     def _await_gone(self, names: set[str]) -> None:
-        """Nor is every broker told at once that a topic is gone."""
+        """Waits until the topics are gone. Not every broker knows that at once."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while names & self.topics().keys() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -349,7 +348,7 @@ class Admin:
 
 
 def _words(name: str) -> str:
-    """DESCRIBE_CONFIGS as DescribeConfigs."""
+    """The name of an operation as Kafka's tools write it: DescribeConfigs for DESCRIBE_CONFIGS."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 

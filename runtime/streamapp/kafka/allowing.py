@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ACLs in the words of who is to set them: kafka-acls, and Strimzi's operators."""
+"""ACLs in the form of the tools that set them: kafka-acls, and Strimzi's operators."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _authentication(kafka: KafkaSettings) -> Object | None:
         return {"type": "scram-sha-512"}
     if kafka.tls and kafka.sasl_mechanism is None:
         return {"type": "tls"}
-    return None  # whom Kafka knows the app as is somebody else's to say
+    return None  # somebody else decides how the app logs in to Kafka
 
 
 def _rule(acl: Acl) -> Object:
@@ -63,7 +63,7 @@ def _rule(acl: Acl) -> Object:
 
 
 def _object_name(name: str) -> str:
-    """A topic's or user's name as that of an object: itself where it can be, else one made of it that no other has.
+    """The name of the Kubernetes object for a topic or user: its own if that is valid, else a unique one made from it.
 
     >>> _object_name("shop-metadata")
     'shop-metadata'

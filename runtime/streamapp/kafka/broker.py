@@ -4,17 +4,17 @@
     with EmbeddedBroker(Path(".streamapp/word-count/broker")) as broker:
         print(broker.bootstrap_servers)
 
-It lives as long as its parent: the parent holds the write end of the broker's stdin, and the broker leaves
-when that closes, which the operating system does even for a parent killed with -9. It has a session of its
-own, so that a Ctrl-C meant for the app does not take the broker away under it.
+It lives as long as its parent: the parent holds the write end of the broker's stdin, and the broker stops
+when that closes. The operating system closes it even for a parent killed with -9. The broker has a session
+of its own, so that a Ctrl-C meant for the app does not stop the broker under it.
 
 The data folder holds:
 
-    node.json            who this broker is: cluster id, node id, ports. Written once; the ports are kept
+    node.json            the broker's identity: cluster id, node id, ports. Written once; the ports are kept
                          while free
     server.properties    written at every start
     data/, data.lock     Kafka's own files; the lock is held by the broker process
-    broker.log, .err     what it logged; what the JVM itself had to say
+    broker.log, .err     the broker's log; the JVM's own output
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PORT_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Node:
-    """Who a broker is. `voters` maps the node id of every controller of its cluster to its port."""
+    """The identity of a broker. `voters` maps the node id of every controller of its cluster to its port."""
 
     cluster_id: str
     node_id: int
@@ -67,11 +67,10 @@ class EmbeddedBroker:
     """A broker on `data_dir`. Start, stop and start again as often as you like; the data stays.
 
     `port` 0 keeps the port of the last start where it is still free. `host` is the address it listens on:
-    0.0.0.0 for all of this machine's; `advertised_host` is what it calls itself to clients, and must be said
-    where `host` is no address that they could dial. It speaks plain text and asks nobody who they are, so
-    beyond localhost it is for networks of one's own. `properties` are Kafka's own broker settings and win
-    over ours. `node` makes it one of several (see tests/lib/broker.py); without it, it is a
-    cluster of one.
+    0.0.0.0 for all of this machine's; `advertised_host` is its address for clients, and must be given where
+    `host` is no address that they could dial. It uses plain text and no authentication, so beyond localhost
+    use it only in your own network. `properties` are Kafka's own broker settings and win over ours. `node`
+    makes it one of several (see tests/lib/broker.py); without it, it is a cluster of one.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class EmbeddedBroker:
                 self.await_ready(timeout)
                 return self
             except PortTaken as error:
-                # Between our look and the broker's bind somebody else took the port; another will do.
+                # Another process took the port between our look and the broker's bind; try another port.
                 if attempts_left == 0 or self._wanted_port or self._fixed_node:
                     raise RunError(str(error)) from None
         raise AssertionError("unreachable")
@@ -130,7 +129,7 @@ class EmbeddedBroker:
         command = [
             java,
             f"-Xmx{self._heap}",
-            "-XX:+UseSerialGC",  # half a second sooner up than G1 here, and less memory
+            "-XX:+UseSerialGC",  # starts half a second sooner than G1 here, with less memory
             "-Xshare:auto",
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
@@ -190,7 +189,7 @@ class EmbeddedBroker:
         raise RunError(f"the embedded broker could not start: {self._jvm_complaint()}")
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
-        """A controlled shutdown; past the time limit, a hard one."""
+        """Shut down in order; past the time limit, kill it."""
         process = self._process
         if process is None:
             return
@@ -199,14 +198,14 @@ class EmbeddedBroker:
         self._reap(process, timeout)
 
     def kill(self) -> None:
-        """As a crash would: kill -9, and wait until it is gone."""
+        """End it as a crash would: kill -9, and wait until it is gone."""
         process = self._process
         if process is not None:
             process.kill()
             self._reap(process, STOP_SECONDS)
 
     def terminate(self, timeout: float = STOP_SECONDS) -> None:
-        """SIGTERM, as an operating system going down sends it, and wait until it is gone."""
+        """Send SIGTERM, as an operating system does when it shuts down, and wait until it is gone."""
         process = self._process
         if process is not None:
             process.send_signal(signal.SIGTERM)
@@ -220,7 +219,7 @@ class EmbeddedBroker:
     ) -> None:
         self.stop()
 
-    # --- what others ask ------------------------------------------------------------------------------------
+    # --- properties -----------------------------------------------------------------------------------------
 
     @property
     def node(self) -> Node:
@@ -247,7 +246,7 @@ class EmbeddedBroker:
     # --- identity, settings ---------------------------------------------------------------------------------
 
     def _choose_node(self) -> Node:
-        """Who it was at the last start, on the same ports where they are free; in a new folder, new."""
+        """The identity of the last start, with the same ports where they are free; in a new folder, a new identity."""
         file = self._dir / "node.json"
         if file.exists():
             try:
@@ -290,7 +289,7 @@ class EmbeddedBroker:
             "inter.broker.listener.name": "BROKER",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self._dir / "data"),
-            # As on most production clusters: a topic is made on purpose or not at all.
+            # As on most production clusters: topics are made only on purpose.
             "auto.create.topics.enable": "false",
             "num.partitions": "4",
             "default.replication.factor": replicas,
@@ -301,7 +300,7 @@ class EmbeddedBroker:
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": in_sync,
             "group.initial.rebalance.delay.ms": "0",
-            # A killed broker can only come back when its old session is over (9 s by default).
+            # A killed broker can come back only when its old session is over (9 s by default).
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "2000" if brokers == 1 else "3000",
             # How long a broker waits for a controller that hangs before it looks for another (30 s by
@@ -320,7 +319,7 @@ class EmbeddedBroker:
     # --- the data folder's other users ----------------------------------------------------------------------
 
     def _await_predecessor(self) -> None:
-        """A broker whose parent was killed needs a moment to leave; one whose parent lives will not."""
+        """Awaits a broker whose parent was killed: it needs a moment to stop. With a live parent it does not stop."""
         lock = self._dir / "data.lock"
         deadline = time.monotonic() + PREDECESSOR_SECONDS
         while (owner := _lock_owner(lock)) is not None:
@@ -354,11 +353,11 @@ class EmbeddedBroker:
         self._process = None
 
     def _jvm_complaint(self) -> str:
-        """What the JVM said on stderr when it ended without a word to us."""
+        """The JVM's output on stderr, when it ended without an answer to us."""
         text = (self._dir / "broker.err").read_text(errors="replace").strip()
         if "UnsupportedClassVersionError" in text:
             return f"{_find_java()} is too old; JDK 17 or later is needed (set JAVA_HOME to it)"
-        if "Unable to locate a Java Runtime" in text:  # what macOS has in place of Java
+        if "Unable to locate a Java Runtime" in text:  # from the stub that macOS has in place of Java
             return "Java is missing; install JDK 17 or later"
         last = [line for line in text.splitlines() if line.strip()][-3:]
         return " / ".join(last) if last else f"it ended without a word; see {self._dir / 'broker.log'}"
@@ -408,7 +407,7 @@ def _lock_owner(lock: Path) -> tuple[int, int] | None:
         return None
     if len(words) == 2 and all(word.isdigit() for word in words):
         return int(words[0]), int(words[1])
-    return 0, 0  # it has the lock, and is about to write its name
+    return 0, 0  # it has the lock, and is about to write its pid
 
 
 def _is_alive(pid: int) -> bool:

@@ -3,11 +3,11 @@
 
     1  look      ids are compared with those on record: a topic that was deleted or made anew is refused
     2  intent    names of topics that are not on record are noted         a crash here: the next start looks again
-    3  judge     one that exists must be proven ours; nobody else may have it on record
-    4  make      what is missing                                          a crash here: it is empty, so it may be taken
-    5  ids       are noted; only then queries start and write
+    3  judge     a topic that exists must be proven ours; nobody else may have it on record
+    4  make      missing topics are made                                  a crash here: they are empty and may be taken
+    5  ids       ids are noted; only then queries start and write
 
-Of two apps that claim one name at the same time, each notes its intent before it looks at the other's: one of them, or
+If two apps claim one name at the same time, each notes its intent before it looks at the other's. So one of them, or
 both, see the other and withdraw.
 """
 
@@ -31,18 +31,18 @@ _WAYS_OUT = "give the node another `store`, which begins empty, or choose anothe
 
 
 class NotOurs(InputError):
-    """An internal topic that belongs to somebody else, or to nobody knows whom."""
+    """An internal topic belongs to somebody else, or its owner is unknown."""
 
 
 class TopicLost(StateLost):
-    """An internal topic was deleted or made anew: what was in it is lost."""
+    """An internal topic was deleted or made anew: its records are lost."""
 
 
 class Book(Protocol):
     """The records `own/…` of our own metadata topic, which only its driver may write."""
 
     def own(self) -> dict[str, str]:
-        """All of them."""
+        """All records."""
         ...
 
     def note(self, changes: Mapping[str, str | None]) -> None:
@@ -56,14 +56,14 @@ class Book(Protocol):
 
 @dataclass(frozen=True)
 class Claimed:
-    """What is ours."""
+    """The topics and the group that are ours."""
 
     topics: Mapping[str, str] = field(default_factory=dict)
-    """Internal topics with their ids."""
+    """Our internal topics with their ids."""
     group: bool = True
-    """Whether the consumer group of the applicationId's name is."""
+    """Whether the consumer group of the applicationId's name is ours."""
     made: tuple[TopicSpec, ...] = ()
-    """Topics that were missing."""
+    """The topics that were missing and have been made."""
 
 
 def claim(kafka: KafkaConfig, admin: Admin, plan: Plan, book: Book, before: Collection[str], ran: bool) -> Claimed:
@@ -72,14 +72,14 @@ def claim(kafka: KafkaConfig, admin: Admin, plan: Plan, book: Book, before: Coll
     Args:
         kafka: where the topics are.
         admin: a connection there.
-        plan: of the app, whose metadata topic is open and ours.
-        book: its records.
-        before: internal topics that the app has written in earlier runs, by its metadata: they are ours also where a
-            version that kept no record has made them.
-        ran: whether it has committed an epoch.
+        plan: the app's plan. Its metadata topic must be open and ours.
+        book: the records of that topic.
+        before: internal topics that the app has written in earlier runs, by its metadata: they are ours even if they
+            were made by a version that kept no record.
+        ran: whether the app has committed an epoch.
 
     Raises:
-        NotOurs: when a topic belongs to somebody else, or nobody knows whose it is.
+        NotOurs: when a topic belongs to somebody else, or its owner is unknown.
         TopicLost: when one is gone, or was made anew.
     """
     specs = {spec.name: spec for spec in topics_of(plan) if spec.internal}
@@ -91,7 +91,7 @@ def claim(kafka: KafkaConfig, admin: Admin, plan: Plan, book: Book, before: Coll
     new = [name for name in specs if not ids[name] and name != metadata]
     intents = {TOPIC + name: "" for name in new if TOPIC + name not in own}
     known = {}
-    if not ids[metadata]:  # it has said itself that it is ours
+    if not ids[metadata]:  # its own records prove that it is ours
         ids |= _await_ids(admin, [metadata])
         known = {TOPIC + metadata: ids[metadata]}
     if intents or known:
@@ -118,11 +118,12 @@ def claim(kafka: KafkaConfig, admin: Admin, plan: Plan, book: Book, before: Coll
 
 
 def require_kept(spec: TopicSpec, recorded: str, found: str | None, before: Collection[str] = ()) -> None:
-    """
+    """Checks that an internal topic is still the one on record.
+
     Args:
-        spec: an internal topic.
+        spec: the internal topic.
         recorded: its id on record; empty for none.
-        found: its id now; None: there is none.
+        found: its id now; None: it does not exist.
         before: topics that are ours without a record.
 
     Raises:
@@ -138,7 +139,7 @@ def require_kept(spec: TopicSpec, recorded: str, found: str | None, before: Coll
 
 
 def _await_ids(admin: Admin, names: list[str]) -> dict[str, str]:
-    """Not every broker knows of a new topic at once."""
+    """The ids of new topics. It waits for them, as not every broker knows of a new topic at once."""
     deadline = time.monotonic() + CREATE_SECONDS
     while missing := set(names) - (found := admin.topic_ids(names)).keys():
         if time.monotonic() > deadline:
@@ -168,7 +169,7 @@ def _require_free(
 
 
 class _Others:
-    """Applications whose topics may be named as ours: their ids begin a name as ours does, up to another hyphen."""
+    """Applications whose topics may have the names of ours: one id is the beginning of the other, up to a hyphen."""
 
     def __init__(self, kafka: KafkaConfig, admin: Admin, application_id: str) -> None:
         self._kafka, self._application_id = kafka, application_id
@@ -176,8 +177,8 @@ class _Others:
         self._read: dict[str, Ownership] = {}
 
     def claimant(self, topic: str, by_use: bool) -> str | None:
-        """The application that has that topic on record; with `by_use`, or that has committed epochs of a store whose
-        changelog it is. None: nobody that we may know of."""
+        """The application that has the topic on record; with `by_use` also one that has committed epochs of a store
+        whose changelog the topic is. None: no application that we may see."""
         for app in possible_owners(topic):
             if app == self._application_id or metadata_topic(app) not in self._topics:
                 continue

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every confluent-kafka client here has in common: a quiet log, and errors a person can act on.
+"""The common part of all confluent-kafka clients here: a quiet log, and errors that a person can act on.
 
-librdkafka retries for ever by itself and tells its troubles to a log only. `Troubles` collects the last one,
+librdkafka retries for ever by itself and writes its troubles only to a log. `Troubles` collects the last one,
 so that a call that ran out of time can say why.
 """
 
@@ -39,7 +39,7 @@ _UNUSABLE = {
     "ssl.ca.": "the certificate of the authority cannot be read; it must be a PEM block as it was issued, whole",
     "ssl.keystore.": "the key store cannot be read; check file and password",
 }
-"""By what librdkafka says of settings that it can make no client of."""
+"""Explanations by librdkafka's complaint about settings that it cannot make a client from."""
 _TELLING = {
     KafkaError._AUTHENTICATION: "it does not accept the credentials",
     KafkaError._SSL: "the TLS handshake failed",
@@ -49,7 +49,7 @@ _TELLING = {
 }
 
 _COUNTED = re.compile(r" \(after \d+ms in state .*\)")
-"""What a complaint has that differs each time: who compares what is said takes it for news."""
+"""The part of a complaint that differs each time: with it, a comparison would take an old complaint for a new one."""
 
 
 _NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
@@ -71,20 +71,21 @@ class Troubles:
 
     @property
     def _code(self) -> int | None:
-        """Of the complaint. A broker that does not like our certificate just hangs up, which says less than why."""
+        """The code of the complaint; `_SSL` for every error of OpenSSL. A broker that refuses our certificate just
+        hangs up, and the complaint then has another code."""
         if self._last is None:
             return None
         return KafkaError._SSL if "SSL routines" in self._last.str() else self._last.code()
 
     @property
     def _no_token(self) -> str | None:
-        """Why there is no token to show, where that is it."""
+        """The reason why there is no token, where that is the trouble."""
         said = "" if self._last is None else self._last.str()
         return said.removeprefix(_NO_TOKEN) if said.startswith(_NO_TOKEN) else None
 
     @property
     def fatal(self) -> bool:
-        """Whether trying on is pointless: the address or the credentials must change first."""
+        """Whether further tries are pointless: the address or the credentials must change first."""
         return self._code in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
 
     def fix(self) -> str:
@@ -94,7 +95,7 @@ class Troubles:
         return found or "check that it runs and that the address is right"
 
     def of_tls(self) -> str | None:
-        """The complaint, where it comes of a handshake."""
+        """The complaint, where it comes from a TLS handshake."""
         said = "" if self._last is None else self._last.str()
         return said if self._code == KafkaError._SSL or "in state SSL_HANDSHAKE" in said else None
 
@@ -110,8 +111,8 @@ class Troubles:
 
 
 def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict[str, Any]:
-    """Without the client's own metrics, which nobody asks for here: the histograms for them are two thirds of what a
-    client takes of memory, and the operator has one for each app that autoscales."""
+    """The settings of a client, without its own metrics, which nobody reads here. Their histograms take two thirds of a
+    client's memory, and the operator has one client for each app that autoscales."""
     return {
         **kafka.for_librdkafka(),
         "client.id": "streamapp",
@@ -124,10 +125,10 @@ def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict
 
 
 def make_client(make: Callable[[dict[str, Any]], C], kafka: KafkaConfig, troubles: Troubles, **more: Any) -> C:
-    """A client of one of librdkafka's kinds. Nobody is asked for anything yet.
+    """A client of one of librdkafka's kinds. It has not asked a broker yet.
 
     Raises:
-        RunError: when none can be made of these settings.
+        RunError: when no client can be made from these settings.
     """
     try:
         return make(client_settings(kafka, troubles, **more))
@@ -140,7 +141,8 @@ def make_client(make: Callable[[dict[str, Any]], C], kafka: KafkaConfig, trouble
 
 
 def unreachable(kafka: KafkaConfig, troubles: Troubles) -> RunError:
-    """Takes some seconds where a handshake has failed: a broker is asked once more, for the reason."""
+    """The error for a Kafka that does not answer. If a handshake has failed, this takes some seconds: a broker is asked
+    once more, for the reason."""
     complaint = troubles.of_tls()
     why = None if complaint is None else tls.reason(kafka, complaint)
     said = f"the TLS handshake failed: {why[0]}; {why[1]}" if why else f"{troubles.words()}; {troubles.fix()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where Kafka is, and how to be let in: one set of settings, spelt for the Java client and for librdkafka.
+"""Where Kafka is, and the credentials for it: one set of settings, spelt for the Java client and for librdkafka.
 
 A settings file holds Kafka's own client properties, the ones `kafka-console-consumer --command-config` takes:
 
@@ -11,12 +11,13 @@ A settings file holds Kafka's own client properties, the ones `kafka-console-con
     ssl.truststore.location=/etc/kafka/ca.pem
 
 `sasl.jaas.config` may stand in place of username and password. Certificates are PEM (both clients read it), a
-key store may also be PKCS12. Only settings about connecting and being let in are taken, so that a stray
+key store may also be PKCS12. Only settings about connecting and authentication are taken, so that a stray
 consumer or producer setting cannot change what exactly-once means.
 
 A password, certificate or key may be the content of a file, as Kafka's DirectoryConfigProvider writes it:
 `${directory:/etc/kafka:password}`. So a settings file without a secret in it can say where the secrets are mounted. In
-a file that we write, `streamapp.secrets.folder` names the only folder that counts; empty: each value stands for itself.
+a file that we write, `streamapp.secrets.folder` names the only folder for such references; if it is empty, there are
+none.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 HIDDEN = "***"
 
-# What a settings file may say. The comment is what it becomes for librdkafka where the name differs.
+# The settings that a settings file may have. The comment is librdkafka's name where it differs.
 KNOWN = (
     BOOTSTRAP,
     "client.dns.lookup",
@@ -82,7 +83,7 @@ REFERABLE = (
 """Settings that may be the content of a file. ClientProperties.scala has the same list."""
 _REFERENCE = re.compile(r"\$\{directory:([^:}]+):([^:}/]+)\}")
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-"""Where systems have the authorities that all know."""
+"""The files of systems' well-known certificate authorities."""
 _OAUTH = "sasl.oauthbearer."
 _OAUTH_NEEDED = (
     f"{_OAUTH}token.endpoint.url",
@@ -106,7 +107,7 @@ class KafkaConfig:
 
     @staticmethod
     def load(bootstrap_servers: str | None, file: Path | None) -> KafkaConfig:
-        """From the command line's two options; the file may carry bootstrap.servers, the option wins."""
+        """The configuration from the command line's two options. The option wins over the file's bootstrap.servers."""
         properties: dict[str, str] = {}
         if file is not None:
             try:
@@ -126,7 +127,7 @@ class KafkaConfig:
             raise InputError(f"Kafka settings {file}: {error}" if file else str(error)) from None
 
     def write(self, file: Path) -> None:
-        """The properties, without the address, as a settings file that only this user can read."""
+        """Writes the properties, without the address, to a settings file that only this user can read."""
         unfinished = file.with_suffix(".new")
         unfinished.unlink(missing_ok=True)
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
@@ -180,8 +181,8 @@ class KafkaConfig:
 
 
 def _authorities_of_tokens(given: Mapping[str, str]) -> str:
-    """Those that are good for the endpoint of tokens: Kafka's, and the system's. librdkafka would look for these where
-    the system that it was built on has them."""
+    """The certificate authorities for the endpoint of tokens: Kafka's, and the system's. librdkafka would look for the
+    system's where the system that it was built on has them."""
     ours, file = given.get("ssl.truststore.certificates", ""), given.get("ssl.truststore.location")
     candidates = (ssl.get_default_verify_paths().cafile, *_BUNDLES)
     public = next((Path(bundle).read_text() for bundle in candidates if bundle and Path(bundle).exists()), "")
@@ -198,11 +199,11 @@ def reference(folder: str, file: str) -> str:
 
 
 def resolved(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a settings file, with the content of files in the place of references to them, without the end
-    of its last line.
+    """The properties of a settings file, with the content of files in place of references to them. The end of a
+    content's last line is left out.
 
     Raises:
-        InputError: when a setting refers to a file that must not.
+        InputError: when a setting refers to a file and must not.
         OSError, UnicodeDecodeError: when a file cannot be read.
     """
     folder = properties.get(SECRETS_FOLDER)
@@ -219,7 +220,7 @@ def _value(name: str, value: str, only: str | None) -> str:
 
 
 def to_text(properties: Mapping[str, str], secrets_folder: str = "") -> str:
-    """A settings file, in which values that refer to files of that folder are their contents.
+    """The text of a settings file. Values that refer to files of that folder stand for the content of these files.
 
     >>> print(to_text({"sasl.password": "back\\\\slash, zoë"}))
     streamapp.secrets.folder=
@@ -233,7 +234,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """Java's properties format, as `java.util.Properties` reads it.
 
     Raises:
-        InputError: when there is an escape that is none.
+        InputError: when an escape is invalid.
     """
     try:
         return javaproperties.loads(text)
@@ -242,7 +243,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _check(properties: Mapping[str, str]) -> None:
-    """Refuse what one of the two clients could not do, by name and with what to write instead."""
+    """Refuse settings that one of the two clients does not support, with the name and the setting to use instead."""
     for name in properties:
         if name not in KNOWN:
             near = difflib.get_close_matches(name, KNOWN, n=1)

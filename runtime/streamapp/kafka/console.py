@@ -11,7 +11,7 @@ A plain line is a record's value. A JSON line is an object with the fields
                    1970
     partition, offset          written by `consume`; read by `produce`: partition is obeyed, offset ignored
 
-What `consume` writes `produce` reads, so `consume --json A | produce --json B` copies a topic.
+`produce` reads the output of `consume`, so `consume --json A | produce --json B` copies a topic.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from streamapp.plain import read_json
 
 DELIVERY_SECONDS = 30.0
 DEFAULT_LARGEST_RECORD = 1 << 20
-SMALLEST_LIMIT = 1000  # librdkafka takes none below
+SMALLEST_LIMIT = 1000  # librdkafka takes no lower limit
 NEW_PARTITIONS_SECONDS = 5.0
 POLL_SECONDS = 0.2
 BATCH = 1000
@@ -61,7 +61,7 @@ Delivered = Callable[[KafkaError | None, Message | None], None]
 
 @dataclass(frozen=True)
 class Record:
-    """What a line says. No timestamp: the time it is sent; no partition: by the key's hash, as Kafka does."""
+    """The record of a line. No timestamp: the time it is sent; no partition: by the key's hash, as Kafka does."""
 
     value: bytes | None
     key: bytes | None = None
@@ -74,7 +74,7 @@ class Record:
 
 
 def produce(kafka: KafkaConfig, topic: str, lines: Iterable[bytes], as_json: bool) -> int:
-    """Send each line as a record, and return how many when the brokers have them all (acks=all)."""
+    """Send each line as a record, and return their number when the brokers have them all (acks=all)."""
     require_topic(kafka, topic, or_else="--create makes it, ")
     troubles = Troubles()
     rejected: list[tuple[int, KafkaError]] = []
@@ -84,10 +84,10 @@ def produce(kafka: KafkaConfig, topic: str, lines: Iterable[bytes], as_json: boo
             troubles,
             **{
                 "enable.idempotence": True,
-                "partitioner": "murmur2_random",  # where Java's producers put a key
+                "partitioner": "murmur2_random",  # the partitioner of Java's producers
                 "linger.ms": 5,
                 "message.timeout.ms": int(DELIVERY_SECONDS * 1000),
-                # Also the limit of a batch: a larger one would be refused with all that is in it.
+                # Also the limit of a batch: the broker would refuse a larger one with all its records.
                 "message.max.bytes": _largest_record(kafka, topic),
             },
         )
@@ -111,7 +111,7 @@ def produce(kafka: KafkaConfig, topic: str, lines: Iterable[bytes], as_json: boo
                 break
             producer.poll(0)
     finally:
-        # What came before a bad line is sent all the same.
+        # The lines before a bad one are still sent.
         left = producer.flush(DELIVERY_SECONDS + 5)
     if rejected:
         raise _rejection(kafka, topic, troubles, *min(rejected, key=lambda each: each[0]))
@@ -175,14 +175,14 @@ def _send(
         except BufferError:  # full: wait until the broker has taken some
             producer.poll(POLL_SECONDS)
         except KafkaException as error:
-            done(error.args[0], None)  # refused before it was sent: it is too large, for example
+            done(error.args[0], None)  # refused before it was sent, for example because it is too large
             return
 
 
 def _largest_record(kafka: KafkaConfig, topic: str) -> int:
     try:
         limit = int(Admin(kafka).configs([topic])[topic]["max.message.bytes"])
-    except RunError:  # not everybody who may write may ask
+    except RunError:  # a right to write does not include the right to ask
         return DEFAULT_LARGEST_RECORD
     return max(limit, SMALLEST_LIMIT)
 
@@ -278,10 +278,10 @@ def row_of(message: Message) -> dict[str, Any]:
 
 
 def require_topic(kafka: KafkaConfig, topic: str, or_else: str = "") -> int:
-    """How many partitions the topic has; an InputError when there is no such topic.
+    """The number of the topic's partitions. Raises InputError when there is no such topic.
 
     Args:
-        or_else: what else to do about it, for the message.
+        or_else: another fix for the message.
     """
     topics = Admin(kafka).topics()
     if topic not in topics:
@@ -297,9 +297,10 @@ def require_topic(kafka: KafkaConfig, topic: str, or_else: str = "") -> int:
 
 
 def _follow_new_partitions(reader: Reader, topic: str, known: int) -> int:
-    """Partitions added while we read are read from their beginning: all in them is new."""
+    """Adds new partitions of the topic to the reader, from their beginning: all their records are new. Returns the
+    number of partitions."""
     try:
-        now = reader.partitions_of(topic) or known  # where nobody answers: not now
+        now = reader.partitions_of(topic) or known  # if nobody answers: try again later
     except KafkaException as error:
         raise RunError(f"topic {topic!r} is gone: {error.args[0].str()}") from None
     if now > known:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that are still to be read and that their topic will soon have kept for long enough: an app that comes so near
-is about to lose some."""
+"""Unread records that their topic will soon delete: an app this far behind is about to lose some."""
 
 from __future__ import annotations
 
@@ -11,13 +10,13 @@ from streamapp.errors import RunError
 from streamapp.kafka.admin import Admin, MissingTopic
 
 NEAR = 0.8
-"""Of the time for which a topic keeps records: those that are older are near their end."""
+"""The share of a topic's retention time after which records are near their end."""
 LOOK_SECONDS = 15.0
 SETTINGS_SECONDS = 600.0
 
 
 class Expiry:
-    """One thread calls this.
+    """Counts the unread records near their end. One thread calls this.
 
     Args:
         admin: a connection to Kafka.
@@ -33,15 +32,15 @@ class Expiry:
         self._asked: frozenset[str] = frozenset()
         self._retention: dict[str, float] = {}
         self.expiring: dict[str, int] = {}
-        """By TOPIC/PARTITION, how many records to be read are near their end. Topics that keep records for ever, or of
-        which we may not know it, are left out."""
+        """The number of unread records near their end, by TOPIC/PARTITION. Topics without a retention time, or with one
+        that we may not see, are left out."""
 
     def look(self, positions: Mapping[tuple[str, int], int], lag: Mapping[str, int]) -> None:
-        """Counts anew, if the last look was long enough ago.
+        """Counts again, if the last look was long enough ago.
 
         Args:
-            positions: offsets of the next records to be read.
-            lag: records to be read, by TOPIC/PARTITION.
+            positions: the offsets of the next records to read.
+            lag: the number of unread records, by TOPIC/PARTITION.
 
         Raises:
             RunError: when Kafka does not answer.
@@ -65,8 +64,8 @@ class Expiry:
         self.expiring = found
 
     def _ask(self, topics: Collection[str]) -> None:
-        """For how long topics keep records changes seldom; which there are is known bit by bit. Who may not know does
-        without."""
+        """Reads the topics' retention times. They seldom change, so it asks again only after SETTINGS_SECONDS or for
+        new topics. Topics whose settings we may not see stay unknown."""
         if self._asked.issuperset(topics) and self._clock() - self._asked_at < SETTINGS_SECONDS:
             return
         self._asked, self._asked_at = frozenset(topics), self._clock()

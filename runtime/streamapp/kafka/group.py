@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The app's position as a consumer group, so that every lag tool sees it.
 
-A display only: the truth is in the transactions. The group is named by the applicationId and has no members, which is
-why its offsets are written again while nothing moves: brokers forget groups that stay silent.
+It is only a display: the true position is in the transactions. The group is named by the applicationId and has no
+members. So its offsets are written again while nothing moves: brokers forget groups that stay silent.
 
-All is asked by a consumer, never by librdkafka's admin client: a coordinator that has just started, and says that it is
-none yet, makes that one end the whole process (confluent-kafka 2.16: the assertion `eonce->refcnt > 0`, or a
+A consumer does all requests, never librdkafka's admin client: when a coordinator has just started and answers that it
+is not one yet, the admin client ends the whole process (confluent-kafka 2.16: the assertion `eonce->refcnt > 0`, or a
 segmentation fault).
 """
 
@@ -25,7 +25,7 @@ REFRESH_SECONDS = 600.0
 
 
 class GroupNotAllowed(RunError):
-    """The group is not ours to see."""
+    """We may not see the group."""
 
 
 class GroupPosition:
@@ -38,7 +38,7 @@ class GroupPosition:
     def __init__(self, kafka: KafkaConfig, group: str) -> None:
         self._kafka, self._group = kafka, group
         self.trouble: str | None = None
-        """Why the last writing failed, where trying again does not help."""
+        """The reason why the last write failed, where a new try does not help."""
         settings = {"group.id": group, "enable.auto.commit": False}
         self._troubles = Troubles()
         self._consumer = make_client(Consumer, kafka, self._troubles, **settings)
@@ -56,7 +56,7 @@ class GroupPosition:
             return {}
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
-            # Short waits, as complaints are only delivered between them.
+            # Short waits: the client delivers complaints only between them.
             try:
                 found = self._consumer.committed(wanted, timeout=min(1.0, ANSWER_SECONDS))
                 break
@@ -74,16 +74,16 @@ class GroupPosition:
         return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def _complaint(self) -> KafkaError | None:
-        """Of the coordinator, if it has one: the consumer has subscribed to nothing, so nothing else comes."""
-        # Waits a little: an error that comes at once is not asked for again without a pause.
+        """The coordinator's complaint, if it has one: the consumer has subscribed to nothing, so no records come."""
+        # This waits a little, so that there is a pause before the next request after an immediate error.
         message = self._consumer.poll(0.1)
         return None if message is None else message.error()
 
     def write(self, offsets: Mapping[tuple[str, int], int], now: float | None = None) -> bool:
-        """Writes what has changed, or everything when that was long ago; False when Kafka did not take it.
+        """Writes the offsets that have changed, or all when the last full write was long ago; False when that failed.
 
-        What is further there already stays: a group without members lets everyone write, also a driver that was frozen
-        while another one took its place.
+        An offset that is further in the group already stays: a group without members lets everyone write, even a driver
+        that was frozen while another one took its place.
         """
         now = time.monotonic() if now is None else now
         stale = now - self._written_at > REFRESH_SECONDS
@@ -110,11 +110,11 @@ class GroupPosition:
         return True
 
     def _ahead_of(self, offsets: Mapping[tuple[str, int], int]) -> set[tuple[str, int]]:
-        """Partitions that the group is further in; none where Kafka does not say."""
+        """The partitions in which the group is further; none where Kafka does not say."""
         asked = [TopicPartition(topic, partition) for topic, partition in offsets]
         try:
             shown = self._consumer.committed(asked, timeout=1.0)
-        except KafkaException:  # the writing will tell
+        except KafkaException:  # the write will show the error
             return set()
         return {(p.topic, p.partition) for p in shown if p.error is None and p.offset > offsets[p.topic, p.partition]}
 
@@ -123,12 +123,12 @@ class GroupPosition:
 
 
 def may_read(kafka: KafkaConfig, group: str, partitions: Iterable[tuple[str, int]]) -> bool:
-    """Whether the group is ours to see, asked by its offsets for these partitions, of which there must be one."""
+    """Whether we may see the group. It asks for the group's offsets for these partitions, and needs at least one."""
     with closing(GroupPosition(kafka, group)) as position:
         try:
             position.read(partitions)
         except GroupNotAllowed:
             return False
-        except RunError:  # any other no is about the partitions
+        except RunError:  # any other refusal is about the partitions
             pass
     return True

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the manifest's `kafka.tls` and `kafka.sasl` mean to a client. The parts come by the names that they have in a
-Secret, whether out of one or out of files on a laptop; each may be a content or a reference to one."""
+"""The manifest's `kafka.tls` and `kafka.sasl` as a client's properties. The parts have their names in a Secret, whether
+they come from one or from files on a laptop; each is a content or a reference to one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CA, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
 USER, PASSWORD = "username", "password"
 CLIENT_ID, CLIENT_SECRET = "clientId", "clientSecret"
 JAAS = "sasl.jaas.config"
-"""In place of user and password: what Strimzi's Secrets have."""
+"""The part of Strimzi's Secrets that takes the place of user and password."""
 
 _PROTOCOLS = {
     (False, False): None,
@@ -21,7 +21,7 @@ _PROTOCOLS = {
     (False, True): "SASL_PLAINTEXT",
     (True, True): "SASL_SSL",
 }
-"""By whether there is TLS, and SASL."""
+"""Kafka's protocols by (TLS, SASL)."""
 _PROPERTIES = {
     CA: "ssl.truststore.certificates",
     CERTIFICATE: "ssl.keystore.certificate.chain",
@@ -36,12 +36,12 @@ _PEM_BLOCKS = {CA: "CERTIFICATE", CERTIFICATE: "CERTIFICATE", KEY: "PRIVATE KEY"
 
 
 def is_secured(settings: KafkaSettings) -> bool:
-    """Whether Kafka asks for anything."""
+    """Whether Kafka uses TLS or SASL."""
     return settings.tls or settings.sasl_mechanism is not None
 
 
 def sasl_parts(mechanism: str) -> tuple[str, str]:
-    """What a mechanism needs: who we are, and the proof."""
+    """The parts that a mechanism needs: the name and the secret."""
     return (CLIENT_ID, CLIENT_SECRET) if mechanism == OAUTHBEARER else (USER, PASSWORD)
 
 
@@ -67,10 +67,10 @@ def properties_of(settings: KafkaSettings, parts: Mapping[str, str]) -> dict[str
 
 
 def pem_problem(part: str, text: str, file: str) -> str | None:
-    """What is wrong with a certificate or key, without a word of it; None when nothing is, or `part` is neither."""
+    """The problem with a certificate or key, in words that show nothing of it; None for a good one and other parts."""
     what = _PEM_BLOCKS.get(part)
     if what is None or f"-----BEGIN {what}-----" in text:
         return None
-    # Java reads no other form of a key, and nobody is there to be asked for the password of an encrypted one.
+    # Java reads no other form of a key, and nobody can give the password of an encrypted one.
     fix = f"; convert it: openssl pkcs8 -topk8 -nocrypt -in {file} -out NEW" if f" {what}-----" in text else ""
     return f"has no PEM block '-----BEGIN {what}-----'{fix}"

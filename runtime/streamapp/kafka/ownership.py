@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose an applicationId is, and what of Kafka is that application's: the records of its metadata topic that say so.
+"""The owner of an applicationId, and the application's own topics and group, as recorded on its metadata topic.
 
     owner             the resource that the applicationId belongs to (see MetadataTopic.scala)
-    own/topic/NAME    an internal topic: its id on Kafka; empty from before it is made until its id is known
+    own/topic/NAME    an internal topic: its id on Kafka; empty until the topic is made and its id is known
     own/group/NAME    the consumer group that shows the application's position
 
 A name proves nothing: `APP-STORE-changelog` is the same for app `word` with store `count-totals` and for app
@@ -26,9 +26,9 @@ from streamapp.kafka.config import KafkaConfig
 READ_SECONDS = 30.0
 POLL_SECONDS = 0.2
 MOST_RECORDS = 10_000
-"""Of one application's that say what is its own."""
+"""The most records of one application about its own topics and group."""
 LONGEST_VALUE = 1024
-"""In bytes: a name or an id."""
+"""The longest name or id, in bytes."""
 MOST_BUFFERED_KIB = 4096
 TOPIC, GROUP = "own/topic/", "own/group/"
 _OWNER = "owner"
@@ -37,10 +37,10 @@ _COMMITTED = re.compile(r"/(?P<app>[^/]+)/(?P<part>[^/]+)/commits/\d+")
 
 @dataclass(frozen=True)
 class Ownership:
-    """What the metadata topic of one application says."""
+    """The records of one application's metadata topic about its owner and its own topics and group."""
 
     owner: str | None = None
-    """None: no driver has ever run."""
+    """The owner; None: no driver has ever run."""
     own: Mapping[str, str] = field(default_factory=dict)
     """The records that begin with `own/`."""
     committed: frozenset[str] = frozenset()
@@ -59,23 +59,23 @@ class Ownership:
 def read_ownership(
     kafka: KafkaConfig, metadata_topic: str, group: str, clock: Callable[[], float] = time.monotonic
 ) -> Ownership:
-    """What a metadata topic says, by committed records; the records of a topic that is something else are passed over.
+    """The ownership in a metadata topic's committed records. If the topic is something else, its records are skipped.
 
     Args:
         kafka: where the topic is.
-        metadata_topic: must exist.
-        group: one that the credentials are allowed; nothing is committed, and it gets no member.
+        metadata_topic: the topic, which must exist.
+        group: a group that the credentials allow; nothing is committed, and the group gets no member.
         clock: seconds that never go back.
 
     Raises:
-        RunError: when the topic cannot be read to its end in READ_SECONDS, or says more than an application needs.
+        RunError: when the topic cannot be read to its end in READ_SECONDS, or has more records than an application has.
     """
     troubles = Troubles()
     settings = {
         "group.id": group,
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
-        # Compaction and transaction markers leave gaps: the end is where the broker says it is, and no last record.
+        # Compaction and transaction markers leave gaps: the broker reports the end, the last record does not show it.
         "enable.partition.eof": True,
         "queued.max.messages.kbytes": MOST_BUFFERED_KIB,
     }
@@ -106,7 +106,7 @@ def read_ownership(
 
 
 class _Found:
-    """What has been read so far. Anybody may have written it."""
+    """The records read so far. Anybody may have written them."""
 
     def __init__(self) -> None:
         self._records: dict[str, str] = {}

@@ -10,7 +10,7 @@ LOCALHOST = "127.0.0.1"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; all are held until all are found, so that they differ."""
+    """Ports on which no process listens now; all are held until all are found, so that they differ."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -20,8 +20,7 @@ def free_ports(count: int) -> list[int]:
 
 def is_free(port: int, host: str = LOCALHOST) -> bool:
     with socket.socket() as probe:
-        # As the broker itself binds: connections of an earlier process that linger in TIME_WAIT do not
-        # matter.
+        # The broker binds in the same way: connections of an earlier process in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

@@ -8,22 +8,22 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 ANSWER_SECONDS = 2.0
-"""How long a question about a topic may take."""
+"""The longest time of a question about a topic."""
 
 
 class Reader:
     """Reads partitions from these places on. One thread uses it.
 
-    The last answer of a broker that goes down may be that there are no brokers. librdkafka then forgets all that it
-    knows, and does not go back to the addresses that it was given: from then on the client is silent, with no error
-    told (confluentinc/librdkafka#5301; seen with 2.13 and 2.16). So whoever hears nothing must ask (`partitions_of`),
-    and a client that has no answer is made anew, at the same places.
+    The last answer of a broker that goes down may be that there are no brokers. librdkafka then forgets all brokers,
+    and does not go back to its bootstrap addresses: from then on the client is silent, without an error
+    (confluentinc/librdkafka#5301; seen with 2.13 and 2.16). So a caller that gets no records must ask
+    (`partitions_of`). If there is no answer, the client is made anew, at the same places.
     """
 
     def __init__(self, make: Callable[[], Consumer], places: Mapping[tuple[str, int], int]) -> None:
         """
         Args:
-            make: a consumer that is assigned nothing yet.
+            make: makes a consumer without an assignment.
             places: the offset to begin at, by topic and partition.
         """
         self._make = make
@@ -31,7 +31,7 @@ class Reader:
         self._consumer = self._open()
 
     def read(self, most: int, seconds: float) -> list[Message]:
-        """Up to so many messages, as soon as there are some; a message may be an error of its partition."""
+        """Returns up to `most` messages, as soon as there are some; a message may be an error of its partition."""
         messages = self._consumer.consume(most, seconds)
         for message in messages:
             if message.error() is None:
@@ -39,10 +39,10 @@ class Reader:
         return messages
 
     def partitions_of(self, topic: str) -> int | None:
-        """How many the topic has; None where nobody answers, and then the client is made anew.
+        """The number of the topic's partitions; None where nobody answers, and then the client is made anew.
 
         Raises:
-            KafkaException: there is no such topic, or it is not ours to see.
+            KafkaException: there is no such topic, or we may not see it.
         """
         try:
             found = self._consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic]

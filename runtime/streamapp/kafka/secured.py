@@ -12,15 +12,15 @@ from streamapp.plan import KafkaSettings
 
 
 def config_of(settings: KafkaSettings, folder: Path, bootstrap_servers: str | None = None) -> KafkaConfig:
-    """Where Kafka is and how to be let in.
+    """Where Kafka is, and the credentials for it.
 
     Args:
-        settings: the manifest's.
-        folder: what relative file names start from: the manifest's folder.
-        bootstrap_servers: in place of the manifest's.
+        settings: the manifest's settings.
+        folder: the manifest's folder, from which relative file names start.
+        bootstrap_servers: an address in place of the manifest's.
 
     Raises:
-        InputError: naming the field, when a file is missing or is not what the field is for.
+        InputError: naming the field, when a file is missing or is not of the field's kind.
     """
     servers = bootstrap_servers or settings.bootstrap_servers
     if not servers:
@@ -58,7 +58,7 @@ def _sasl(settings: KafkaSettings, folder: Path) -> dict[str, str]:
         raise InputError(
             f"spec.kafka.sasl: who are we? add credentialsFile: FILE, with the lines {who}=… and {proof}=…"
         )
-    # What is wrong with the file is said without a word of what is in it.
+    # The message about the file shows nothing of its content.
     lines = _text("sasl.credentialsFile", settings.credentials_file, folder).splitlines()
     parts = [line.partition("=") for line in lines if line.strip() and not line.startswith("#")]
     given = {name.strip(): value.strip() for name, _, value in parts}

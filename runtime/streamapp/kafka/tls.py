@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a TLS handshake with a broker has failed, in words that say whose certificate it is about and what to do.
+"""The reason why a TLS handshake with a broker has failed: whose certificate is wrong, and what to do.
 
-librdkafka says that the broker's certificate could not be verified, and not why: then we look once ourselves. A broker
-that does not like our certificate says little more than that, so it is ours that is looked at. Keys are not needed for
-any of it.
+librdkafka reports that the broker's certificate could not be verified, and not why: then we connect once ourselves. A
+broker that refuses our certificate says little more than that, so we check our own. None of this needs keys.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ _OURS = "kafka.tls: `tls.crt` and `tls.key` of the Secret, or `certificateFile` 
 _EXPIRED, _TOO_EARLY = 10, 9
 _UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
 _WRONG_NAME = (62, 64)
-"""OpenSSL's X509_V_ERR_ codes."""
+"""OpenSSL's X509_V_ERR_ codes for a wrong name."""
 
 
 def reason(kafka: KafkaConfig, complaint: str, now: datetime | None = None) -> tuple[str, str] | None:
-    """What is wrong, and what to do; None when that cannot be found out.
+    """The reason and the fix; None when they cannot be found.
 
     Args:
-        kafka: whom we have tried to reach, and how.
-        complaint: librdkafka's.
-        now: instead of the clock's time.
+        kafka: the Kafka that we have tried to reach, and the settings for it.
+        complaint: librdkafka's complaint.
+        now: a time in place of the clock's.
     """
     settings = kafka.for_librdkafka()
     try:
@@ -41,7 +40,7 @@ def reason(kafka: KafkaConfig, complaint: str, now: datetime | None = None) -> t
             return _of_ours(settings, now or datetime.now(UTC))
         found = _ADDRESS.search(complaint)
         return None if found is None else _of_theirs(settings, found["ipv6"] or found["name"], int(found["port"]))
-    except (OSError, ValueError):  # nobody is there any more, or a file cannot be read
+    except (OSError, ValueError):  # the broker is gone, or a file cannot be read
         return None
 
 
@@ -92,20 +91,20 @@ def _of_code(code: int, host: str, words: str) -> tuple[str, str]:
 
 
 def _pem(settings: dict[str, str], what: str) -> str | None:
-    """Of the authority, or our own certificate; None where it is the system's, or none that we can read."""
+    """The authority's certificate, or our own; None where the system's is used, or we cannot read it."""
     text, file = settings.get(f"ssl.{what}.pem"), settings.get(f"ssl.{what}.location")
     return text if text is not None or file is None else Path(file).read_text()
 
 
 def _validity(pem: str | None) -> tuple[datetime, datetime] | None:
-    """From when to when the first certificate is valid; None when it cannot be read."""
+    """The begin and the end of the first certificate's validity; None when it cannot be read."""
     found = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", pem or "", re.DOTALL)
     if found is None:
         return None
     try:
         ((_, certificate),) = _parts(ssl.PEM_cert_to_DER_cert(found[0]))
         fields = _parts(_parts(certificate)[0][1])
-        # Of version (which may be missing), number, algorithm, issuer, validity, …
+        # The fields are version (which may be missing), number, algorithm, issuer, validity, …
         validity = fields[4 if fields[0][0] == 0xA0 else 3][1]
         begin, end = (_moment(tag, text.decode()) for tag, text in _parts(validity))
         return begin, end
@@ -119,7 +118,7 @@ def _moment(tag: int, text: str) -> datetime:
 
 
 def _parts(der: bytes) -> list[tuple[int, bytes]]:
-    """Tags and contents of what stands in a row.
+    """The tags and contents of consecutive DER elements.
 
     >>> _parts(bytes([2, 1, 7, 4, 2, 65, 66]))
     [(2, b'\\x07'), (4, b'AB')]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several records at once: written in one transaction, and read on from where a reader has been."""
+"""Several records at once: written in one transaction, or read from a reader's positions on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SECONDS = 30.0
 
 
 def send_together(kafka: KafkaConfig, topic: str, records: Sequence[Record]) -> None:
-    """Writes the records in one transaction: whoever reads committed records of a partition sees all of them or none.
+    """Writes the records in one transaction: a reader of committed records sees all of a partition's records or none.
 
     Raises:
-        InputError: a record is not taken.
+        InputError: a record is refused.
         RunError: Kafka does not answer.
     """
     troubles = Troubles()
@@ -61,8 +61,8 @@ def read_on(kafka: KafkaConfig, topic: str, positions: Mapping[int, int]) -> tup
 
     Args:
         kafka: where the topic is.
-        topic: that is read.
-        positions: by partition; one that is not named is read from its beginning.
+        topic: the topic to read.
+        positions: the offsets to begin at, by partition; a partition without one is read from its beginning.
 
     Raises:
         MissingTopic: there is no such topic.
@@ -86,7 +86,7 @@ def read_on(kafka: KafkaConfig, topic: str, positions: Mapping[int, int]) -> tup
                 continue
             consumer.assign([at])
             deadline = time.monotonic() + SECONDS
-            # A transaction's markers take offsets too: the end is where the reader stands, not its last record.
+            # A transaction's markers take offsets too: the end is the reader's position, not its last record.
             while (position := consumer.position([at])[0].offset) < end:
                 if time.monotonic() > deadline:
                     raise unreachable(kafka, troubles)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics an app needs, held against the topics there are.
+"""The topics that an app needs, compared with the topics that exist.
 
-`compare` is the judgement and does no I/O; `ensure_topics` looks, judges, and makes what is missing.
+`compare` compares and does no I/O; `ensure_topics` looks, compares, and makes missing topics.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from streamapp.plan import Plan
 _REFUSED = ("cleanup.policy", "retention.ms", "retention.bytes")
 """Settings of an internal topic that must be as wanted: another value loses records, or keeps all of them for ever."""
 _DELETIONS = "delete.retention.ms"
-"""How long deletions stay. Shorter than wanted, a reader misses them; longer, transaction markers pile up."""
+"""The time for which tombstones stay. If it is shorter than wanted, a reader misses them; if it is longer, transaction
+markers pile up."""
 _ANY_TIME = "message.timestamp.after.max.ms"
 _WISHES = ("segment.bytes", "min.cleanable.dirty.ratio", _ANY_TIME)
-"""Settings that bound a topic's size, or let it take any event time: altered where we may, borne where we may not."""
+"""Settings that bound a topic's size, or let it take any event time. We alter them where we may; otherwise the app runs
+without them."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is missing, and what is there but wrong (a line each, complete)."""
+    """The missing topics, and the wrong ones (a complete line for each mistake)."""
 
     missing: tuple[TopicSpec, ...]
     wrong: tuple[str, ...]
     untuned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By topic, the settings to alter so that it serves better."""
+    """The settings to alter so that a topic serves better, by topic."""
 
 
 class TopicError(StreamAppError):
@@ -51,9 +53,9 @@ def ensure_topics(
 ) -> list[TopicSpec]:
     """Make the missing internal topics, and with `create_all` the missing others too; returns those made.
 
-    Those that are `left` are compared only: somebody else makes them.
+    The topics in `left` are only compared: somebody else makes them.
 
-    Raises TopicError, before anything is made, when a topic of the user's is missing or an internal one is
+    Raises TopicError, before anything is made, when one of the user's topics is missing or an internal one is
     wrong.
     """
     comparison = compare_with(admin, specs)
@@ -93,8 +95,9 @@ def compare(
 
 
 def tune(admin: Admin, specs: Iterable[TopicSpec]) -> list[str]:
-    """Alter settings of internal topics, proven to be ours, that let them grow or refuse event times far ahead: those
-    of an earlier version, or of somebody who made them by hand. Returns a line for each that we may not alter."""
+    """Alter settings of internal topics that let them grow or refuse event times far ahead. Such settings come from an
+    earlier version, or from somebody who made the topics by hand. The topics must be proven to be ours. Returns a line
+    for each topic that we may not alter."""
     left = []
     for name, settings in compare_with(admin, specs).untuned.items():
         try:
@@ -134,7 +137,7 @@ def _differences(spec: TopicSpec, state: TopicState, config: Mapping[str, str]) 
 
 
 def _tuning(spec: TopicSpec, config: Mapping[str, str]) -> dict[str, str]:
-    """What is to be altered. What is shorter than `_DELETIONS` asks for is refused before anybody gets here."""
+    """The settings to alter. `compare` has already refused a topic whose `_DELETIONS` is shorter than wanted."""
     wanted = dict(spec.wishes) | ({_DELETIONS: spec.config[_DELETIONS]} if _DELETIONS in spec.config else {})
     return {
         setting: want
@@ -157,7 +160,7 @@ def _argument(setting: str, value: str) -> str:
 
 
 def topics_of(plan: Plan) -> list[TopicSpec]:
-    """Every topic of a plan that is known by name (a pattern names none), each once, internal ones last."""
+    """Every topic of a plan that has a known name (a pattern has none), each once, internal ones last."""
     found: dict[str, TopicSpec] = {}
     owners = {store.changelog_topic: store.node for store in plan.stores}
     for node in (node for part in plan.subtopologies for node in part.nodes):

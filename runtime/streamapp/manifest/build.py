@@ -42,8 +42,8 @@ def build_partial(
 
 
 def _settled(topology: Topology) -> Topology:
-    """What follows from the kind of an input. A join of tables is one by its key, or by the rows that it names; a
-    groupBy over a table may have to keep the rows. Inputs come first."""
+    """The topology, with nodes that depend on the kind of an input. A join of tables is one by its key, or by the rows
+    that it names; a groupBy over a table may have to keep the rows. Inputs come first."""
     for place, node in enumerate(topology.nodes):
         made: Node = node
         if isinstance(node, TableJoin):
@@ -106,7 +106,7 @@ class _Builder:
         return [*self._stand_ins, *found.values()]
 
     def stand_in(self, node: str, field: str) -> Broken:
-        """Stands for an input that there is not, so that the rest of the node can be checked."""
+        """A node in place of an input that does not exist, so that the rest of the node can be checked."""
         found = Broken(f"{node}\0{field}\0{len(self._stand_ins)}", given=False)
         self._stand_ins.append(found)
         return found
@@ -170,7 +170,7 @@ class _Builder:
 
 
 class _Making:
-    """One of the nodes, to its operation."""
+    """One of the nodes, on its way to its operation."""
 
     def __init__(self, builder: _Builder, spec: NodeSpec, place: int) -> None:
         self._builder, self._spec, self._place = builder, spec, place
@@ -188,7 +188,7 @@ class _Making:
 
 
 def _way_around(nodes: Sequence[Node], in_cycle: tuple[str, ...]) -> list[str]:
-    """One way around: from a node that nothing outside of cycles feeds, backwards until a node comes
+    """One cycle: from a node that nothing outside of cycles feeds, backwards until a node comes
     again."""
     inputs = {node.name: [name for name in node.inputs if name in in_cycle] for node in nodes}
     way = [in_cycle[0]]

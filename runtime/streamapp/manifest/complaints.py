@@ -17,7 +17,7 @@ from streamapp.manifest.text import Document, Path, quoted, said
 
 
 def _objects(path: Path, name: str, kind: type[BaseModel]) -> Iterator[tuple[Path, tuple[str, type[BaseModel]]]]:
-    """An object and those in it, with what each is called."""
+    """An object and those in it, each with its name."""
     yield path, (name, kind)
     for field, info in kind.model_fields.items():
         alias = info.alias or field
@@ -49,7 +49,7 @@ _OBJECTS: dict[Path, tuple[str, type[BaseModel]]] = {
     ("spec", "onBadRecord"): ("onBadRecord", model.DeadLetterSpec),
     **dict(_objects(("spec", "topology", 0), "node", NodeSpec)),
 }
-"""What an object of the manifest is called and which fields it has, by its path; places in lists are 0."""
+"""The name and the model of each object of the manifest, by its path; places in lists are 0."""
 
 _EXAMPLES = {
     "name": "name: words",
@@ -192,7 +192,7 @@ def _plain(kind: str, value: Any, context: dict[str, Any], name: str, first_fiel
         least = context.get("min_length")
         return f"has {context.get('actual_length')} entries", f"at least {least}"
     if kind == "too_long":
-        # Of a map pydantic does not count what is too much.
+        # For a map, pydantic does not count all entries.
         count = len(value) if isinstance(value, list | dict) else context.get("actual_length")
         return f"has {count} entries", f"at most {context.get('max_length')}"
     if kind == "string_too_short":

@@ -23,7 +23,7 @@ API_VERSION = "streamapp.dev/v1alpha1"
 KIND = "StreamApp"
 _LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 OBJECT_NAME = rf"{_LABEL}(\.{_LABEL})*"
-"""What Kubernetes takes for the name of most objects: a DNS subdomain (RFC 1123)."""
+"""The form that Kubernetes takes for the name of most objects: a DNS subdomain (RFC 1123)."""
 LONGEST_OBJECT_NAME = 253
 _LARGEST_PARALLELISM = 4096
 
@@ -179,12 +179,12 @@ class TlsSpec(Model):
 
 
 class SaslSpec(Model):
-    """Who we are to Kafka. User and password are never in the manifest itself."""
+    """The app's identity at Kafka. User and password are never in the manifest itself."""
 
     mechanism: Annotated[
         str,
         _word("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
-        Field(description="How Kafka is told who we are."),
+        Field(description="How the app authenticates itself to Kafka."),
     ]
     credentials_file: Annotated[
         File | None,
@@ -274,7 +274,7 @@ class DeadLetterSpec(Model):
 
 
 class UpgradeSpec(Model):
-    """What a change of the app may do."""
+    """Options for changes of the app."""
 
     allow_state_loss: Annotated[
         list[str] | None, AfterValidator(_allowed_loss), Field(description="Stores that may be lost.")
@@ -298,7 +298,7 @@ class PodSpec(Model):
 
 
 class Spec(Model):
-    """What the app is."""
+    """The app's settings."""
 
     application_id: Annotated[
         str | None,
@@ -314,7 +314,7 @@ class Spec(Model):
     guarantee: Annotated[
         str,
         _word("exactly-once", "at-least-once"),
-        Field(description="What a failure may do to results: nothing, or doubles."),
+        Field(description="The effect of failures on results: none (exactly-once), or results twice (at-least-once)."),
     ] = "exactly-once"
     replicas: Annotated[Count | None, Field(description="Executors wanted; absent with autoscaling. Default: 1.")] = (
         None
@@ -356,24 +356,24 @@ class Spec(Model):
     on_bad_record: Annotated[
         Literal["Fail", "Drop"] | DeadLetterSpec,
         BeforeValidator(_on_bad_record, json_schema_input_type=Literal["Fail", "Drop"] | DeadLetterSpec),
-        Field(description="What to do with records that cannot be read: Fail, Drop, or {deadLetter: TOPIC}."),
+        Field(description="The reaction to records that cannot be read: Fail, Drop, or {deadLetter: TOPIC}."),
     ] = "Fail"
     on_source_loss: Annotated[
         str,
         _word("Fail", "Earliest", "Latest"),
-        Field(description="What to do when records are gone before they were read."),
+        Field(description="The reaction to records that are gone before they were read."),
     ] = "Fail"
     standby_replicas: Annotated[
         Count,
         AfterValidator(_replicas_of_standby),
         Field(description="Warm copies of each store on other executors."),
     ] = 0
-    upgrade: Annotated[UpgradeSpec | None, Field(description="What a change of the app may do.")] = None
+    upgrade: Annotated[UpgradeSpec | None, Field(description="Options for changes of the app.")] = None
     suspend: Annotated[StrictBool, Field(description="true: stop, and keep the state.")] = False
     deletion_policy: Annotated[
         str,
         _word("Retain", "Delete"),
-        Field(description="What becomes of the internal topics when the app is deleted."),
+        Field(description="Whether the internal topics stay when the app is deleted."),
     ] = "Retain"
     image: Annotated[str | None, Field(description="Image of driver and executors. Default: the operator's.")] = None
     driver: Annotated[PodSpec | None, Field(description="The driver's pod.")] = None
@@ -409,12 +409,12 @@ class Manifest(Model):
         None
     )
     _checked: tuple[Metadata, Spec, Topology] | None = PrivateAttr(None)
-    """What was found to be right, and what it was made of: a changed copy has not been checked."""
+    """The parts that were checked, and the topology made of them: a changed copy has not been checked."""
     _places: Places | None = PrivateAttr(None)
 
     @property
     def topology(self) -> Topology:
-        """Its nodes as a topology, checked. Only what `parse_manifest` and `parse_object` give has one.
+        """Its nodes as a topology, checked. Only manifests from `parse_manifest` and `parse_object` have one.
 
         Raises:
             ValueError: when it was made in another way, or is a changed copy.
@@ -424,11 +424,11 @@ class Manifest(Model):
         return self._checked[2]
 
     def with_topology(self, topology: Topology, places: Places) -> Manifest:
-        """The same manifest; for who has checked it.
+        """The same manifest, with the topology that was checked.
 
         Args:
-            topology: of its nodes, in which nothing is wrong.
-            places: its nodes in the text that it was read of.
+            topology: its nodes, in which nothing is wrong.
+            places: its nodes in the text that it was read from.
         """
         found = self.model_copy()
         found._checked = (found.metadata, found.spec, topology)
@@ -455,10 +455,10 @@ class Manifest(Model):
         return self.spec.code.files if self.spec.code is not None else None
 
     def to_object(self) -> dict[str, Any]:
-        """Plain data with only what was said: what `parse_object` reads."""
+        """Plain data with only the fields that were given; `parse_object` reads it."""
         found: dict[str, Any] = self.model_dump(by_alias=True, exclude_unset=True, mode="json")
         return found
 
     def to_yaml(self) -> str:
-        """The manifest's text, without comments: what `parse_manifest` reads."""
+        """The manifest's text, without comments; `parse_manifest` reads it."""
         return to_yaml(self.to_object(), default_flow_style=None, width=110, allow_unicode=True)

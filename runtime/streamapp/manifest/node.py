@@ -20,9 +20,9 @@ RULES: Rules = tuple(
         key=lambda rule: isinstance(rule, Rule) and bool(rule.excludes),
     )
 )
-"""Which fields of a node go together: what is missing is told before what is too much."""
+"""Which fields of a node go together: missing fields are reported before those that are too much."""
 INNER_RULES: dict[str, Rules] = {field: rules for outline in OUTLINES for field, rules in outline.inner_rules.items()}
-"""The same of the objects in a node, by field."""
+"""The same for the objects in a node, by field."""
 COLUMNS = tuple(place for outline in OUTLINES for place in outline.columns)
 """Where maps of columns to expressions stand in a node."""
 COMPANIONS = tuple(
@@ -41,7 +41,7 @@ NOT_YET: dict[str, tuple[str, ...]] = {
     "to": ("connector", "options"),
     "kafka": ("schemaRegistry",),
 }
-"""Fields of the manifest's language that this version has not got, by the object they would be in."""
+"""Fields of the manifest's language that this version does not have, by the object they would be in."""
 
 LATER = frozenset(name for names in NOT_YET.values() for name in names)
 

@@ -15,10 +15,10 @@ from streamapp.manifest.text import Document, Path
 
 @dataclass(frozen=True)
 class Places:
-    """The nodes of a manifest in its text. All are equal: where it was written is no part of what a manifest is."""
+    """The nodes of a manifest in its text. All are equal: the place in a text is no part of a manifest."""
 
     document: Document = field(compare=False, repr=False)
-    """One that was not read of a text has no lines, and adds none."""
+    """A document that was not read from a text has no lines, and adds none."""
 
     @cached_property
     def _nodes(self) -> list[Any]:
@@ -26,7 +26,7 @@ class Places:
 
     @cached_property
     def _paths(self) -> dict[str, Path]:
-        """By name of a node, or of an arm that no node is named like."""
+        """The paths, by the name of a node, or of an arm whose name no node has."""
         paths: dict[str, Path] = {}
         for i, node in enumerate(self._nodes):
             paths.setdefault(shape.label(node, i), ("spec", "topology", i))

@@ -21,9 +21,9 @@ from streamapp.manifest.text import Document, Path, read_text
 from streamapp.nodes import Topology
 
 MOST_NODES = 300
-"""Of one manifest, here as on a cluster, whose API server bounds the cost of its rules by it."""
+"""The most nodes of one manifest, here as on a cluster, whose API server bounds the cost of its rules by it."""
 MOST_ENTRIES = 5_000
-"""Of all nodes: columns, fields, branches and topics together."""
+"""The most entries of all nodes: columns, fields, branches and topics together."""
 
 
 ModulesAt = Callable[[str], Mapping[str, str]]
@@ -96,7 +96,7 @@ def _parse(document: Document, modules_at: ModulesAt | None = None) -> Manifest:
             ]
         )
     if fault := _too_many(data):
-        # Each of them is looked at together with all others: no more is said of so many.
+        # Each node is checked together with all others, which takes too long for so many.
         problem = Problem(None, "topology", None, *fault, document.line(("spec", "topology")))
         raise ManifestError([*problems, problem])
     shaped, bad_nodes = shape.check(data, document)
@@ -108,7 +108,7 @@ def _parse(document: Document, modules_at: ModulesAt | None = None) -> Manifest:
         manifest = Manifest.model_validate(data)
     except ValidationError as error:
         found, more_bad_nodes = problems_of(error, data, document)
-        # What the outline has already told is not told twice.
+        # Problems that the outline has already reported are not reported twice.
         problems += [problem for problem in found if (problem.node, problem.field) not in told]
         bad_nodes |= more_bad_nodes
     modules = _modules_of(data, modules_at)
@@ -156,7 +156,7 @@ def _meaning(
 
 
 def _too_many(data: dict[str, Any]) -> tuple[str, str] | None:
-    """What there is too much of, and what to do about it."""
+    """The mistake of too many nodes or entries, and its fix; None where there are not too many."""
     nodes = shape.nodes_of(data)
     if len(nodes) > MOST_NODES:
         return f"has {len(nodes)} entries", f"at most {MOST_NODES}; make several apps of it"
@@ -166,7 +166,7 @@ def _too_many(data: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _entries(node: Any) -> int:
-    """Of all maps and lists in it."""
+    """The number of entries of all maps and lists in it."""
     count, open_ones = 0, [node]
     while open_ones:
         value = open_ones.pop()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be read of a node that has mistakes, so that one mistake does not hide the others in it.
+"""The readable part of a node that has mistakes, so that one mistake does not hide the others in it.
 
-A wrong expression is replaced, so that its column keeps its name; any other wrong value is left out. What is
-left is checked like a node without mistakes.
+A wrong expression is replaced, so that its column keeps its name; any other wrong value is left out. The
+rest is checked like a node without mistakes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamapp.operations.group_by import GROUP
 _EXPRESSIONS = frozenset(place for outline in OUTLINES for place in outline.expressions)
 _LISTS: tuple[Path, ...] = (("groupBy",), ("keyBy",), ("join", "by"))
 _ASIDE: tuple[Path, ...] = (("name",), *(place for outline in OUTLINES for place in outline.aside))
-"""Whatever is wrong here, the node's columns are as they would be without."""
+"""Places where a mistake does not change the node's columns."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,21 @@ class Salvaged:
 
     spec: NodeSpec
     left_out: tuple[Path, ...] = ()
-    """What is not in it as it was written; of these paths nothing can be said."""
+    """The paths to values that are not in it as they were written; nothing is known about these."""
     columns_known: bool = True
     """False when what was left out decides which columns the node gives."""
 
     def is_about_left_out(self, field: str | None) -> bool:
-        """True for a field of which nothing can be said, as what is written there was left out."""
+        """True for a field about which nothing is known, as its value was left out."""
         return field is not None and any(_overlap(field, dotted(path)) for path in self.left_out)
 
 
 def salvage(node: dict[str, Any], name: str, wrong: Sequence[Path] = ()) -> Salvaged | None:
-    """The node without its mistakes, or None when it cannot be said what it does.
+    """The node without its mistakes, or None when its operation is not known.
 
     Args:
         name: what to call it where its own name is missing or no text.
-        wrong: paths to values that are known not to be what was meant.
+        wrong: paths to values that are known to be wrong.
 
     >>> found = salvage({"name": "big", "from": ["a"], "filter": "amuont > 3"}, "#1")
     >>> found.spec.filter, found.left_out
@@ -89,7 +89,7 @@ def _faults(error: ValidationError, data: Any) -> Iterator[Path]:
 
 
 def _blanks(value: Any, path: Path) -> Iterator[Path]:
-    """A blank is nothing to the model, and a mistake to us."""
+    """The paths to blanks: a blank is nothing to the model, and a mistake to us."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in reversed(list(items)):
         if item is None:
@@ -139,7 +139,7 @@ def _cut(data: dict[str, Any], path: Path) -> bool:
 
 
 def _at(data: Any, path: Path) -> Any:
-    """The value there; None when it went with what it was in."""
+    """The value at the path; None when it was taken out with the value around it."""
     for part in path:
         if isinstance(data, dict):
             data = data.get(part)
@@ -156,6 +156,6 @@ def _is_expression(path: Path) -> bool:
 
 
 def _overlap(field: str, left_out: str) -> bool:
-    """`within` is how a join's `join.within` is called where it is missing."""
+    """Whether one is the other, or inside it. A join's `join.within` is called `within` where it is missing."""
     inside = f"{field}.".startswith(f"{left_out}.") or f"{left_out}.".startswith(f"{field}.")
     return inside or left_out.endswith(f".{field}")

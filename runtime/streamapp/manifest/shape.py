@@ -21,7 +21,7 @@ _FREE = ("driver", "executor", "metadata", "status")
 
 
 def check(data: dict[str, Any], document: Document) -> tuple[list[Problem], set[int]]:
-    """Problems of the outline, and the places of the nodes of which it is not clear what they do."""
+    """Problems of the outline, and the places of the nodes whose operation is not clear."""
     problems = list(_blanks({k: v for k, v in data.items() if k not in _FREE}, (), document))
     bad: set[int] = set()
     for i, node in enumerate(nodes_of(data)):
@@ -36,14 +36,14 @@ def check(data: dict[str, Any], document: Document) -> tuple[list[Problem], set[
 
 
 def nodes_of(data: Any) -> list[Any]:
-    """What a manifest's plain data has for nodes, of whatever form they are; none where it is no list."""
+    """The nodes in a manifest's plain data, of whatever form they are; none where they are no list."""
     spec = data.get("spec") if isinstance(data, dict) else None
     nodes = spec.get("topology") if isinstance(spec, dict) else None
     return nodes if isinstance(nodes, list) else []
 
 
 def label(node: Any, place: int) -> str:
-    """What to call a node in a message: its name, or its place."""
+    """A node's name for a message: its own, or its place."""
     name = node.get("name") if isinstance(node, dict) else None
     return name if isinstance(name, str) and name else f"#{place + 1}"
 

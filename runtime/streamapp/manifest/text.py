@@ -17,9 +17,9 @@ from streamapp.manifest.scalars import plain_value
 Path = tuple[str | int, ...]
 
 MOST_BYTES = 1_048_576
-"""Of a manifest as text: no object of a cluster is larger."""
+"""The most bytes of a manifest as text: no object of a cluster is larger."""
 _LARGEST = 100_000
-"""Values in one manifest; aliases of aliases can make a short text very large."""
+"""The most values in one manifest; aliases of aliases can make a short text very large."""
 _DEEPEST = 100
 _PLAIN = "plain"
 """Tag of a word without quotes and without a tag of its own."""
@@ -43,11 +43,11 @@ class Document:
     lines: dict[Path, int] = field(default_factory=dict)
     written: dict[Path, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    """Of the text as a whole; those below are about one place in it."""
+    """Problems of the text as a whole; the faults below are about one place in it."""
     faults: list[tuple[Path, str, str | None, int]] = field(default_factory=list)
     """Path, message, fix and line."""
     cut: set[Path] = field(default_factory=set)
-    """Values of which YAML has taken a part for something else: what they say is not what was meant."""
+    """Paths to values of which YAML has taken a part for something else: they do not say what was meant."""
 
     def line(self, path: Path) -> int | None:
         """The line of a path, or of the nearest thing around it."""
@@ -61,14 +61,14 @@ class _TooLarge(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """Leaves it to us what a word without quotes is."""
+    """A loader that leaves the meaning of words without quotes to us."""
 
 
 _Loader.yaml_implicit_resolvers = {None: [(_PLAIN, re.compile(""))]}
 
 
 def read_text(text: str) -> Document:
-    """Reads one YAML document. What is wrong with the YAML itself is in the result's `problems`; never
+    """Reads one YAML document. Mistakes in the YAML itself are in the result's `problems`; never
     raises."""
     document = Document()
     if (size := len(text.encode(errors="surrogatepass"))) > MOST_BYTES:
@@ -224,7 +224,7 @@ def dotted(path: Path) -> str:
 
 
 def said(value: object) -> str:
-    """How to call a value that is no string."""
+    """A value that is no string, in words."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topology as data: typed nodes, each with the user's own name, and what flows between them."""
+"""The topology as data: typed nodes, each with the user's own name, and the columns that flow between them."""
 
 from __future__ import annotations
 

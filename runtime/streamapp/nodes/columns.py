@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 RECORD_COLUMNS = ("key", "timestamp", "topic", "partition", "offset", "headers")
-"""What a record has beside its value; expressions can use these until a value column of the same name shadows
+"""The columns of a record beside its value; expressions can use these until a value column of the same name shadows
 them."""
 
 HIDDEN_KEY = "__key"
-"""How a record's own key is called where a value column named `key` shadows it: no expression can reach
+"""The name of a record's own key where a value column named `key` shadows it: no expression can reach
 it."""
 
 
@@ -27,9 +27,9 @@ class Columns:
     key: tuple[str, ...] = ()
     """The columns that make up the key, in order."""
     value: tuple[str, ...] = ()
-    """The other columns of the value: what a sink writes unless told otherwise."""
+    """The other columns of the value: a sink writes these by default."""
     meta: tuple[str, ...] = ()
-    """The record's own columns that are still there: addressable, and no part of what a sink writes."""
+    """The record's own columns that are still there: addressable, but a sink does not write them."""
     known: bool = True
     """False when something upstream could not be understood: other columns may exist."""
 
@@ -56,7 +56,8 @@ class Columns:
 
     @cached_property
     def _by_lowered(self) -> Mapping[str, str]:
-        """Each expression of a node asks: looking through all of them each time would be quadratic."""
+        """The columns by their names in lower case. Each expression of a node asks for some: looking through all of
+        them each time would be quadratic."""
         return {column.lower(): column for column in reversed(self.names)}
 
     def with_values(self, value: tuple[str, ...]) -> Columns:
@@ -90,7 +91,7 @@ class Columns:
 
 
 def with_event_time(key: tuple[str, ...], value: tuple[str, ...]) -> Columns:
-    """Of a record's own columns, only its event time is left; a column of that name hides it.
+    """The columns of a result: only the event time is left of a record's own; a column of that name hides it.
 
     >>> with_event_time(("user",), ("count",)).names
     ('user', 'count', 'timestamp')

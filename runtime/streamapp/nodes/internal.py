@@ -19,15 +19,15 @@ class RepartitionSource(Node):
     topic: str
     upstream: str
     columns: Columns = field(default_factory=Columns)
-    """What `upstream` gives, so that a sub-topology is understood by itself."""
+    """The columns of `upstream`'s output, so that a sub-topology is understood by itself."""
 
     kind: str = STREAM
     signed: bool = False
-    """Whether of each change of a table it has what was and what is, each with a sign."""
+    """Whether it has the old and the new row of each change of a table, each with a sign."""
     written_by: str = field(default="", kw_only=True)
-    """The sub-topology whose stream time is that of its records; empty where nothing goes by it."""
+    """The sub-topology whose stream time goes with its records; empty where nothing goes by it."""
     writers_lag_ms: int = field(default=0, kw_only=True)
-    """By how much that one's results may lag behind what is closed there (`lag_ms` of nodes)."""
+    """By how much the results of that sub-topology may lag behind what is closed there (`lag_ms` of nodes)."""
 
     operation: ClassVar[str] = "hop in"
     source: ClassVar[bool] = True
@@ -49,8 +49,8 @@ class RepartitionSource(Node):
 
 @dataclass(frozen=True)
 class MovesSource(RepartitionSource):
-    """Reads the changes of a table's rows: each row is brought to the key that it names, and where it has named another
-    one, that it has left is said there."""
+    """Reads the changes of a table's rows: each row is brought to the key that it names. If it named another key
+    before, that key gets a record of its leaving."""
 
     by: tuple[str, ...] = ()
     """The columns that name a key."""
@@ -86,9 +86,9 @@ class RepartitionSink(_WritesInput):
     """Writes its input to an internal topic, for another sub-topology to go on with."""
 
     signed: bool = False
-    """Whether it writes of each change of a table what was and what is, each with a sign."""
+    """Whether it writes the old and the new row of each change of a table, each with a sign."""
     carries_time: bool = field(default=False, kw_only=True)
-    """Whether who reads the topic goes by stream time."""
+    """Whether the topic's readers go by stream time."""
 
     operation: ClassVar[str] = "hop out"
     internal: ClassVar[bool] = True
@@ -110,7 +110,7 @@ class LateRecords(_WritesInput):
     """Writes the records that are late for its input, a node with windows or a join of streams, to a topic."""
 
     field: str = "late"
-    """Of the input, the one that names the topic."""
+    """The input's field that names the topic."""
 
     operation: ClassVar[str] = "late"
 
@@ -134,5 +134,5 @@ class Broken(Node):
 
 
 def is_given(node: Node) -> bool:
-    """False for what only stands for an input that is missing."""
+    """False for a node that only stands for an input that is missing."""
     return not isinstance(node, Broken) or node.given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every node can be asked, so that nobody else keeps a table of operations."""
+"""The interface of every node, so that nothing else keeps a table of operations."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from streamapp.nodes.topology import Topology
 
 Origin = str | tuple[str, str | None, str]
-"""Where a column comes from: ("field", type, name) of a topic, ("function", type, name) of the user's, or the digest of
+"""The origin of a column: ("field", type, name) of a topic, ("function", type, name) of the user's, or the digest of
 how it is computed."""
 Origins = Mapping[str, Origin]
-"""By the column's name in lower case."""
+"""Origins by the column's name in lower case."""
 
 STREAM = "STREAM"
 TABLE = "TABLE"
 
 
 class Role(StrEnum):
-    """What an expression is for, and so what its value must be."""
+    """The purpose of an expression, which decides what its value must be."""
 
     CONDITION = "condition"
     """Whether a record is kept: true or false."""
@@ -43,7 +43,7 @@ class Role(StrEnum):
     AGGREGATE = "aggregate"
     """A column's value, of all records of a group."""
     FOLDED = "folded"
-    """A column's value, of a record and of what those before it in its group have come to, `acc.column`."""
+    """A column's value, of a record and of the value so far of those before it in its group, `acc.column`."""
     JOINED = "joined"
     """A column's value, of two records: its columns are written NODE.column."""
     TIMESTAMP = "timestamp"
@@ -62,7 +62,7 @@ class NodeExpression:
 
 @dataclass(frozen=True)
 class StoredTable:
-    """What can be asked of a store: the rows of a table."""
+    """A store as it can be queried: the rows of a table."""
 
     key: tuple[str, ...]
     """Columns, without those of the window."""
@@ -77,7 +77,7 @@ class Node:
     name: str
 
     operation: ClassVar[str]
-    """What the manifest calls it; of a node that a pass makes: what `explain` calls it."""
+    """The manifest's name for it; for a node that a pass makes, the name that `explain` uses."""
     outline: ClassVar[Outline] = Outline()
     """Its fields of the manifest."""
     source: ClassVar[bool] = False
@@ -109,25 +109,25 @@ class Node:
 
     @property
     def timed(self) -> bool:
-        """True when what it keeps, and what is late for it, goes by the stream time of its sources: a task takes its
-        rows in that order."""
+        """True when its state and its late records go by the stream time of its sources: a task takes its rows in that
+        order."""
         return self.in_task
 
     @property
     def in_order(self) -> bool:
-        """True when it takes its rows in an order: of stream time, and where that is equal of where they were read."""
+        """True when it takes its rows in an order: by stream time, and where that is equal by where they were read."""
         return self.in_task
 
     @property
     def gives_later(self) -> str | None:
-        """What its results wait for, where they come after the records that make them: "windows that are still open".
-        None when they come at once."""
+        """The cause of results that come after the records that make them: "windows that are still open". None when
+        they come at once."""
         return None
 
     @property
     def lag_ms(self) -> int:
-        """How much earlier than what is closed by stream time the event time of its results may be, in milliseconds:
-        it keeps what makes them for that long."""
+        """How far the event time of its results may lie before the time that is closed by stream time, in milliseconds:
+        it keeps the records that make them for that long."""
         return 0
 
     @property
@@ -171,7 +171,7 @@ class Node:
 
     @property
     def owner(self) -> str:
-        """The node of the manifest that is named where something is wrong with it."""
+        """The node of the manifest that problems of this one name."""
         return self.name
 
     def reads(self, topic: str) -> bool:
@@ -184,7 +184,7 @@ class Node:
         return ()
 
     def stored_table(self, store: str, inputs: Sequence[Columns] = ()) -> StoredTable | None:
-        """What can be asked of that store of its, by the columns of its inputs; None when it holds no table."""
+        """Its store of that name as it can be queried, by the columns of its inputs; None when it holds no table."""
         return None
 
     @property
@@ -207,12 +207,12 @@ class Node:
         return ()
 
     def takes_changes(self, kinds: Sequence[str]) -> bool:
-        """Whether it must know what each row was, beside what it is; by the kinds of its inputs."""
+        """Whether it needs the old row of each change, beside the new one; by the kinds of its inputs."""
         return False
 
     @property
     def output_mode(self) -> str:
-        """`update` when what it gives replaces what it gave before, else `append`."""
+        """`update` when its output replaces its earlier output, else `append`."""
         return "append"
 
     @property
@@ -229,34 +229,34 @@ class Node:
         return inputs[0] if inputs else STREAM
 
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
-        """The columns of its output, by those of its inputs; of a sink: those it is given."""
+        """The columns of its output, by those of its inputs; for a sink, those of its input."""
         return inputs[0]
 
     def hop_name(self, upstream: str) -> str:
-        """What the internal topic between that input and this node is called: by the store where there is one, so that
-        nodes put in before it later do not lose what is in the topic."""
+        """The name of the internal topic between that input and this node: after the store where there is one, so that
+        the topic's records are not lost when nodes are put in before it later."""
         return f"{self.name}-{upstream}"
 
     def check(self, topology: Topology) -> Iterable[Problem]:
-        """What is wrong with it in its place: the kinds and columns of what it reads, its names, its expressions."""
+        """The problems of the node in its place: the kinds and columns of its inputs, its names, its expressions."""
         return ()
 
     def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
-        """Where each column of its output comes from.
+        """The origin of each column of its output.
 
         Args:
             inputs: the columns of each of its inputs.
-            before: where those come from.
+            before: the origins of those.
         """
         return before[0]
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
-        """What its state's keys and values are, as plain data: equal for two versions exactly when one can go on with
-        the other's state. None without state."""
+        """The shape of its state's keys and values, as plain data: equal for two versions exactly when one can go on
+        with the other's state. None without state."""
         return None
 
     def description(self, inputs: Sequence[Columns]) -> str:
-        """What it does, on one line, in the manifest's terms.
+        """A description on one line, in the manifest's terms.
 
         Args:
             inputs: the columns of each of its inputs.

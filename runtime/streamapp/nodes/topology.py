@@ -50,7 +50,7 @@ class Topology:
         return self._kinds[name]
 
     def columns(self, name: str) -> Columns:
-        """The columns of a node's output; of a sink: those it is given."""
+        """The columns of a node's output; for a sink, those of its input."""
         return self._columns[name]
 
     def key_columns(self, name: str) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class Operation(Protocol):
-    """What the class of an operation has besides what every node has."""
+    """The class of an operation: its members besides those of every node."""
 
     operation: ClassVar[str]
     outline: ClassVar[Outline]
@@ -89,7 +89,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     Python,
     Sink,
 )
-"""In the order in which people are told of them."""
+"""The operations, in the order in which messages name them."""
 BY_NAME = {cls.operation: cls for cls in OPERATIONS}
 
 __all__ = [

@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
 
 MOST_BRANCHES = 50
-"""Branches of one node."""
+"""The most branches of one node."""
 
 
 class ArmSpec(Model):
     """One branch."""
 
     name: Annotated[str, Field(description="The branch's name: it is a node.")]
-    when: Annotated[str | None, Field(description="What goes here; the last branch without it takes the rest.")] = None
+    when: Annotated[
+        str | None,
+        Field(description="The condition for records that take this branch; a last branch without it takes the rest."),
+    ] = None
 
 
 Given = Annotated[
@@ -40,7 +43,7 @@ Given = Annotated[
 
 @dataclass(frozen=True)
 class Branch(OneInput):
-    """Where a stream is split; what goes where is said by its arms."""
+    """The place where a stream is split; its arms say which records go where."""
 
     arms: tuple[str, ...]
 
@@ -70,7 +73,7 @@ class Branch(OneInput):
 
 @dataclass(frozen=True)
 class Arm(OneInput):
-    """One arm of its input, a Branch: what its condition is true for (None: everything), and none of the
+    """One arm of its input, a Branch: the records for which its condition is true (None: all), and none of the
     `earlier` arms' conditions."""
 
     condition: str | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cogroup`: a table of what groups of several streams' records come to."""
+"""`cogroup`: a table with the aggregates of groups of several streams' records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RULES: Rules = (
     without_from("cogroup", "`from` is not for cogroup, whose items name what they read"),
 )
 MOST_STREAMS = 50
-"""Streams of one cogroup: each is a branch of the plan, and a column of the shuffle."""
+"""The most streams of one cogroup: each is a branch of the plan, and a column of the shuffle."""
 
 
 class CogroupSpec(Model):
@@ -58,7 +58,7 @@ _STRUCT = "__part_"
 
 
 def struct_of(part: int) -> str:
-    """The column that has what is aggregated of a stream's records, by the stream's place in the list."""
+    """The column with the values to aggregate of a stream's records, by the stream's place in the list."""
     return f"{_STRUCT}{part}"
 
 
@@ -107,8 +107,8 @@ class _Grouping:
 
 @dataclass(frozen=True)
 class Cogroup(Node):
-    """A table: one row per group (and window) with the aggregates of the records that several streams have of it. A
-    pass makes a `groupBy` of it (compile/cogroups.py)."""
+    """A table: one row per group (and window) with the aggregates of its records in several streams. A pass makes a
+    `groupBy` of it (compile/cogroups.py)."""
 
     by: Pairs
     """Group columns (name, expression), in the key's order; the expressions are over each stream's columns."""
@@ -206,7 +206,7 @@ class Cogroup(Node):
         return {"timestamp": "latest", "window_start": "window", "window_end": "window", **found, **groups}
 
     def _group(self, text: str, before: Sequence[Origins]) -> list[Any]:
-        """What a group column is in each of the streams, in an order that does not depend on theirs."""
+        """The expression of a group column over each of the streams, in an order that does not depend on theirs."""
         return sorted((expression(text, source) for source in before), key=digest)
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
@@ -225,7 +225,7 @@ class Cogroup(Node):
 
 @dataclass(frozen=True)
 class CogroupedRecords(OneInput):
-    """The records of one of the streams of a cogroup: their group, and what is aggregated of them in a struct."""
+    """The records of one of the streams of a cogroup: their group, and the values to aggregate in a struct."""
 
     by: Pairs
     fields: tuple[str, ...]

@@ -40,7 +40,7 @@ Given = Annotated[DeduplicateSpec | None, Field(description="Lets the first of s
 
 @dataclass(frozen=True)
 class Deduplicate(OneInput):
-    """Leaves a record out if one of the same values in `by` has passed that is at most `within` away in event time."""
+    """Leaves a record out if one with the same values in `by`, at most `within` away in event time, has passed."""
 
     by: tuple[str, ...]
     within_ms: int

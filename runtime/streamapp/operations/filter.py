@@ -25,7 +25,7 @@ Given = Annotated[str | None, Field(description="Keeps records for which the exp
 
 @dataclass(frozen=True)
 class Filter(OneInput):
-    """Keeps what the condition is true for (null is not true); on a table, what stops matching is deleted."""
+    """Keeps rows for which the condition is true (null is not); on a table, a row that stops matching is deleted."""
 
     condition: str
 

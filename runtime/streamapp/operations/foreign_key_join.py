@@ -69,7 +69,7 @@ class ForeignKeyJoin(TableJoin):
         yield from super()._check_select(select, topology, topology.columns(self.left).key, ())
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
-        """Of both stores. What `select` computes is kept, so that another expression is another state."""
+        """The shape of both stores. The results of `select` are kept, so that another expression is another state."""
         left, right = inputs
         ours, theirs = self.matched(left.key, right.key)
         origins = self.origins(inputs, before)
@@ -85,8 +85,8 @@ class ForeignKeyJoin(TableJoin):
 
 @dataclass(frozen=True)
 class ForeignRows(ForeignKeyJoin):
-    """In the task of the right table: keeps each row of the left one by the key that it names, and says what becomes of
-    it, as a stream of results."""
+    """Keeps each row of the left table by the key that it names, in the task of the right table, and gives the rows'
+    results as a stream."""
 
     of: str = ""
     """The join of the manifest."""
@@ -110,7 +110,7 @@ class ForeignRows(ForeignKeyJoin):
 
 @dataclass(frozen=True)
 class ForeignResults(OneInput):
-    """Keeps the latest result of each row of the left table: those of a place that it has left come to nothing."""
+    """Keeps the latest result of each row of the left table; those of a place that it has left have no effect."""
 
     store: str
 
@@ -136,13 +136,13 @@ class ForeignResults(OneInput):
 
 
 def stored_results(columns: Columns) -> StoredTable:
-    """What can be asked of results with these columns."""
+    """A store of results with these columns, as it can be queried."""
     return StoredTable(tuple("key" if name == HIDDEN_KEY else name for name in columns.key), columns.value, False)
 
 
 def settled(join: TableJoin, topology: Topology) -> TableJoin:
-    """The join, by what its sides are: of two tables by other columns than the left one's key it is a foreign-key join;
-    a stream's record keeps its key where it looks a global table up."""
+    """The join, by the kinds of its sides: one of two tables by other columns than the left one's key is a foreign-key
+    join; a stream's record keeps its key where it looks a global table up."""
     kinds = topology.kind(join.left), topology.kind(join.right)
     if kinds == (STREAM, TABLE):
         return replace(join, keeps_key=bool(join.by) and isinstance(origin_of(topology, join.right), GlobalTable))

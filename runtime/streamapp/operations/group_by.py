@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`groupBy` with `aggregate`: a table of what groups of records come to."""
+"""`groupBy` with `aggregate`: a table with the aggregates of groups of records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GROUP = Rule(
     needs=("aggregate", "reduce", "cogroup", "top"),
     told="aggregate",
 )
-"""Without it nobody knows what the node computes."""
+"""The rule of a `groupBy` with nothing to compute."""
 RULES: Rules = (
     GROUP,
     *(
@@ -136,8 +136,8 @@ Expires = Annotated[
 
 
 _LAYOUT = 2
-"""How the state of windows, and of `reduce`, is laid out: windows since 2 in the order of their starts. Another number,
-another fingerprint."""
+"""The layout of the state of windows, and of `reduce`: since 2, windows are in the order of their starts. Another
+number makes another fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,13 @@ class Aggregate(OneInput):
     late: str | None = None
     """The topic that late records go to; None: none."""
     reduce: Pairs = ()
-    """In place of aggregates: columns of the records, and how a record changes what there is so far."""
+    """In place of aggregates: columns of the records, and how a record changes their values so far."""
     folds: bool = False
-    """Whether it runs in the task of its key, where the records of a group are taken in their order: a pass says so."""
+    """Whether it runs in the task of its key, where the records of a group are taken in their order: a pass sets it."""
     ttl_ms: int = 0
     """How long a group stays that has no record; 0: for ever."""
     keeps_rows: bool = False
-    """Whether it is over a table whose rows it keeps, as what a row was cannot be taken out of its aggregates again."""
+    """Whether it is over a table whose rows it keeps, as an old row cannot be taken out of its aggregates again."""
     top: Top | None = None
     """The rows that its only aggregate keeps, where the manifest asks for these."""
     within: Pairs = ()
@@ -213,7 +213,7 @@ class Aggregate(OneInput):
         return cls(
             spec.name,
             making.input,
-            # What is in a row its input says, when all nodes are there.
+            # The input says which columns a row has, when all nodes are there.
             columns=top.aggregates(Columns(), ()) if top is not None else pairs_of(spec.aggregate or {}),
             top=top,
             reduce=pairs_of(spec.reduce or {}),
@@ -288,7 +288,7 @@ class Aggregate(OneInput):
 
     @property
     def output_mode(self) -> str:
-        """Of Spark; our operator decides by `emit` what a window gives."""
+        """Spark's output mode; our operator decides by `emit` which results a window gives."""
         return "update"
 
     def expressions(self) -> tuple[NodeExpression, ...]:

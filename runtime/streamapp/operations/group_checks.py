@@ -15,19 +15,19 @@ from streamapp.operations.window import Window
 from streamapp.scope import check_expression, check_names, require_deterministic
 
 _RETRACTABLE = frozenset({"avg", "count", "mean", "sum"})
-"""Aggregates that a table's row can be taken out of again. For others it is kept."""
+"""Aggregates that a table's row can be taken out of again. For others the row is kept."""
 FOLDED = "acc"
-"""What `reduce` calls what the records of a group have come to so far."""
+"""The name that `reduce` uses for the value of a group so far."""
 _RECOMPUTED = "an epoch that is run again would put the record elsewhere"
 _BEFORE = "compute it in a `with` node before"
 
 
 class Grouping(Protocol):
-    """A `groupBy`, or what a cogroup has of one of its streams."""
+    """A `groupBy`, or the part of a cogroup for one of its streams."""
 
     @property
     def name(self) -> str:
-        """Of the node."""
+        """The node's name."""
 
     @property
     def input(self) -> str:
@@ -51,11 +51,11 @@ class Grouping(Protocol):
 
     @property
     def values(self) -> Pairs:
-        """Those of both that there are."""
+        """The aggregates, or the columns of `reduce` with their expressions: those that it has."""
 
     @property
     def top(self) -> object | None:
-        """What is to be checked in place of its one aggregate."""
+        """The `top`, which is checked in place of its one aggregate."""
 
     @property
     def window(self) -> Window | None:
@@ -69,7 +69,7 @@ def is_retractable(text: str) -> bool:
 
 
 def check_groups(node: Grouping, topology: Topology) -> Iterator[Problem]:
-    """What is wrong with a `groupBy` in its place."""
+    """The problems of a `groupBy` in its place."""
     if topology.kind(node.input) == TABLE:
         yield from _check_windowless(node)
     columns = topology.columns(node.input)
@@ -82,7 +82,7 @@ def check_groups(node: Grouping, topology: Topology) -> Iterator[Problem]:
 
 
 def _check_windowless(node: Grouping) -> Iterator[Problem]:
-    """Over a table there are no windows."""
+    """A problem where a group over a table has windows."""
     if node.window is not None:
         said = f"its input '{node.input}' is a table, whose rows have no time of their own to be in a window of"
         fix = f"read its changes as a stream, with a `toStream` node behind '{node.input}'"
@@ -139,7 +139,8 @@ def _check_reduced(node: Grouping, columns: Columns) -> Iterator[Problem]:
 
 
 def _check_mergeable(node: Grouping, field: str, text: str, columns: Columns) -> Iterator[Problem]:
-    """Of windows that become one there is what they have come to, and no record."""
+    """Problems of expressions that use the record in windows that may become one: two windows then have their values so
+    far, and no record."""
     if node.window is None or not node.window.of_records:
         return
     reduced = {name.lower() for name in node.reduced}

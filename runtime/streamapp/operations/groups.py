@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the builder has between `group_by` and what it makes of the groups."""
+"""The builder's step between `group_by` and the node that is made of the groups."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Groups(Generic[S]):
         ttl: str | None = None,
         **more: str,
     ) -> S:
-        """A table with what the records of each group come to, one folded into the next: `acc.column` is what there is
-        so far, and a group begins with its first record. A column called `store`, `emit` or `ttl` goes into the map.
+        """A table with the records of each group folded one into the next: `acc.column` is the value so far, and a
+        group begins with its first record. A column called `store`, `emit` or `ttl` goes into the map.
 
         >>> from streamapp.builder import StreamBuilder
         >>> bids = StreamBuilder("app").stream("bids", topic="bids").group_by("best", "key")

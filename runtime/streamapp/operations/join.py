@@ -35,7 +35,7 @@ def _described(before_ms: int, after_ms: int) -> str:
 
 
 _BOTH_SIDES = 2
-"""How the state is laid out: since 2 by an operator of ours. Another number, another fingerprint."""
+"""The layout of the state: since 2 that of an operator of ours. Another number makes another fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Join(Joining):
     before_ms: int
     """How much earlier than the left record the right one may be."""
     after_ms: int
-    """How much later."""
+    """How much later than the left record the right one may be."""
     grace_ms: int
     select: Pairs | None
     """The result's columns; in the expressions a column is `NODE.column`. None: both sides' columns."""
     store: str
     left_as: str = ""
-    """How `select` calls the left side; empty: by its node's name."""
+    """The name that `select` uses for the left side; empty: its node's name."""
     right_as: str = ""
     match: tuple[str, ...] = ()
     """Columns of the right side; none: its key."""
@@ -102,7 +102,7 @@ class Join(Joining):
 
     def met_by(self, name: str) -> tuple[str, ...]:
         if self.left == self.right and self.by != self.match:
-            return ("",)  # its rows go to two places: by no key of theirs to both
+            return ("",)  # its rows go to two places, and none of its keys leads to both
         return self.by if name == self.left else self.match
 
     @property
@@ -154,7 +154,7 @@ class Join(Joining):
         }
 
     def _record_fields(self, inputs: Sequence[Columns]) -> list[list[str]]:
-        """What `select` uses of the records' own columns, for each side: a join keeps those, and no others."""
+        """The records' own columns that `select` uses, for each side: a join keeps those, and no others."""
         return [
             [n for n in RECORD_COLUMNS if f"{alias}.{n}".lower() in self.used and columns.find(n) not in columns.value]
             for alias, columns in zip(self.aliases, inputs, strict=True)

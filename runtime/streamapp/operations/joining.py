@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What joins share: the manifest's fields, the sides' columns, and the result's."""
+"""The common part of joins: the manifest's fields, the sides' columns, and the result's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PAIRING: Rules = (
     ),
     Rule("match", "there are `by` and `match`", "remove `by`", excludes=("by",)),
 )
-"""Of the fields under `join`."""
+"""The rules of the fields under `join`."""
 
 
 class JoinSpec(Model):
@@ -68,8 +68,8 @@ class JoinSpec(Model):
         list[str] | None,
         Field(
             min_length=1,
-            description="Columns of the left side, matched to the right side's key. Default: the left key. Of a table "
-            "that is joined with a table they may be others: a foreign-key join.",
+            description="Columns of the left side, matched to the right side's key. Default: the left key. In a "
+            "join of two tables, other columns make it a foreign-key join.",
         ),
     ] = None
     match: Annotated[
@@ -86,7 +86,7 @@ class JoinSpec(Model):
         BeforeValidator(lambda value: one_of(value, TYPES)),
         Field(
             description="Which records give a result without a partner: inner (none), left (those of the left side) or "
-            "outer (those of both). Of two streams it comes when no partner can come any more.",
+            "outer (those of both). In a join of two streams it comes when no partner can come any more.",
             json_schema_extra={"enum": list(TYPES)},
         ),
     ] = "inner"
@@ -105,7 +105,7 @@ class JoinSpec(Model):
     as_of: Annotated[
         bool | None,
         Field(
-            description="Of a table with `history`: whether a record meets the row of its own event time. "
+            description="For a table with `history`: whether a record meets the row of its own event time. "
             "Default: the row that is there when the record comes."
         ),
     ] = None
@@ -134,7 +134,7 @@ Given = Annotated[JoinSpec | None, Field(description="Joins another stream, or a
 
 
 class Joining(Node):
-    """Brings together a left and a right row whose columns are equal. Classes of it have these fields."""
+    """Brings together a left and a right row whose columns are equal. Its subclasses have these fields."""
 
     left: str
     right: str
@@ -144,7 +144,7 @@ class Joining(Node):
     select: Pairs | None
     """The result's columns; in the expressions a column is `NODE.column`. None: both sides' columns."""
     left_as: str
-    """How `select` calls the left side; empty: by its node's name."""
+    """The name that `select` uses for the left side; empty: its node's name."""
     right_as: str
     match: tuple[str, ...]
     """Columns of the right side; none: its key."""
@@ -159,7 +159,7 @@ class Joining(Node):
         return (self.left_as or self.left, self.right_as or self.right)
 
     def with_inputs(self, renamed: Mapping[str, str]) -> Self:
-        """The join keeps its sides' names for its `select`."""
+        """The join with other inputs; it keeps its sides' names for its `select`."""
         if not any(name in renamed for name in self.inputs):
             return self
         left, right = (renamed.get(name, name) for name in self.inputs)
@@ -174,7 +174,7 @@ class Joining(Node):
         return (*by, *on, *placed(Role.JOINED, "join.select", self.select or ()))
 
     def matched(self, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The columns of each side that rows meet by, where these are the sides' keys."""
+        """The columns of each side that rows meet by; `left` and `right` are the sides' keys."""
         return self.by or left, self.match or right
 
     def key_of(self, left: Columns) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ class Joining(Node):
 
     @property
     def matched_in(self) -> str:
-        """Where the manifest says what rows meet by."""
+        """The manifest's field with the columns that rows meet by."""
         return "join.match" if self.match else "join.by"
 
     def output_columns(self, inputs: Sequence[Columns]) -> Columns:
@@ -199,18 +199,18 @@ class Joining(Node):
 
     @cached_property
     def used(self) -> frozenset[str]:
-        """The columns that `select` uses, with the side that it has them of, in lower case."""
+        """The columns that `select` uses, each with its side, in lower case."""
         return frozenset(name for _, text in self.select or () for name in _used(text))
 
     def check_deterministic(self) -> Iterator[Problem]:
-        """What of `select` would be another row when it is computed again."""
+        """Problems of expressions in `select` that could give another row when they are computed again."""
         for name, text in self.select or ():
             why = "a row that is computed again, when it is deleted or an epoch is repeated, must be the same"
             fix = "compute it in a `with` node before or behind the join"
             yield from require_deterministic(self.name, f"join.select.{name}", text, why, fix)
 
     def check_columns(self, topology: Topology) -> Iterator[Problem]:
-        """What is wrong with the columns that rows meet by, and with those of the result."""
+        """Problems of the columns that rows meet by, and of those of the result."""
         left, right = topology.columns(self.left), topology.columns(self.right)
         by, on = self.matched(left.key, right.key)
         for names, columns, side in ((self.by, left, self.left), (self.match, right, self.right)):
@@ -300,7 +300,7 @@ def sides_of(join: JoinSpec, making: Making) -> Mapping[str, Any]:
 
 
 def _sides_of(select: Pairs) -> set[str]:
-    """What its expressions have before the dots, in lower case."""
+    """The names before the dots in its expressions, in lower case."""
     return {parts[0].lower() for _, text in select for parts in read_expression(text).columns if len(parts) > 1}
 
 

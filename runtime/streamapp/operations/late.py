@@ -25,7 +25,7 @@ Given = Annotated[
 
 
 def late_name(node: str) -> str:
-    """What the node is called that writes the late records of another."""
+    """The name of the node that writes the late records of another."""
     return f"{node}-late"
 
 

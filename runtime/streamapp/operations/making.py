@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operation is made from: its node of the manifest, and the other nodes as far as it names them."""
+"""The source of an operation: its node of the manifest, and the other nodes as far as it names them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamapp.errors import Problem
 
 
 class Making(Protocol):
-    """One node of the manifest on its way into a topology. What stands in the way of that goes to `problems`."""
+    """One node of the manifest on its way into a topology. Mistakes found on the way go to `problems`."""
 
     problems: list[Problem]
 
@@ -21,4 +21,4 @@ class Making(Protocol):
         """The name, when it is that of a node that can be read; else None, and a problem of that field."""
 
     def stand_in(self, field: str) -> str:
-        """A node in the place of an input that there is not, so that the rest can be checked."""
+        """A node in the place of an input that does not exist, so that the rest can be checked."""

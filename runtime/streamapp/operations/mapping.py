@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `select` and `with` share: columns that are computed of each record."""
+"""The common part of `select` and `with`: columns that are computed of each record."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ class Merge(Node):
 
     sources: tuple[str, ...]
     cogroup: str | None = None
-    """The cogroup whose streams these are: a column that one has not got is null in its records. Else all have the
-    same columns."""
+    """The cogroup whose streams these are: a column that one of them does not have is null in its records. Without a
+    cogroup all have the same columns."""
 
     operation: ClassVar[str] = "merge"
     outline: ClassVar[Outline] = Outline(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamapp.manifest.node import NodeSpec
 
 MODES = ("row", "pandas", "arrow")
-"""What a function of the user's may be given."""
+"""The kinds of input that a function of the user's may have."""
 
 
 def _function(text: str) -> str:
@@ -55,9 +55,9 @@ class PythonSpec(Model):
         str,
         BeforeValidator(lambda value: one_of(value, MODES)),
         Field(
-            description="What the function is given and returns. `row`: a dict, for a dict, a list of them, or None. "
-            "`pandas`: a DataFrame, for one whose index says of which row each came. `arrow`: a RecordBatch, for one "
-            "of as many rows.",
+            description="The form of the function's input and result. `row`: a dict, for a dict, a list of them, or "
+            "None. `pandas`: a DataFrame, for one whose index says of which row each came. `arrow`: a RecordBatch, for "
+            "one of as many rows.",
             json_schema_extra={"enum": list(MODES)},
         ),
     ] = "row"
@@ -74,7 +74,7 @@ Given = Annotated[PythonSpec | None, Field(description="Replaces the columns by 
 
 @dataclass(frozen=True)
 class Python(OneInput):
-    """What a function of the user's makes of each record, or of each batch of them: it replaces the value's columns.
+    """Calls a function of the user's for each record, or each batch of them: its results replace the value's columns.
 
     On a stream a record may become none or several; on a table one that becomes none is deleted.
     """
@@ -82,7 +82,7 @@ class Python(OneInput):
     function: str
     """`module:name`."""
     mode: str
-    """`row`, `pandas` or `arrow`: what the function is given, and what it returns."""
+    """`row`, `pandas` or `arrow`: the form of the function's input and output."""
     schema: str
     """The columns that it returns, as Spark's DDL."""
 
@@ -128,7 +128,7 @@ class PythonStep(Steps):
     """The builder's method."""
 
     def python(self, name: str, function: str, *, schema: str, mode: str | None = None) -> Self:
-        """What a function of yours, `module:name`, makes of each record or batch; it replaces the columns.
+        """Calls a function of yours, `module:name`, for each record or batch; its results replace the columns.
 
         >>> from streamapp.builder import StreamBuilder
         >>> lines = StreamBuilder("app").stream("lines", topic="text")

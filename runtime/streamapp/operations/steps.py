@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the methods of the builder in Python are made with."""
+"""The base classes of the builder's methods in Python, and their helpers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F")
 
 
 class Starts(ABC, Generic[F]):
-    """What collects nodes: each method adds one that reads topics, or outputs that it is given."""
+    """A collector of nodes: each method adds one that reads topics, or the outputs passed to it."""
 
     @abstractmethod
     def _add(self, name: str, source: str | None, **fields: Any) -> F:

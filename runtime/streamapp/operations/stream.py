@@ -32,7 +32,7 @@ PLACES: Rules = (
     ),
 )
 MOST_TOPICS = 500
-"""Topics that one node may name."""
+"""The most topics that one node may name."""
 _RECORD_TYPES = {
     "timestamp": "timestamp",
     "topic": "string",

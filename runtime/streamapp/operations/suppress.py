@@ -37,7 +37,7 @@ Given = Annotated[SuppressSpec | None, Field(description="Holds the updates of a
 
 @dataclass(frozen=True)
 class Suppress(OneInput):
-    """The same table, told less often: of the updates of a row within the limit the last one goes on."""
+    """The same table with fewer updates: of a row's updates within the limit only the last one goes on."""
 
     limit_ms: int
     store: str
@@ -88,7 +88,7 @@ class Suppress(OneInput):
         return {
             "operation": "suppress",
             "key": [source[name.lower()] for name in columns.key],
-            # What readers know is kept as a row, in the order of its columns.
+            # The row that readers know is kept, in the order of its columns.
             "values": list(all_typed(columns.value, source).items()),
         }
 

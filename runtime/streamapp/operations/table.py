@@ -42,8 +42,9 @@ class TableSpec(Model):
     history: Annotated[
         PositiveDuration | None,
         Field(
-            description="For how long, in event time, it is kept what a row was: for joins with `asOf`. Of a key's "
-            "records the one with the latest event time counts then, in whatever order they come. Default: not at all."
+            description="For how long, in event time, earlier versions of a row are kept, for joins with `asOf`. The "
+            "record with the latest event time is then the row of its key, in whatever order records come. Default: "
+            "none are kept."
         ),
     ] = None
     bootstrap: Annotated[
@@ -71,11 +72,11 @@ class Table(Stream):
 
     store: str = ""
     bootstrap: bool = True
-    """Whether it is read to the end that it has at the first start before a stream's record looks it up."""
+    """Whether, at the first start, it is read to its end of that time before a stream's record looks it up."""
     ttl_ms: int = 0
     """How long a row stays that is not updated; 0: for ever."""
     history_ms: int = 0
-    """For how long it is kept what a row was; 0: not at all."""
+    """For how long old rows are kept; 0: not at all."""
 
     operation: ClassVar[str] = "table"
     outline: ClassVar[Outline] = Outline(
@@ -152,8 +153,8 @@ GlobalGiven = Annotated[
 
 @dataclass(frozen=True)
 class GlobalTable(Table):
-    """A table that a stream's records look up and keep their own key. As any table it lies with the tasks of its key,
-    and no process has a copy of all of it: records go there."""
+    """A table that a stream's records look up, and keep their own key. Like any table it lies with the tasks of its
+    key, and no process has a copy of all of it: records go to these tasks."""
 
     operation: ClassVar[str] = "globalTable"
     outline: ClassVar[Outline] = Outline(
@@ -214,5 +215,5 @@ class TableStart(Starts[F]):
 
 
 def _written(key: FormatLike | None, value: FormatLike | None, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """As the manifest has it, without what is not given."""
+    """The fields as the manifest has them, without those that are not given."""
     return given(**fields, key=written_format(key), value=written_format(value))

@@ -37,9 +37,10 @@ class TableJoin(Joining):
     right_as: str = ""
     match: tuple[str, ...] = ()
     grace: str | None = None
-    """As it was given: for how long records wait, with `as_of`."""
+    """How long records wait, with `as_of`, as it was given."""
     store: str = ""
-    """As it was given: records wait there, and a foreign-key join keeps what it gives. Empty: by the node's name."""
+    """The store's name as it was given: records wait there, and a foreign-key join keeps its results there. Empty: the
+    node's name."""
     as_of: bool = False
     """Whether a record meets the row that was there at its own event time."""
 
@@ -167,7 +168,7 @@ class TableJoin(Joining):
             )
 
     def check_found_by_key(self, topology: Topology, side: str, names: tuple[str, ...]) -> Iterator[Problem]:
-        """What is wrong where rows of a table are to be found by other columns than its key."""
+        """A problem where rows of a table are to be found by other columns than its key."""
         key = topology.key_columns(side)
         if names and [name.lower() for name in names] != [name.lower() for name in key]:
             said = f"rows of the table '{side}' are found by its key, {listed(key)}, and not by {listed(names)}"
@@ -175,12 +176,12 @@ class TableJoin(Joining):
             yield Problem(self.name, self.matched_in, ", ".join(names), said, fix)
 
     def without_grace(self, grace: str) -> Problem:
-        """What is wrong with a `grace` of a join that waits for nothing."""
+        """The problem of a `grace` of a join that waits for nothing."""
         said = "`grace` is for joins whose records wait: of two streams, or of a stream with a table and `asOf`"
         return Problem(self.name, "join.grace", grace, said, "remove it")
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
-        """Of records that wait: they are kept as rows."""
+        """The shape of records that wait: they are kept as rows."""
         if not self.holds_back:
             return None
         (columns, _), (source, _) = inputs, before
@@ -201,7 +202,7 @@ class TableJoin(Joining):
 
 
 def origin_of(topology: Topology, name: str) -> Node:
-    """What has the rows of a table that others pass through on the way to that node, row by row."""
+    """The node that has a table's rows, which others pass on row by row to the node of that name."""
     node = topology.node(name)
     while node.row_wise and len(node.inputs) == 1:
         node = topology.node(node.inputs[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`top`: of each group the rows that have the most of something."""
+"""`top`: the rows of each group in which an expression is highest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamapp.nodes.pairs import Pairs, names_of
 from streamapp.scope import check_expression, require_deterministic
 
 MOST_ROWS = 1000
-"""Rows of a group, which are one value of the state."""
+"""The most rows of a group: they are one value of the state."""
 COLUMN = "top"
 """The column that has them."""
 
@@ -36,7 +36,7 @@ class TopSpec(Model):
     """Which rows of a group are kept."""
 
     rows: Annotated[StrictInt, Field(ge=1, le=MOST_ROWS, description="How many rows.")]
-    by: Annotated[str, Field(description="What is compared: the rows in which it is highest are the first.")]
+    by: Annotated[str, Field(description="The expression that ranks the rows: the highest come first.")]
 
 
 Given = Annotated[
@@ -53,13 +53,13 @@ class Top:
     by: str
 
     def aggregates(self, columns: Columns, groups: Pairs) -> Pairs:
-        """As an aggregate over records of these columns."""
+        """The rows as an aggregate over records of these columns."""
         struct = ", ".join(map(quote, self.columns(columns, groups)))
         return ((COLUMN, f"max_by(struct({struct}), ({self.by}), {self.rows})"),)
 
     @staticmethod
     def columns(columns: Columns, groups: Pairs) -> tuple[str, ...]:
-        """Those of a row: without what all rows of the group have in common.
+        """The columns of a row, without those that all rows of the group have in common.
 
         >>> of = Columns(value=("game", "player"))
         >>> Top.columns(of, (("game", "game"),)), Top.columns(of, (("game", "upper(game)"),))
@@ -69,7 +69,7 @@ class Top:
         return tuple(name for name in columns.fields if name.lower() not in common)
 
     def check(self, node: str, name: str, groups: Pairs, topology: Topology) -> Iterator[Problem]:
-        """What is wrong with it, of the node of that name that reads the other one."""
+        """The problems of the `top` of the node `node`, which reads the node `name`."""
         columns = topology.columns(name)
         yield from check_expression(node, "top.by", self.by, columns)
         fix = "compute it in a `with` node before"

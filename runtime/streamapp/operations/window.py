@@ -32,7 +32,7 @@ RULES: Rules = (
     Rule("every", "`every` is for hopping windows", "remove it, or write hopping", needs=("hopping",)),
 )
 MOST_WINDOWS = 1_000
-"""Hopping windows that one record may be in: each is a row of its own, for Spark's planner too."""
+"""The most hopping windows that one record may be in: each is a row of its own, for Spark's planner too."""
 
 
 class WindowSpec(Model):
@@ -65,7 +65,7 @@ class Window:
     kind: str
     """`tumbling`, `hopping`, `session` or `sliding`."""
     size_ms: int
-    """How long one is; of a session: the gap, how far apart two records may be that follow each other in it."""
+    """The length of a window; for a session the gap: how far apart two records may be that follow each other in it."""
     advance_ms: int
     """How often one starts, from 1970 on; 0 where records say when."""
 
@@ -109,7 +109,7 @@ class Window:
 
     @property
     def shape(self) -> Any:
-        """What of it says which windows there are, as plain data."""
+        """The part that says which windows there are, as plain data."""
         return [self.kind, self.size_ms] if self.of_records else [self.size_ms, self.advance_ms]
 
     @property
@@ -119,7 +119,7 @@ class Window:
 
     @property
     def description(self) -> str:
-        """In the manifest's terms."""
+        """The windows in the manifest's terms."""
         if self.kind == "session":
             return f"sessions with gaps of at most {format_duration(self.size_ms)}"
         text = f"{self.kind} window {format_duration(self.size_ms)}"

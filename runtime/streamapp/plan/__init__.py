@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan: all that the runtime is told. It is data, travels as JSON, and says its version."""
+"""The plan: the whole input of the runtime. It is data, travels as JSON, and has a version."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is made of."""
+"""The parts of a plan."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class SubTopology:
     """One query: sources, at most one shuffle with stateful nodes behind it, sinks. All effects of an epoch are one."""
 
     name: str
-    """Of its first store; of a stateless one, of its first source. Offsets, transactions and metrics stand under it."""
+    """The name of its first store, or if it is stateless of its first source. Offsets, transactions and metrics stand
+    under it."""
     nodes: tuple[Node, ...]
-    """In an order in which inputs come first."""
+    """The nodes in an order in which inputs come first."""
     stateful: tuple[str, ...]
     """The nodes for which records are shuffled: none, one with an operator of its own, or those that share a task."""
     task: tuple[str, ...]
@@ -89,7 +90,7 @@ class InternalTopic:
 
 @dataclass(frozen=True)
 class OnBadRecord:
-    """What happens to records that cannot be read: `kind` is Fail, Drop or DeadLetter (then with a topic)."""
+    """The treatment of records that cannot be read: `kind` is Fail, Drop or DeadLetter (then with a topic)."""
 
     kind: str
     topic: str | None = None
@@ -138,7 +139,7 @@ class Plan:
     """`Fail`, `Earliest` or `Latest`."""
     replicas: int
     subtopologies: tuple[SubTopology, ...]
-    """In an order in which each comes after those whose output it reads."""
+    """The sub-topologies in an order in which each comes after those whose output it reads."""
     stores: tuple[Store, ...]
     topics: tuple[InternalTopic, ...]
     source_topics: tuple[str, ...] = ()

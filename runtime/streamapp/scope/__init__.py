@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks of operations have in common: expressions, columns, keys and kinds of what a node reads."""
+"""The common part of the checks of operations: expressions, columns, keys and kinds of a node's inputs."""
 
 from __future__ import annotations
 

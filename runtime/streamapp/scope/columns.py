@@ -11,7 +11,7 @@ from streamapp.nodes import TABLE, Columns, Node, Topology
 from streamapp.nodes.pairs import Pairs
 
 TRUE_AND_FALSE = ("true", "false")
-"""No column is named so: these are what is left in a cluster of keys such as `y` and `no` without quotes."""
+"""Names that no column has: a cluster makes these of keys such as `y` and `no` without quotes."""
 READ_AS_BOOLEAN = "without quotes, y, n, yes, no, on and off are read as true and false"
 QUOTE_IT = "write the name in quotes, or use another"
 
@@ -71,7 +71,7 @@ def fixed_keys(columns: Columns) -> set[str]:
 
 
 def key_changed(node: str, field: str, name: str, text: str) -> Problem:
-    """That a column of the key would get another value."""
+    """The problem of a key's column that would get another value."""
     return Problem(
         node,
         field,

@@ -56,7 +56,7 @@ def check_joined_expression(
     """Problems of an expression over two inputs, whose columns are written NODE.column.
 
     Args:
-        whole: False when one of the sides is not there: what is not of the other may be of that one.
+        whole: False when one of the sides is not there: a column that the other does not have may be in that one.
     """
     expression = read_expression(text)
     yield from faults(node, field, expression)

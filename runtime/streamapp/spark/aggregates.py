@@ -18,8 +18,8 @@ from streamapp.spark.guard import expression, expression_within
 
 
 def aggregates_of(node: o.Aggregate, flow: Flow) -> list[Column]:
-    """What becomes of the rows of a group, as `__result_…`. An aggregate of a cogroup's stream takes that stream's
-    records alone."""
+    """The aggregates over the rows of a group, as `__result_…`. An aggregate of a cogroup's stream takes only that
+    stream's records."""
     if node.reduce:
         whole = _reduced(node, flow)
         found = [whole[name] for name, _ in node.reduce]
@@ -34,7 +34,8 @@ def aggregates_of(node: o.Aggregate, flow: Flow) -> list[Column]:
 
 
 def _reduced(node: o.Aggregate, flow: Flow) -> Column:
-    """A struct of what the records of a group come to. The first is what it begins with; columns keep their types."""
+    """A struct of the columns that the records of a group are reduced to. The reduction begins with the first record;
+    columns keep their types."""
     scope = flow.scope()
     types = {field.name.lower(): field.dataType for field in scope.schema}
     kept = StructType([StructField(name, types[name.lower()]) for name, _ in node.reduce])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of Spark's settings is the user's to give: a list, and nothing beside it. Whatever else reaches Spark, by a file
-or by the environment, keeps an app from starting: it could take away what the guarantees rest on without a word."""
+"""The list of Spark settings that the user may give. An app does not start if any other setting reaches Spark, by a
+file or by the environment: such a setting could silently break the guarantees."""
 
 from __future__ import annotations
 
@@ -27,35 +27,36 @@ ALLOWED = (
     _ROCKSDB + "maxWriteBufferNumber",
     _ROCKSDB + "writeBufferCacheRatio",
     _ROCKSDB + "writeBufferSizeMB",
-    # What passes between executors.
+    # Data between executors.
     "spark.broadcast.compress",
     "spark.io.compression.codec",
     "spark.reducer.maxSizeInFlight",
     "spark.shuffle.compress",
     "spark.shuffle.file.buffer",
     "spark.shuffle.spill.compress",
-    # Patience, and what is said.
+    # Timeouts and the log level.
     "spark.executor.heartbeatInterval",
     "spark.log.level",
     "spark.network.timeout",
     "spark.rpc.askTimeout",
 )
 _OF_SPARK = ("spark.app.name", "spark.app.submitTime", "spark.submit.deployMode", "spark.submit.pyFiles")
-"""What it sets by itself when it is started."""
+"""Settings that Spark itself sets at its start."""
 _DEFAULTS = "spark-defaults.conf"
 _NOT_SHOWN = "(redacted)"
 
 
 def require_allowed(text: str, ours: Mapping[str, str], environment: Mapping[str, str], home: Path) -> None:
-    """
+    """Checks the settings that Spark has been started with.
+
     Args:
-        text: the settings that Spark has been started with, a line each.
+        text: these settings, one per line.
         ours: the settings that we have given it.
-        environment: of its process.
-        home: Spark's.
+        environment: the environment of its process.
+        home: Spark's home folder.
 
     Raises:
-        InputError: naming each setting that is not the user's to give, and where it was given. Values are not told.
+        InputError: names each setting that the user may not give, and where it was given. It does not show values.
     """
     given = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     wrong = [

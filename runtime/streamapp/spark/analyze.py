@@ -26,7 +26,7 @@ _KAFKA_RECORD = (
 
 
 def mistakes_in(plans: Sequence[Plan]) -> list[ManifestError | None]:
-    """What Spark's analyzer finds wrong with each plan; nothing is read or run. Starts Spark, which takes seconds."""
+    """The mistakes that Spark's analyzer finds in each plan. Reads and runs nothing, but starts Spark: some seconds."""
     with tempfile.TemporaryDirectory(prefix="streamapp-validate-") as folder:
         place = Place(master="local[1]", work_dir=Path(folder), memory="512m")
         spark = open_session("validate", place, 1, {"spark.plugins": ""})
@@ -37,10 +37,11 @@ def mistakes_in(plans: Sequence[Plan]) -> list[ManifestError | None]:
 
 
 def require_types(spark: SparkSession, plan: Plan) -> None:
-    """
+    """Checks the plan's expressions with Spark's analyzer.
+
     Raises:
-        ManifestError: with every expression that Spark's analyzer finds wrong. What follows such a node cannot be
-            understood either: its nodes are left open.
+        ManifestError: with every expression that Spark's analyzer finds wrong. The nodes that follow such a node are
+            not checked: they cannot be understood either.
     """
     schema = _parse_datatype_string(_KAFKA_RECORD)
     assert isinstance(schema, StructType)
@@ -55,7 +56,7 @@ def require_types(spark: SparkSession, plan: Plan) -> None:
         visitor.enter(part)
         flows: dict[str, Flow] = {}
         for node in part.nodes:
-            if isinstance(node, LateRecords):  # of the author's it has the topic alone
+            if isinstance(node, LateRecords):  # the author gives only its topic
                 continue
             if not flows.keys() >= set(node.inputs):
                 unchecked.append(node.name)

@@ -40,14 +40,14 @@ from streamapp.spark.session import PREFIX, Place, executor_processes, fresh_wor
 from streamapp.spark.stores import Stores
 
 STOP_SECONDS = 10.0
-"""For a stop, whatever hangs, where nobody gives it more."""
+"""The default time for a stop, even if something hangs."""
 REST_SECONDS = 6.0
-"""Of that, for all but the epoch under way, which may end in the rest of the time."""
+"""The part of a stop's time for everything but the epoch under way, which may end in the rest of the time."""
 ENGINE_SECONDS = 1.5
-"""After the epoch's time; what the engine is still at then loses nothing by being ended."""
+"""The time that the engine has to end, after the epoch's time. Then it is killed, and nothing is lost."""
 COLLECT_SECONDS = 1.0
 LOOK_SECONDS = 0.2
-"""Between two looks at a query that runs to the end of its input."""
+"""The time between two looks at a query that runs to the end of its input."""
 LONGEST_BACKOFF_SECONDS = 30.0
 
 Report = Callable[[Mapping[str, Any]], None]
@@ -55,7 +55,7 @@ Report = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How to run, beside what."""
+    """How to run an app."""
 
     state_dir: Path
     until_caught_up: bool = False
@@ -65,19 +65,19 @@ class Options:
     place: Place | None = None
     """Where Spark runs, with a fresh working folder; None: in threads of this process."""
     owner: str | None = None
-    """Whom the applicationId belongs to on this Kafka; None: whoever runs an app of this name by hand."""
+    """The owner of the applicationId on this Kafka; None: anyone who runs an app of this name by hand."""
     adopted: str | None = None
-    """An owner of before, whose state the app goes on with if the applicationId is still that one's."""
+    """A former owner. If the applicationId still belongs to it, the app goes on with its state."""
     executor_template: Path | None = None
-    """The file that Spark makes executors' pods from; None: they are no pods."""
+    """The file that Spark makes executors' pods from; None: executors are not pods."""
     host: str = "127.0.0.1"
     """Address of the live interface."""
     token_file: Path | None = None
     """A file with the token that requests to the live interface must bear; None: anyone may ask."""
     look_seconds: float = COLLECT_SECONDS
-    """How often it looks at its queries, and shows its position on Kafka."""
+    """The time between two looks at the queries; at each look the app also shows its position on Kafka."""
     stop_seconds: float = STOP_SECONDS
-    """How long a stop may take; all of it but REST_SECONDS is the time in which the epoch under way may end."""
+    """The longest time of a stop. The epoch under way may end in all of it but REST_SECONDS."""
 
 
 def run_app(
@@ -118,7 +118,7 @@ def run_app(
 
 
 def epoch_seconds(stop: float) -> float:
-    """How long a stop that may take so many seconds waits for the epoch under way.
+    """Returns how long a stop of at most `stop` seconds waits for the epoch under way.
 
     >>> epoch_seconds(30), epoch_seconds(10), epoch_seconds(5)
     (24.0, 4.0, 2.0)
@@ -127,7 +127,7 @@ def epoch_seconds(stop: float) -> float:
 
 
 def place_here(plan: Plan, state_dir: Path, replicas: int | None = None) -> Place:
-    """A place on this machine: threads of this process, or as many processes as there are to be replicas."""
+    """A place on this machine: threads of this process, or one process for each of the `replicas`."""
     work_dir = fresh_work_dir(state_dir)
     if replicas is not None:
         return executor_processes(replicas, work_dir)
@@ -184,7 +184,7 @@ class _App:
         )
         self._restarts: dict[str, int] = {}
         self._due: dict[str, float] = {}
-        """When a sub-topology that has failed is tried again."""
+        """The times at which failed sub-topologies are tried again."""
         self._failure = ""
 
     def run(self, on_started: Callable[[str], None], on_caught_up: Report) -> int:
@@ -221,7 +221,7 @@ class _App:
                 signal.signal(number, handler)
 
     def _status(self) -> dict[str, Any]:
-        """What the live interface shows."""
+        """The status that the live interface shows."""
         replicas = self._replicas.status() if self._replicas is not None else None
         return {**self._progress.snapshot(), "replicas": replicas}
 
@@ -231,7 +231,8 @@ class _App:
             self._limit.begin(epoch_seconds(self._options.stop_seconds) + ENGINE_SECONDS)
 
     def _run_to_end(self, part: SubTopology) -> bool:
-        """Each part reads what the one before has written, so they run one after the other. False: stopped before."""
+        """Runs the part to the end of its input. Parts run one after the other, as each reads the output of the one
+        before. Returns False when the app was stopped first."""
         self._start(part)
         while not self._stop.is_set() and part.name in self._running:
             query = self._running[part.name]
@@ -287,7 +288,7 @@ class _App:
         self._on_progress(self._status())
 
     def _awaited_stores(self) -> dict[str, int]:
-        """Those that the first epoch of a query has yet to bring back, and the number of their partitions."""
+        """The stores that the first epoch of a query has yet to restore, and the number of their partitions."""
         awaited = (self._metadata.kept & self._running.keys()).difference(self._committed())
         return {store.name: store.partitions for store in self._plan.stores if store.subtopology in awaited}
 
@@ -299,14 +300,14 @@ class _App:
         bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         try:
             return str(bridge.objection(self._plan.application_id))
-        except Py4JError:  # Kafka does not answer: whoever writes next is told
+        except Py4JError:  # Kafka does not answer: the next write gets the error
             return ""
 
     def _try_again_later(self, part: SubTopology, failure: Failure) -> None:
         epoch = self._progress.snapshot().get("subTopologies", {}).get(part.name, {}).get("epoch", -1)
         attempts = self._restarts.get(f"{part.name}@{epoch}", 0) + 1
         if not failure.retriable or attempts > failure.tries:
-            if isinstance(failure.error, NotAllowed):  # Kafka's exceptions do not tell all
+            if isinstance(failure.error, NotAllowed):  # Kafka's exceptions do not name everything that is missing
                 require_access(self._kafka, Admin(self._kafka), self._plan)
             raise failure.error
         self._restarts[f"{part.name}@{epoch}"] = attempts
@@ -324,6 +325,6 @@ class _App:
             while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
                 time.sleep(0.05)
         for query in self._running.values():
-            with suppress(Py4JJavaError):  # it does not end in time: the end of the process ends it
+            with suppress(Py4JJavaError):  # a query that does not end in time ends with the process
                 query.stop()
         self._progress.collect(self._running)

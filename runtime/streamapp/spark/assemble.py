@@ -2,9 +2,9 @@
 """A sub-topology as ONE DataFrame of output records, so that every row is computed once however many sinks there are.
 
 A chain of nodes is a chain of DataFrames. Where rows fan out (several consumers, branches), Spark would run the part
-before the fan-out once for each sink; instead the branches share one frame. Each row is copied once per consumer and
-says in `__at` for which edge it is meant; what a branch knows about its rows is parked in a struct column `__edge_N`
-while the other branches are built.
+before the fan-out once for each sink; instead the branches share one frame. Each row is copied once per consumer;
+`__at` names the edge that the copy is for. While other branches are built, a branch's columns are parked in a struct
+column `__edge_N`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def assemble(part: SubTopology, visitor: Visitor) -> DataFrame:
 
 @dataclass(frozen=True)
 class _AllEntries(n.Node):
-    """Stands for a task, as who reads all that comes to it."""
+    """Stands for a task, as the reader of all its entries."""
 
     sources: tuple[str, ...]
 
@@ -86,7 +86,7 @@ def _around_task(part: SubTopology, visitor: Visitor) -> DataFrame:
 
 
 def _ancestors(nodes: tuple[n.Node, ...], name: str) -> tuple[n.Node, ...]:
-    """The node, at the end, and all that it depends on."""
+    """All nodes that a node depends on, and the node itself at the end."""
     by_name = {node.name: node for node in nodes}
     wanted: set[str] = set()
     pending = [name]
@@ -101,8 +101,8 @@ def _ancestors(nodes: tuple[n.Node, ...], name: str) -> tuple[n.Node, ...]:
 def _inputs(nodes: tuple[n.Node, ...], visitor: Visitor) -> list[Flow]:
     """The flows that the last of these nodes reads.
 
-    A source is read once, also when its rows come on several ways: read twice, the partitions of both readings would be
-    taken for the same ones, and what one of them has not read yet for late.
+    A source is read only once, even if its rows arrive by several ways. If it were read twice, stream time would take
+    the partitions of both readings for the same ones, and rows that one of them has not read yet would count as late.
     """
     consumers = _consumers(nodes)
     if any(len(edges) > 1 for edges in consumers.values()):
@@ -115,7 +115,7 @@ def _inputs(nodes: tuple[n.Node, ...], visitor: Visitor) -> list[Flow]:
 
 def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]) -> DataFrame:
     consumers = _consumers(nodes)
-    # Read twice, what several share would be computed twice.
+    # If it were read twice, the part that several share would be computed twice.
     if len(given) > 1 or any(len(edges) > 1 for edges in consumers.values()):
         return _Weave(nodes, visitor, given, consumers).records()
     flows = {name: unpacked(flow) for name, flow in given.items()}
@@ -128,7 +128,7 @@ def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]
 
 
 def _consumers(nodes: tuple[n.Node, ...]) -> dict[str, list[tuple[str, int]]]:
-    """Who reads a node's output, and as which of its inputs."""
+    """The readers of each node's output, each with the number of the input that it reads it as."""
     found: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
         for position, name in enumerate(node.inputs):
@@ -137,7 +137,7 @@ def _consumers(nodes: tuple[n.Node, ...]) -> dict[str, list[tuple[str, int]]]:
 
 
 def unpacked(flow: Flow) -> Flow:
-    """The flow alone, where its frame has rows of others too."""
+    """The flow with a frame of its own rows alone, where its frame has rows of others too."""
     if flow.packed is None:
         return flow
     names = flow.physical()
@@ -195,7 +195,7 @@ class _Weave:
         )
 
     def inputs_of(self, node: n.Node) -> list[Flow]:
-        """What a node reads that is not among the nodes: one flow alone, or several that share a frame."""
+        """The flows that a node outside these nodes reads: one flow alone, or several that share a frame."""
         self._run()
         parked = [self._parked.pop((node.name, i)) for i in range(len(node.inputs))]
         if len(parked) == 1:
@@ -225,11 +225,11 @@ class _Weave:
         self._frame = frame if self._frame is None else self._frame.unionByName(frame, allowMissingColumns=True)
 
     def _start_together(self, given: dict[str, Flow]) -> None:
-        """Adds roots that share a frame, each row being of one of them."""
+        """Adds roots that share a frame; each row belongs to one of them."""
         numbers: Column = F.lit(None)
         parked: list[tuple[str, _Parked]] = []
         for name, flow in given.items():
-            edges = self._consumers.get(name, [])  # none, of a store alone
+            edges = self._consumers.get(name, [])  # none where there is only a store
             mine = [self._new_edge(replace(flow, packed=None)) for _ in edges]
             self._parked |= dict(zip(edges, mine, strict=True))
             assert flow.packed is not None

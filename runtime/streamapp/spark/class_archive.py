@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's classes and those of its libraries, read and verified ahead of time: a Java process with them starts with a
-third less to do.
+"""Spark's classes and those of its libraries, read and verified ahead of time: a Java process with them has a third
+less to do at its start.
 
-This is Java's class-data sharing (JEP 310). The archive belongs to one Java and to one class path, which has to begin
-as it did when the archive was made: with one jar without classes that names Spark's own, and the libraries that come
-with us. Our own code comes after them, as it changes. Java does without an archive that does not fit, and says nothing.
+This is Java's class-data sharing (JEP 310). The archive belongs to one Java and to one class path. The class path must
+begin as it did when the archive was made: with one jar that has no classes and names Spark's own jars, and then our
+libraries. Our own code comes after them, as it changes. If an archive does not fit, Java silently ignores it.
 
 Set-up and the build of the image run this file as it is, with the standard library alone.
 """
@@ -21,14 +21,14 @@ import zipfile
 from pathlib import Path
 
 CLASS_LIST = Path(__file__).with_name("classes.lst.gz")
-"""The classes that apps use, as `make classes` has seen them loaded; those that a later Spark has not are left out."""
+"""The classes that apps load, as `make classes` has recorded them; Java leaves out those that a later Spark lacks."""
 _LIBRARIES = Path(__file__).parents[1] / "jars" / "spark"
 """Kafka's client and Spark's connector to it."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class NoArchive(Exception):
-    """It could not be made; the message says why."""
+    """The archive could not be made; the message says why."""
 
 
 def spark() -> Path:
@@ -40,25 +40,25 @@ def spark() -> Path:
 
 
 def libraries() -> list[Path]:
-    """The jars beside Spark's that an app needs, but for our own."""
+    """The jars that an app needs beside Spark's and our own."""
     return sorted(_LIBRARIES.glob("*.jar"))
 
 
 def class_path() -> list[str]:
-    """What the class path of an app's process begins with; our own jar follows."""
+    """The first jars of the class path of an app's process; our own jar follows."""
     return [str(jar) for jar in ([_index()] if _archive().exists() else []) + libraries()]
 
 
 def java_options() -> str:
-    """What such a process is started with; empty where there is no archive."""
+    """The Java options of such a process; empty where there is no archive."""
     return f"-XX:SharedArchiveFile={_archive()}" if _archive().exists() else ""
 
 
 def make() -> None:
-    """Makes it, in half a minute; until then processes go on with the one before.
+    """Makes the archive, which takes half a minute; until then processes use the one before.
 
     Raises:
-        NoArchive: there is no Java, or it would not.
+        NoArchive: there is no Java, or it failed.
     """
     jars = sorted((spark() / "jars").glob("*.jar"))
     with tempfile.TemporaryDirectory(dir=spark()) as folder:
@@ -87,7 +87,8 @@ def make() -> None:
 
 
 def _write_index(jars: list[Path]) -> None:
-    """Java compares dates: one that would be the same is left alone, as running processes and their archive know it."""
+    """Writes the jar that names Spark's own. A jar with the same content stays as it is: Java compares dates, and
+    running processes and their archive know the old one."""
     manifest = _wrapped("Class-Path: " + " ".join(f"jars/{jar.name}" for jar in jars))
     text = f"Manifest-Version: 1.0\r\n{manifest}\r\n\r\n"
     name = "META-INF/MANIFEST.MF"
@@ -103,7 +104,7 @@ def _write_index(jars: list[Path]) -> None:
 
 
 def _wrapped(line: str) -> str:
-    """As a jar's manifest wants it: 72 bytes a line with what ends it, and those that go on begin with a space."""
+    """The line as a jar's manifest wants it: at most 72 bytes with its end, and continuations begin with a space."""
     parts = [line[:70], *(f" {line[start : start + 69]}" for start in range(70, len(line), 69))]
     return "\r\n".join(parts)
 
@@ -122,7 +123,7 @@ def _java() -> str:
 
 
 def _plain_environment() -> dict[str, str]:
-    """Options meant for other processes could make an archive that fits none."""
+    """The environment without JAVA_TOOL_OPTIONS: options for other processes could make an archive that fits none."""
     return {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}
 
 

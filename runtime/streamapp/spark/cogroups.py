@@ -15,14 +15,14 @@ from streamapp.spark.flow import Flow, column
 from streamapp.spark.guard import expression
 
 _THERE = "__there"
-"""The field that each struct has, so that none is without fields."""
+"""A field in each struct, so that no struct is without fields."""
 
 
 def cogrouped(node: o.CogroupedRecords, flow: Flow) -> Flow:
-    """Each record with its group, and in a struct what is aggregated of it. One without a value stays one."""
+    """Each record with its group, and with its aggregated columns in a struct. A record without a value stays one."""
     seen = {name.lower(): physical for name, physical in flow.visible()}
     fields = (column(seen[name.lower()]).alias(name) for name in node.fields)
-    # Of the record: a group's column may be called like one of these.
+    # The columns are taken from the record: a group's column may have the same name as one of them.
     of_record = flow.frame.withColumn(node.struct, flow.only_mine(F.struct(F.lit(True).alias(_THERE), *fields)))
     made = {f"__group_{i}": flow.only_mine(expression(sql)) for i, (_, sql) in enumerate(node.by)}
     scope = replace(flow, frame=of_record).scope().withColumns(made)

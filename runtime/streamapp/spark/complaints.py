@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark's analyzer says of a node, as problems of the manifest.
+"""The complaints of Spark's analyzer about a node, as problems of the manifest.
 
-It is asked about each expression by itself, so that all that are wrong are told, each with its field and as the user
-wrote it.
+The analyzer checks each expression by itself. So the problems name all expressions that are wrong, each with its field
+and as the user wrote it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from streamapp.spark.guard import expression, require_allowed
 
 
 def problems_of(node: n.Node, inputs: Sequence[Flow], error: PySparkException) -> tuple[Problem, ...]:
-    """The problems of a node that Spark could not make sense of; one about the node as a whole where no expression is
-    wrong by itself; none for a branch's arm where the condition of an earlier arm is.
+    """The problems of a node that Spark could not make sense of. Where no expression is wrong by itself, one problem
+    about the node as a whole; for a branch's arm, then none: the condition of an earlier arm is wrong.
 
     Args:
-        node: any.
-        inputs: what it reads.
-        error: what Spark said of it.
+        node: any node.
+        inputs: the flows that it reads.
+        error: Spark's complaint about it.
     """
     found = () if len(inputs) != 1 else tuple(_wrong_expressions(node, inputs[0].scope()))
     if found or isinstance(node, o.Arm):
@@ -64,7 +64,7 @@ def _wrong_expressions(node: n.Node, rows: DataFrame) -> Iterator[Problem]:
 
 
 def _aggregated(node: o.Aggregate, field: str, rows: DataFrame) -> DataFrame:
-    """What one of the aggregates is over: of a cogroup, the columns of one of its streams."""
+    """The rows that one of the aggregates is over: in a cogroup, the columns of one of its streams."""
     struct = dict(node.within).get(field.partition("aggregate.")[2])
     return rows if struct is None else rows.select(*(quoted(name) for name, _ in node.by), f"{struct}.*")
 
@@ -96,7 +96,7 @@ def _array(node: str, field: str, sql: str, rows: DataFrame) -> Iterator[Problem
 
 
 def _type(sql: str, rows: DataFrame, aggregated_by: list[Column] | None = None) -> DataType | str:
-    """The expression's type, or what Spark has against it."""
+    """The expression's type, or Spark's complaint about it."""
     try:
         value = expression(sql)
         frame = rows.select(value) if aggregated_by is None else rows.groupBy(*aggregated_by).agg(value)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the processes that call users' functions, as Spark's own daemon does, which it is.
+"""Spark's own daemon for the processes that call users' functions, with modules loaded ahead of time.
 
-What each of them needs is loaded here, before they are forked: they start at once, and share its memory. Spark's own
-would have each load it again, a second and 70 MB apiece.
+It loads the modules that each process needs before it forks them: they start at once, and share the memory. Without
+that, each process would load them again, at the cost of a second and 70 MB.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes to a task by a shuffle: the rows of all its entries in one frame, and their order."""
+"""The entries of a task, which are the rows that come to it by a shuffle: all in one frame, and in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INPUT = "__input"
 TIME = "__time"
 ORDER = (TIME, _RANK, PLACE, _INPUT)
 """Rows of an epoch are in the order of their stream times; where these are equal, tables come first. A record that
-comes to several nodes has come to all of them before the next one does. What was made of one stays in its order."""
+comes to several nodes comes to all of them before the next one does. Rows made from one record stay in their order."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Entry:
 
     reader: n.Node
     number: int
-    """Of the reader's inputs."""
+    """The number of the reader's input that they are."""
     source: str
-    """The node that gives them: itself, of a table that reads a topic."""
+    """The node that gives them: the reader itself where it is a table that reads a topic."""
     of_table: bool
-    """Whether they are a table's."""
+    """Whether they are a table's rows."""
 
 
 def entries_of(part: SubTopology) -> tuple[Entry, ...]:
-    """Those that keep what comes first: others look it up."""
+    """The entries of the sub-topology's task. Those of nodes with stores come first: other nodes look their rows up."""
     inner = [node for node in part.nodes if node.name in part.task]
     found = [
         Entry(node, number, name, part.topology.kind(name) == n.TABLE)
@@ -50,7 +50,7 @@ def entries_of(part: SubTopology) -> tuple[Entry, ...]:
 
 
 def slim(reader: n.Node, flow: Flow) -> Flow:
-    """Without the record's own fields that this reader does not use."""
+    """The flow without the record fields that this reader does not use."""
     used: frozenset[str] = frozenset()
     if isinstance(reader, o.TableJoin):
         used = reader.used_of_left
@@ -66,7 +66,8 @@ def slim(reader: n.Node, flow: Flow) -> Flow:
 def in_one_frame(
     flows: Sequence[Flow], ranks: Sequence[int], keys: Sequence[Sequence[str]], ordering: Sequence[str]
 ) -> DataFrame:
-    """The rows of all entries: what they are shuffled by, what they are ordered by, and each entry's in a struct."""
+    """The rows of all entries: the columns that they are shuffled by, those that they are ordered by, and a struct for
+    each entry."""
     numbered = list(enumerate(flows))
     if flows[0].packed is None:
         parts = [_selected(flow.frame, [(i, flow)], ranks, keys) for i, flow in numbered]

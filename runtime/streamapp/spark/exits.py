@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves a task: rows, changes and late records, each kind in a column of its output."""
+"""The exits of a task: rows, changes and late records, each kind in a column of its output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from streamapp import nodes as n
 from streamapp.spark.flow import STREAM_TIME, Flow, column
 
 ROWS = "rows"
-"""What leaves a task is rows."""
+"""An exit of rows."""
 CHANGES = "changes"
-"""It is of each change what was and what is."""
+"""An exit of changes: of each, the row before and the row after."""
 LATE = "late"
-"""It is records that are late for the node."""
+"""An exit of records that are late for the node."""
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,20 @@ class Exit:
 
     node: str
     flow: Flow
-    """In a struct column of the task's output, which all exits share."""
+    """The rows, in a struct column of the task's output, which all exits share."""
     kind: str
     """ROWS, CHANGES or LATE."""
 
 
 def wanted_by(reader: n.Node) -> str:
-    """Which kind of exit it reads."""
+    """The kind of exit that the reader reads."""
     if isinstance(reader, n.LateRecords):
         return LATE
     return CHANGES if isinstance(reader, n.RepartitionSink) and reader.signed else ROWS
 
 
 def timed(output: DataFrame, exits: Sequence[Exit]) -> tuple[DataFrame, list[Exit]]:
-    """The same output with STREAM_TIME in the structs of rows; in others nobody goes by it."""
+    """The same output with STREAM_TIME in the structs of rows. The other exits do not need it."""
     structs = {}
     for exit in exits:
         if exit.kind != ROWS:

@@ -10,7 +10,7 @@ from streamapp.errors import CodeError, DataError, InputError, LossError, RunErr
 from streamapp.kafka.access import NotAllowed
 from streamapp.succession import WAYS_OUT
 
-# The JVM side's own exceptions: the class name in a stack trace, and what it is for whoever runs the app.
+# The JVM side's own exceptions: the class name in a stack trace, and the error that the app's user gets for it.
 _KNOWN: dict[str, type[StreamAppError]] = {
     "ForeignOwnerException": InputError,
     "GroupTooLargeException": DataError,
@@ -19,8 +19,8 @@ _KNOWN: dict[str, type[StreamAppError]] = {
     "PositionMismatchException": StateLost,
     "RefusedTimeException": DataError,
 }
-# The text of the expression also stands in plans that Spark prints: only the raised error counts.
-# Spark passes on its message without its class where it was thrown in a query's own thread.
+# The text of the expression also stands in plans that Spark prints: only the raised error counts. If the error was
+# thrown in a query's own thread, Spark passes on its message without its class.
 _TAKEN_OVER = re.compile(r"another runtime of application '[^']*' has taken over: this one stops")
 _OVERDUE = re.compile(r"OverdueTransactionException: (.*)")
 _REFUSED = re.compile(
@@ -64,7 +64,7 @@ class Failure:
     error: StreamAppError
     retriable: bool
     tries: int = 10
-    """How often a start may be tried again at the same epoch, where it may."""
+    """The most tries to start again at the same epoch, where a start may be tried again."""
 
 
 def trace_of(error: BaseException) -> str:
@@ -80,7 +80,7 @@ def trace_of(error: BaseException) -> str:
 
 
 def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
-    """Reads the text of a query's exception, stack traces and all."""
+    """The failure behind a query's exception, whose text with all stack traces is `trace`."""
     refused = _REFUSED.search(trace)
     if refused:
         return _refused(subtopology, refused, application_id)
@@ -131,13 +131,13 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
 
 
 def of_objection(words: str) -> RunError:
-    """What a driver ends of that may not go on: another one has taken over, or state is lost."""
+    """The error that ends a driver that may not go on: another driver has taken over, or state is lost."""
     return RunError(words) if _TAKEN_OVER.search(words) else StateLost(words)
 
 
 def _lost_at(trace: str) -> str:
-    """Where records are gone, as far as Spark has said it. It met a gap within what it was about to read, and does not
-    say how far that reaches.
+    """Where records are gone, as far as Spark reports it: Spark met a gap in the offsets that it was about to read, and
+    does not report how far the gap reaches.
 
     >>> _lost_at("Could not read records in offset [3, 6) for topic partition my-lines-0\\nwith consumer group g.")
     'in topic my-lines, partition 0, among offsets 3 to 5 '
@@ -157,7 +157,7 @@ def _lost_at(trace: str) -> str:
 
 
 def _refused(subtopology: str, said: re.Match[str], application_id: str) -> Failure:
-    """By a Kafka that asks who we are and what we may do. Somebody may be at it: rights and passwords change."""
+    """The failure of a query that Kafka refuses. A new try can help: somebody may be changing rights and passwords."""
     kind, words = said[1], said[2].strip()
     if kind.endswith("Authentication"):
         error = RunError(f"sub-topology '{subtopology}': Kafka does not let the app in: {words}")
@@ -169,6 +169,6 @@ def _refused(subtopology: str, said: re.Match[str], application_id: str) -> Fail
 
 def _last_cause(trace: str) -> str:
     causes = re.findall(r"Caused by: (.*)", trace)
-    # Py4J tells in a first line which call it was.
+    # Py4J's first line names the call.
     said = re.sub(r"\AAn error occurred while calling [^\n]*\n: ", "", trace.strip())
     return (causes[-1] if causes else said.split("\n")[0])[:400]

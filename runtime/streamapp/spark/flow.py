@@ -21,20 +21,20 @@ from pyspark.sql.types import DataType, StructType
 DELETED = "__deleted"
 EVENT_TIME = "__timestamp"
 STREAM_TIME = "__stream_time"
-"""How far event time has come for the row, in microseconds; see `spark.streamtime`."""
+"""The stream time at the row, in microseconds; see `spark.streamtime`."""
 ORDER_TIME = "__order_time"
-"""Of a row of an internal topic: the latest event time that was read of its partition, in microseconds. Rows are in the
-order of it where they are in the order of STREAM_TIME else."""
+"""For a row of an internal topic: the latest event time that was read from its partition, in microseconds. It takes the
+place of STREAM_TIME in the order of rows."""
 PLACE = "__place"
-"""Where the row was read: topic, partition and offset, which order the rows of one stream time."""
+"""The topic, partition and offset that the row was read from. They order the rows of one stream time."""
 WAS, IS = "__was", "__is"
-"""Of a table's change: the row that was and the row that is, as structs; null where there is none."""
+"""The rows before and after a table's change, as structs; null where there is none."""
 SIGN = "__sign"
-"""Of a row of a change: -1 for what was, 1 for what is."""
+"""The sign of a change's row: -1 for the row before, 1 for the row after."""
 
 MOVE = "__move"
-"""Of a row on its way to the key that it names, and of the answer: a struct of `version`, which says in which order the
-row has moved, and of `what` has become of the row there (spark/foreign_keys.py)."""
+"""A struct in a row on its way to the key that it names, and in the answer: `version` gives the order of the row's
+moves, `what` the fate of the row there (spark/foreign_keys.py)."""
 
 
 def quoted(name: str) -> str:
@@ -47,19 +47,19 @@ def column(name: str) -> Column:
     return _column(name, SparkContext._gateway)
 
 
-# To make one takes several messages to the Java process, and a topology names few columns thousands of times.
+# Cached: a new column takes several messages to the Java process, and a topology names few columns thousands of times.
 @lru_cache(maxsize=1000)
 def _column(name: str, of: JavaGateway) -> Column:
     return F.col(quoted(name))
 
 
 def all_null(columns: Iterable[Column]) -> Column:
-    """Whether none of a key's columns has a value: its record is of no row and of no group."""
+    """Whether all of a key's columns are null: such a record belongs to no row and to no group."""
     return reduce(lambda a, b: a & b, (each.isNull() for each in columns), F.lit(True))
 
 
 def hidden(field: str) -> str:
-    """Where a record field (key, timestamp, topic, …) is kept."""
+    """The physical column of a record field (key, timestamp, topic, …)."""
     return "__" + field
 
 
@@ -84,13 +84,13 @@ class Flow:
     changes: bool = False
     """Whether its rows are changes of a table: they have its key, WAS and IS, and no columns yet."""
     signed: bool = False
-    """Whether its rows are those of changes, and have SIGN."""
+    """Whether its rows are the rows before and after changes, with SIGN."""
     moves: bool = False
     """Whether its rows have MOVE."""
     by: tuple[str, ...] = ()
-    """Physical columns that the rows are shuffled by, where these are not the key's."""
+    """The physical columns that the rows are shuffled by, where these are not the key's."""
     guard: Column | None = None
-    """Which rows of the frame are this node's, when several branches share the frame."""
+    """The condition for this node's rows, when several branches share the frame."""
     carried: tuple[str, ...] = ()
     """Physical columns of other branches that must be handed through untouched."""
     packed: str | None = None
@@ -125,11 +125,11 @@ class Flow:
 
     @property
     def order_time(self) -> str:
-        """The column that says when the row comes in the order of stream time."""
+        """The column that orders the rows by stream time."""
         return ORDER_TIME if self.hopped else STREAM_TIME
 
     def row(self) -> list[str]:
-        """The physical columns of the row itself, without those of its way here."""
+        """The physical columns of the row itself, without those that say where and when it was read."""
         way = (*self.carried, STREAM_TIME, ORDER_TIME, PLACE, *self.by)
         return [name for name in self.physical() if name not in way]
 
@@ -143,7 +143,7 @@ class Flow:
         return self.frame.withColumns(renamed) if renamed else self.frame
 
     def visible(self) -> tuple[tuple[str, str], ...]:
-        """What the user sees: names, and the physical columns behind them."""
+        """The names that the user sees, and the physical columns behind them."""
         shadowed = {name.lower() for name in self.columns}
         of_record = {field: hidden(field) for field in self.fields} | dict(self.key)
         return (
@@ -164,7 +164,7 @@ class Flow:
         return replace(self, frame=frame.select(*(column(name) for name in self.physical())))
 
     def with_values(self, values: dict[str, Column], *, keep: tuple[str, ...] = ()) -> Flow:
-        """Replaces the value columns, computed in the user's scope; one that is in `keep` in its place.
+        """Replaces the value columns by new ones, computed in the user's scope. A column in `keep` keeps its place.
 
         A stream's record with new values is no tombstone any more; a table's deletion stays one.
         """

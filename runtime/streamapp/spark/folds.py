@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups whose records are taken one after the other, in a task: what comes to them, and what they come to."""
+"""Groups whose records a task takes one after the other: their records, and their results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from streamapp.spark.records import PLACE_FIELDS
 from streamapp.spark.tables import TaskRows
 
 OWN = "__own_"
-"""What the columns of a table's key are called beside those of the group, by which its rows go then."""
+"""The prefix of the columns of a table's key, where its rows have the group as their key."""
 
 
 def entering(node: o.Aggregate, flow: Flow) -> Flow:
-    """The records with their group as their key, and of their columns those that are aggregated."""
+    """The records with their group as their key, and only with the columns that are aggregated."""
     key = tuple((name, f"__key_{i}") for i, (name, _) in enumerate(node.by))
     used = {struct.lower() for _, struct in node.within} or {*node.aggregated_columns}
     columns = tuple(
@@ -40,7 +40,7 @@ def entering(node: o.Aggregate, flow: Flow) -> Flow:
 
 
 def entering_windows(node: o.Aggregate, flow: Flow) -> Flow:
-    """The records with the columns that they are shuffled by. What windows and late records need not is left out."""
+    """The records with the columns that they are shuffled by, without any that windows and late records do not use."""
     texts = [text for _, text in (*node.by, *node.values)]
     used = {parts[0].lower() for text in texts for parts in read_expression(text).columns}
     used |= {name.lower() for name in node.reduced}
@@ -57,7 +57,7 @@ def entering_windows(node: o.Aggregate, flow: Flow) -> Flow:
 
 
 def rows_kept(flow: Flow, rows: TaskRows) -> tuple[DataFrame, DataFrame, DataFrame]:
-    """How the rows of a table are kept for their groups: their key and their value, of a row; and the row, of both.
+    """How the rows of a table are kept for their groups: the key and the value, over a row; and the row, over both.
 
     The order of the columns follows from the fingerprint: the group, the table's key, then the rest by name.
     """
@@ -91,7 +91,7 @@ def columns_of_groups(
 
     Args:
         time: the event time of the group's latest record.
-        gone: whether the row says that the group is there no more.
+        gone: whether the row says that the group does not exist any more.
     """
     return (
         (F.lit(False) if gone is None else gone).alias(DELETED),
@@ -102,7 +102,7 @@ def columns_of_groups(
 
 
 def answers_of(node: o.Aggregate, flow: Flow, rows: TaskRows) -> DataFrame:
-    """Of a group's row: what a question is answered with."""
+    """The columns of an answer to a question, over a group's row."""
     return rows.of(flow.schema()).select(
         *(column(physical).alias(f"__key_{i}") for i, (_, physical) in enumerate(flow.key)),
         *(column(name).alias(f"__result_{i}") for i, (name, _) in enumerate(node.values)),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foreign-key joins: rows of one table go where those are that they name, and their results back to their own key.
+"""Foreign-key joins: rows of one table go to the key that they name, and the results go back to the rows' own key.
 
-A row may leave a place and come to another at the same time, and what both say may come back in any order. So each
-move has a version: the offset of the change in the internal topic by which the left table's changes go. It rises for
-each of its keys, and is the same when an epoch runs again.
+A row may leave a place and come to another at the same time, and the answers of both may come back in any order. So
+each move has a version: the offset of the change in the internal topic of the left table's changes. It rises for each
+key, and is the same when an epoch runs again.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from streamapp.spark.joins import chosen, keys_of, result_of, values_of
 from streamapp.spark.tables import TaskRows, sides_of
 
 _HERE, _MOVED, _LEFT, _GONE = range(4)
-"""What has become of a row at a place: it is there; it is there and has come from another place; it has left for
-another place; it is no more. The JVM's side has the same (ForeignKeys.scala)."""
+"""The fates of a row at a place: it is there; it is there and has come from another place; it has left for another
+place; it is deleted. The JVM side has the same (ForeignKeys.scala)."""
 _VERSION, _THERE, _AWAITED = "__version", "__there", "__awaited"
 
 
 def moved_rows(flow: Flow, by: Sequence[str], offset: Column, place: Sequence[str]) -> Flow:
-    """The rows of a table's changes, where they go and what has become of them there.
+    """The rows of a table's changes, with the places that they go to and their fates there.
 
     Args:
         by: the columns that name a place.
-        offset: of the change.
+        offset: the offset of the change.
         place: further columns that stay.
     """
     was, now = column(WAS), column(IS)
@@ -55,7 +55,7 @@ def moved_rows(flow: Flow, by: Sequence[str], offset: Column, place: Sequence[st
 
 
 def answered(node: o.ForeignRows, left: Flow, right: Flow, rows: TaskRows) -> Flow:
-    """The flow of what a place says of the left rows, over one row of each side. Its time is the later one of both.
+    """The flow of a place's answers to the left rows, over one row of each side. Its time is the later one of both.
 
     Raises:
         ManifestError: when the keys of both sides cannot meet.
@@ -64,7 +64,7 @@ def answered(node: o.ForeignRows, left: Flow, right: Flow, rows: TaskRows) -> Fl
     both, one, two = sides_of(node, left, right, rows)
     key = {name: one[physical] for name, physical in left.key}
     values = values_of(node, (left, one), (right, two))
-    if node.select is None:  # a column that both have is what they meet by; only the left row always has it
+    if node.select is None:  # the columns of both sides are those that they meet by; only the left row is always there
         values |= {name: one[name] for name in left.columns}
     result = result_of(both, key, values, F.greatest(one[EVENT_TIME], two[EVENT_TIME]), {MOVE: one[MOVE]})
     flow = replace(result, moves=True)
@@ -72,7 +72,7 @@ def answered(node: o.ForeignRows, left: Flow, right: Flow, rows: TaskRows) -> Fl
 
 
 def _nothing(node: o.ForeignRows, left: Flow, right: Flow, answers: Flow, rows: TaskRows) -> DataFrame:
-    """The same columns, where a row has no result."""
+    """The same columns for a row without a result."""
     both, one, _ = sides_of(node, left, right, rows)
     kept = {DELETED: F.lit(True), EVENT_TIME: one[EVENT_TIME], MOVE: one[MOVE]}
     mine = {name.lower(): physical for name, physical in left.key}
@@ -85,7 +85,8 @@ def _nothing(node: o.ForeignRows, left: Flow, right: Flow, answers: Flow, rows: 
 def foreign_rows(
     node: o.ForeignRows, left: tuple[int, Flow], right: tuple[int, Flow], rows: TaskRows
 ) -> tuple[int, Flow]:
-    """Adds to a task what keeps left rows beside those that they name: its number, and the flow of its answers."""
+    """Adds to a task the step that keeps left rows at the places that they name. Returns the step's number and the flow
+    of its answers."""
     (left_at, one), (right_at, two) = left, right
     answers = answered(node, one, two, rows)
     ours, _ = keys_of(node, one, two)
@@ -109,10 +110,11 @@ def foreign_rows(
 
 
 def foreign_results(node: o.ForeignResults, at: int, given: Flow, rows: TaskRows) -> tuple[int, Flow]:
-    """Adds to a task what keeps the latest result of each row: its number, and the flow of the table's rows.
+    """Adds to a task the step that keeps the latest result of each row. Returns the step's number and the flow of the
+    table's rows.
 
-    Beside a result's columns a row of the store has its version, whether there is a result, and the versions of moves
-    of which one end has not been told yet.
+    Beside a result's columns, a row of the store has its version, whether there is a result, and the versions of moves
+    of which only one end has answered.
     """
     flow = replace(given, moves=False, table=True)
     state = [StructField(_VERSION, LongType()), StructField(_THERE, BooleanType())]

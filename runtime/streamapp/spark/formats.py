@@ -20,7 +20,7 @@ JSON_WRITE = {
     "timeZone": "UTC",
 }
 _LONGEST_FOUND = 120
-"""Characters of a bad record's text that a message shows."""
+"""The most characters of a bad record's text that a message shows."""
 _DECIMAL_TEXT = {"integer": "int", "long": "bigint", "double": "double"}
 
 
@@ -31,7 +31,7 @@ class Decoded:
     columns: dict[str, Column]
     bad: Column | None
     first: dict[str, Column] = field(default_factory=dict)
-    """What the others are made of: columns to be added before."""
+    """The columns that the others are made from: they must be added first."""
 
 
 def json_schema(ddl: str) -> StructType:
@@ -73,16 +73,16 @@ def mistake(error: Column, field: str, expected: Column, found: Column) -> Colum
     """Why a record is bad, as a struct that is only worth computing for a bad one.
 
     Args:
-        error: a sentence that says it all.
-        field: where: `key`, `value` or `timestamp`; JSON adds the path below it, e.g. `value.items[2].price`.
-        expected: the type that was declared for it.
-        found: what is there instead.
+        error: a full sentence about the mistake.
+        field: its place: `key`, `value` or `timestamp`; JSON adds the path below it, e.g. `value.items[2].price`.
+        expected: the type that was declared for the field.
+        found: the content of the field.
     """
     return F.struct(error.alias("error"), F.lit(field).alias("field"), expected.alias("expected"), found.alias("found"))
 
 
 def unreadable(data: Column, form: Format, name: str) -> Column:
-    """What keeps the bytes of a key or value, for which `decode` says `bad`, from being of their format: a mistake."""
+    """The mistake in the bytes of a key or value that are not of their format (those that are `bad` by `decode`)."""
     if form.name == "json":
         return F.call_function("streamapp_json_mistake", data.cast("string"), F.lit(form.schema or ""), F.lit(name))
     cannot = f"the {name} cannot be read as {form.name}: it "
@@ -127,8 +127,8 @@ def key_text(columns: list[tuple[str, Column]], types: dict[str, object]) -> Col
 
 
 def register_functions(spark: SparkSession) -> None:
-    """Kafka's own binary number formats, which SQL cannot read; what keeps columns in a state (Needs); and what is
-    wrong with a JSON text."""
+    """Registers functions for Kafka's own binary number formats, which SQL cannot read; one that keeps columns in a
+    state (Needs); and one that finds the mistake in a JSON text."""
     ours = spark._jvm.org.apache.spark.sql.streamapp  # type: ignore[union-attr]
     ours.BigEndian.register(spark._jsparkSession)
     ours.Needs.register(spark._jsparkSession)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`groupBy` as an aggregation of Spark's, whose state one of our operators keeps."""
+"""`groupBy` as a Spark aggregation whose state one of our operators keeps."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from streamapp.spark.late import RECORD, late_record
 from streamapp.spark.tables import of_changes
 
 WINDOW = "__window"
-"""The column of a group that has its window: a struct of `start` and `end`."""
+"""The column with a group's window: a struct of `start` and `end`."""
 _WINDOWS = "streamapp.windows"
-"""In a column's metadata: what the operator that keeps the windows has to know (GroupKeys.scala)."""
+"""The name in a column's metadata of the settings of the operator that keeps the windows (GroupKeys.scala)."""
 
 _LATE = "streamapp.late"
-"""In a column's metadata: it has late records (GroupKeys.scala)."""
+"""The name in a column's metadata that says that the column has late records (GroupKeys.scala)."""
 
 
 def grouped(node: o.Aggregate, flow: Flow) -> Flow:
-    """A table: for each group of rows, and each of its windows, what they come to."""
+    """A table with the aggregates of each group of rows, or of each of its windows."""
     grouping = Grouping.of(node, flow)
     results = grouping.results()
     if node.window is None:
@@ -50,13 +50,13 @@ def table_of_groups(grouping: Grouping, counted: DataFrame, *, late: bool = Fals
 
 
 def windows_of(node: o.Aggregate, window: o.Window) -> str:
-    """What the operator that keeps the windows has to know (GroupKeys.scala), as JSON."""
+    """The settings of the operator that keeps the windows (GroupKeys.scala), as JSON."""
     return json.dumps({"size": window.size_ms * 1000, "advance": window.advance_ms * 1000, **settings_of(node)})
 
 
 def _in_windows(node: o.Aggregate, window: o.Window, flow: Flow) -> DataFrame:
-    """Each row once for each of its windows, in WINDOW. Of those that are over for it only a late record is
-    left, in RECORD, where that is to go to a topic."""
+    """Each row once for each of its windows, in WINDOW. Where a window is over for the row, only a late record is left,
+    in RECORD, if late records go to a topic; otherwise nothing."""
     size, advance, grace = (ms * 1000 for ms in (window.size_ms, window.advance_ms, node.grace_ms))
     spans = F.window(column(EVENT_TIME), f"{size} microseconds", f"{advance} microseconds")
     placed = flow.frame.withColumn(WINDOW, spans)
@@ -72,5 +72,5 @@ def _in_windows(node: o.Aggregate, window: o.Window, flow: Flow) -> DataFrame:
 
 
 def _needing(frame: DataFrame, columns: list[Column]) -> DataFrame:
-    """Behind a stateful operator: its state holds all these columns, whichever of them a later node uses."""
+    """The frame behind a stateful operator, so that the state holds all these columns, whichever a later node uses."""
     return frame.filter(F.call_function("streamapp_needs", *columns))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows that a `groupBy` takes, and the table of what they come to: the same whichever operator keeps the groups."""
+"""The rows that a `groupBy` takes, and the table of its results: the same whichever operator keeps the groups."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from streamapp.spark.guard import expression
 from streamapp.spark.late import RECORD, beside_late
 
 LATEST = "__latest"
-"""The column of a result with the event time of the latest record that it is made of."""
+"""The column with the event time of the latest record in a result."""
 
 
 def settings_of(node: o.Aggregate) -> dict[str, int | bool]:
-    """What whoever keeps windows has to know of them, of whichever kind they are."""
+    """The settings that an operator needs to keep windows of any kind."""
     return {
         "grace": node.grace_ms * 1000,
         "retention": node.retention_ms * 1000,
@@ -40,7 +40,7 @@ class Grouping:
 
     @classmethod
     def of(cls, node: o.Aggregate, flow: Flow) -> Grouping:
-        """Those of a flow. As in Kafka Streams, a record without key or without value takes no part."""
+        """The grouping of a flow's rows. As in Kafka Streams, a record without key or without value takes no part."""
         by = {name: f"__group_{i}" for i, (name, _) in enumerate(node.by)}
         scope = flow.scope().withColumns({by[name]: expression(sql) for name, sql in node.by})
         rows = scope.filter(~column(DELETED) & ~all_null(map(column, by.values())))
@@ -52,15 +52,15 @@ class Grouping:
         return [column(physical) for physical in self.by.values()]
 
     def over(self, rows: DataFrame) -> Grouping:
-        """The same of a frame that has more columns."""
+        """The same grouping over a frame that has more columns."""
         return replace(self, flow=replace(self.flow, frame=rows))
 
     def aggregates(self) -> list[Column]:
-        """What becomes of the rows of a group, as `__result_…`."""
+        """The aggregates over the rows of a group, as `__result_…`."""
         return aggregates_of(self.node, self.flow)
 
     def results(self) -> list[Column]:
-        """The same with LATEST."""
+        """The aggregates and LATEST."""
         return [*self.aggregates(), F.max(column(EVENT_TIME)).alias(LATEST)]
 
     def table(
@@ -72,7 +72,7 @@ class Grouping:
             found: the columns of the group, results and LATEST.
             span: begin and end of the window, where there are windows.
             gone: whether a row says that there is no such window any more.
-            late: whether it has RECORD, for late records.
+            late: whether `found` has RECORD, for late records.
         """
         keys = {name: column(physical) for name, physical in self.by.items()}
         if self.node.window is not None and span is not None:

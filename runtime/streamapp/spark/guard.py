@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second look at the author's expressions, by what Spark itself makes of them.
+"""The second check of the author's expressions, by Spark's own reading of them.
 
-The manifest's check reads an expression with a parser that is not Spark's. Whatever that one overlooks ends here: the
-session does not know the functions that reach outside, a function that Spark sees and the check did not see is refused,
-and so is an analysed plan with an expression of a kind that is not on the list.
+The manifest's check reads an expression with a parser that is not Spark's. This module stops whatever that parser
+overlooks: the session does not know the functions that reach outside, a function that Spark sees and the check did not
+see is refused, and so is an analysed plan with an expression of a kind that is not on the list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streamapp.expressions import read_expression
 
 LIST = Path(__file__).with_name("expressions.lst")
 _OURS = frozenset({"explode", "window"})
-"""No author may call them, but we do."""
+"""Functions that we call and no author may call."""
 KEPT = (fn.KNOWN - fn.FORBIDDEN.keys() - fn.GENERATOR - fn.WINDOW) | _OURS
 """The functions that a session knows."""
 _HARMLESS = fn.SCALAR - fn.FORBIDDEN.keys() - fn.NON_DETERMINISTIC
@@ -47,10 +47,10 @@ def expression(text: str) -> Column:
 
 
 def expression_within(text: str, struct: str, outside: Sequence[str]) -> Column:
-    """The author's aggregate over the fields of a struct, of the rows that have it.
+    """The author's aggregate over the fields of a struct, for the rows that have the struct.
 
     Args:
-        outside: columns that are none of the struct's.
+        outside: columns that are not fields of the struct.
 
     Raises:
         AnalysisException, ParseException: as `expression`.
@@ -73,9 +73,10 @@ def _require_read_alike(text: str) -> None:
 
 
 def require_allowed(frame: DataFrame) -> None:
-    """
+    """Checks the frame's analysed plan.
+
     Raises:
-        AnalysisException: when the frame's analysed plan holds an expression of a kind that is not on the list.
+        AnalysisException: when it holds an expression of a kind that is not on the list.
     """
     for name in json.loads(_expressions(frame.sparkSession).classes(frame._jdf)):
         if name not in _allowed():

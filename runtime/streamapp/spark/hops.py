@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Internal topics between sub-topologies: whole rows, exactly, so that who reads one goes on as if there were none."""
+"""Internal topics between sub-topologies (hops). They carry whole rows, exactly, so that a reader goes on as if there
+were no topic between."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from streamapp.spark.streamtime import CARRIED_TIME
 from streamapp.spark.tables import typed_as_changes
 
 HOP_PLACE = [f"__hop_{name}" for name in PLACE_FIELDS]
-"""Where a row of such a topic lies, beside the place of the record that it was made of."""
+"""The place of a row in such a topic, beside the place of the record that the row was made from."""
 HOP_OFFSET = "__hop_offset"
 
-# An internal topic keeps microseconds, which the users' JSON does not.
+# An internal topic keeps microseconds; the users' JSON has only milliseconds.
 _EXACT_JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -31,7 +32,7 @@ _EXACT_JSON = {
 
 
 class Hops:
-    """What was written to each, for those who read it later.
+    """The columns that were written to each internal topic, for the nodes that read it later.
 
     Args:
         read_raw: gives the raw Kafka rows of a source node.
@@ -42,10 +43,10 @@ class Hops:
         self._written: dict[str, tuple[StructType, Flow]] = {}
 
     def written(self, node: n.RepartitionSink, flow: Flow) -> tuple[Flow, Column, Column]:
-        """The rows that are written of a flow, and key and value of their records."""
+        """The flow's rows that are written, and the key and the value of their records."""
         given = typed_as_changes(flow) if node.signed and not flow.changes else flow
         carried = {CARRIED_TIME: column(STREAM_TIME)} if node.carries_time and given.timed and not given.changes else {}
-        # Who reads it has a time and a place of its own for it.
+        # A reader of the topic has its own time and place for each row.
         bare = replace(given, timed=False, hopped=False, placed=False)
         names = [name for name in bare.physical() if name != EVENT_TIME and name not in bare.carried]
         values = {name: column(name) for name in names} | carried
@@ -57,7 +58,7 @@ class Hops:
         return given, key, F.to_json(F.struct(*columns), _EXACT_JSON).cast("binary")
 
     def read(self, node: n.RepartitionSource) -> Flow:
-        """What was written to a topic, with HOP_PLACE."""
+        """The rows that were written to a topic, with HOP_PLACE."""
         schema, upstream = self._written[node.topic]
         row = F.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
         raw = self._read_raw(node).select(row.alias("__row"), column("timestamp"), *map(column, PLACE_FIELDS))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an app does on Kafka beside its queries: it shows its position, measures its lag, sees what is about to expire,
-purges its hops, and makes sure that it is still the one.
+"""The work of an app on Kafka beside its queries: it shows its position, measures its lag, counts the records that are
+about to expire, purges its hops, and makes sure that no other driver has taken over.
 
 All of it is done in a thread of its own and may fail: a broker that does not answer must neither end the app nor hold
-up its stop, its status and its terminal. The queries find out by themselves, and decide.
+up its stop, its status and its terminal. The queries notice such a broker by themselves, and decide.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Housekeeping:
     ) -> None:
         """
         Args:
-            claimed: the app's own.
-            ask_objection: says why this driver has to stop, as another one has taken over; nothing when it has not.
-            flush: makes durable which epochs have ended; raises when it cannot.
+            claimed: the topics and the group that are the app's own.
+            ask_objection: returns why this driver has to stop, as another one has taken over; empty when it need not.
+            flush: makes the record of ended epochs durable; raises when it cannot.
         """
         self._plan = plan
         self._claimed = claimed
@@ -64,7 +64,7 @@ class Housekeeping:
         self._ended = Event()
         self._ended.set()
         self.lag: dict[str, int] | None = None
-        """Committed records that are still to be read, by TOPIC/PARTITION; None while nobody knows."""
+        """Committed records that are still to be read, by TOPIC/PARTITION; None while this is not known."""
         self.trouble: str | None = None
         """Why the last round did not do everything."""
         self.objection = ""
@@ -77,8 +77,8 @@ class Housekeeping:
         return self._expiry.expiring
 
     def go_round(self, positions: Offsets) -> None:
-        """Does everything once. Returns after PATIENCE_SECONDS at the latest; what is not done by then goes on beside,
-        and until it has ended further calls do nothing."""
+        """Does everything once. Returns after PATIENCE_SECONDS at the latest. A round that is not done by then goes on
+        in the background, and further calls do nothing until it has ended."""
         if self._ended.is_set():
             self._ended = Event()
             self._rounds.put((positions, self._ended))
@@ -95,7 +95,7 @@ class Housekeeping:
         for positions, ended in iter(self._rounds.get, None):
             try:
                 self.trouble = self._round(positions)
-            except Exception as error:  # whatever it is: the app can do without
+            except Exception as error:  # any error: the app can do without this work
                 self.trouble = str(error)
             finally:
                 ended.set()
@@ -108,11 +108,11 @@ class Housekeeping:
         except Exception as error:
             self.trouble = str(error)
             raise
-        finally:  # last, as it waits for a minute where Kafka or the metadata topic is away, which is told before
+        finally:  # last: it waits a minute where Kafka or the metadata topic is away, and `trouble` must say so before
             self._require_driver()
         if self.objection:
             return self.objection
-        # What is shown or purged must be behind every epoch that a driver after this one might run again.
+        # Offsets that are shown or purged must be behind every epoch that the next driver might run again.
         self._flush()
         if self._claimed.group:
             self._group.write(positions)
@@ -127,7 +127,7 @@ class Housekeeping:
             self.objection = self._ask_objection()
 
     def _require_own_topics(self) -> None:
-        """Nothing is written or purged by the name of a topic that is not ours any more."""
+        """Checks that the topics are still ours: nothing may be written or purged in a topic of another owner."""
         recorded = self._claimed.topics
         found = self._admin.topic_ids(list(recorded))
         try:
@@ -166,8 +166,8 @@ class Housekeeping:
         return missing
 
     def _missing(self, read: set[str]) -> str | None:
-        """Which of the topics that the app reads or writes is not there any more. A task that misses one waits for it
-        for minutes before it says so."""
+        """A line about a topic that the app reads or writes and that does not exist any more; None where there is none.
+        A task waits for such a topic for minutes before it reports it."""
         gone = sorted({*self._needed, *read} - self._admin.topics().keys())
         if not gone:
             return None
@@ -177,7 +177,7 @@ class Housekeeping:
         return f"internal topic '{gone[0]}' of '{spec.node}' does not exist any more: what was in it is lost"
 
     def _first_positions(self, topic: str) -> dict[int, int]:
-        """Where the app stood in it before its first epoch here: where its group was, else where it starts from."""
+        """The app's offsets in a topic before its first epoch here: those of its group, else those of `startFrom`."""
         if topic not in self._first:
             earliest = self._plan.start_from == "earliest"
             offsets = self._admin.start_offsets(topic) if earliest else self._admin.end_offsets(topic)
@@ -186,7 +186,7 @@ class Housekeeping:
         return self._first[topic]
 
     def _purge(self, positions: Offsets) -> None:
-        """Deletes what every reader of an internal hop has committed: those topics have no retention of their own."""
+        """Deletes the records of hops that every reader has committed: those topics have no retention of their own."""
         if not self._hops or time.monotonic() - self._purged_at < PURGE_SECONDS:
             return
         self._purged_at = time.monotonic()

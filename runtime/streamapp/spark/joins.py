@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What joins have in common: what rows meet by, and the columns of results."""
+"""The common parts of joins: the columns that rows meet by, and the columns of results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def result_of(
     time: Column,
     more: Mapping[str, Column] = MappingProxyType({}),
 ) -> Flow:
-    """The result's rows, out of the frame of both sides. Columns of the key are the key's, whichever side has them.
+    """The result's rows, out of the frame of both sides. A column of the key takes its value from the key, whichever
+    side has it.
 
     Args:
         more: further columns of the frame.
@@ -58,7 +59,7 @@ Keys = list[tuple[str, str]]
 
 
 def keys_of(node: o.Join | o.TableJoin, left: Flow, right: Flow) -> tuple[Keys, Keys]:
-    """What the rows of both sides meet by."""
+    """The columns that the rows of both sides meet by."""
     ours, theirs = chosen(left, node.by), chosen(right, node.match)
     if len(ours) != len(theirs):
         said = f"joins {len(ours)} columns to the {len(theirs)} key columns of '{node.right}'"

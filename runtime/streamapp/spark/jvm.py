@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Java process that Spark runs in: started when the caller likes, kept from chattering, and missed when it dies."""
+"""The Java process that Spark runs in: its start, its noise, and its death."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from streamapp.errors import InputError, RunError
 from streamapp.spark.allowed import require_allowed
 
 _NOISE = (b"WARNING: Using incubator modules",)
-"""What Spark's own choice of modules makes Java say at each start."""
+"""Java's output at each start, caused by Spark's own choice of modules."""
 _STDERR = 2
 _DEATH_SECONDS = 5.0
 
 
 def start_jvm(settings: Mapping[str, str]) -> None:
-    """Starts it with Spark's settings about memory, class path and options; where it runs already, nothing happens.
+    """Starts it with Spark's settings about memory, class path and options; if it runs already, nothing happens.
 
     Raises:
-        RunError: when it does not start; what it had to say stands on stderr.
-        InputError: when it has been given settings of Spark's that are not on the list of those that it may, or was
-            started by somebody else.
+        RunError: when it does not start; its output is on stderr.
+        InputError: when it has Spark settings that are not on the list of allowed ones, or was started by somebody
+            else.
     """
     if SparkContext._gateway is not None:
         if "listener" not in vars(SparkContext._gateway):
@@ -44,7 +44,7 @@ def start_jvm(settings: Mapping[str, str]) -> None:
                 "this process has started Spark already, without what an app needs; run the app in a process of its own"
             )
         return
-    # Py4J prints the stack trace of each call that fails because the process is gone; `jvm_missed` has better words.
+    # Py4J prints a stack trace for each call that fails because the process is gone; `jvm_missed` has better words.
     logging.getLogger("py4j").propagate = False
     logging.getLogger().addFilter(_not_of_py4j)
     setattr(AccumulatorTCPServer, "handle_error", _say_nothing)  # noqa: B010  that the process is gone, as a stack trace
@@ -69,7 +69,7 @@ def start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def end_jvm(seconds: float = 2.0) -> None:
-    """Ends it and waits: until then it still holds, and deletes, files of the state folder."""
+    """Ends it and waits: until it has ended, it still holds, and deletes, files of the state folder."""
     gateway: Any = SparkContext._gateway
     process = _process()
     if process is None:
@@ -87,14 +87,14 @@ def end_jvm(seconds: float = 2.0) -> None:
 
 
 class JvmLimit:
-    """A limit for the Java process, from `begin` to the end of this context: past it, it is killed, whatever it is
-    at, and calls that wait for it fail."""
+    """A time limit for the Java process, from `begin` to the end of this context. Past it the process is killed,
+    whatever it is doing, and calls that wait for it fail."""
 
     def __init__(self) -> None:
         self._killer: Timer | None = None
 
     def begin(self, seconds: float) -> None:
-        """From now on, it has so long."""
+        """Starts the limit: the process has so many seconds from now on."""
         process = _process()
         if self._killer is None and process is not None:
             self._killer = Timer(seconds, process.kill)
@@ -111,10 +111,11 @@ class JvmLimit:
 
 @contextmanager
 def jvm_missed(log: str) -> Iterator[None]:
-    """Within this, its death is told in plain words, whatever call has met it. `log` is where to look.
+    """Reports the death of the process in plain words, whichever call within this context meets it. `log` is the file
+    that the message names.
 
     Raises:
-        RunError: it is gone.
+        RunError: the process is gone.
     """
     try:
         yield
@@ -128,7 +129,7 @@ def jvm_missed(log: str) -> Iterator[None]:
 
 
 def jvm_is_gone(seconds: float = 0.0) -> bool:
-    """Whether it has ended unasked, or does within so many seconds: its connections are closed a little before."""
+    """Whether it has ended, or ends within so many seconds: its connections are closed a little before it ends."""
     process = _process()
     if process is None:
         return False

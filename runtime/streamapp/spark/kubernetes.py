@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark on Kubernetes: the driver runs in a pod that is there already, and makes the executors' pods."""
+"""Spark on Kubernetes: the driver runs in a pod that exists already, and makes the executors' pods."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ API_SERVER = "k8s://https://kubernetes.default.svc:443"
 LOG_CONFIG = Path(__file__).with_name("log4j2-console.properties")
 _MANY = str(2**31 - 1)
 _JAVA_MIB = 192
-"""What Java has beyond its heap: classes, compiled code, buffers, threads."""
+"""Java's memory beyond its heap: classes, compiled code, buffers, threads."""
 _STORES_SHARE = 0.5
 _LEAST_STORES_MIB = 32
 
 
 @dataclass(frozen=True)
 class Executors:
-    """What the executors' pods are like."""
+    """The shape of the executors' pods."""
 
     template: Path
-    """Everything about them that is not below."""
+    """The file with everything about them that is not below."""
     image: str
     image_pull_policy: str
     prefix: str
-    """Their names begin with it."""
+    """The beginning of their names."""
     processors: int
-    """Tasks that compute at a time in one of them; small ones mostly wait, and more of them run."""
+    """The number of tasks that compute at a time in one pod. Small tasks mostly wait, so more of them run."""
     cpu: str
-    """CPU that is asked for, as a Kubernetes quantity."""
+    """The CPU request, as a Kubernetes quantity."""
     cpu_limit: str | None
     heap_mib: int
     overhead_mib: int
@@ -47,10 +47,10 @@ class DriverPod:
     address: str
     rpc_port: int
     block_port: int
-    """Of the block managers of driver and executors."""
+    """The port of the block managers of driver and executors."""
     heap_mib: int
     rpc_secret_file: Path
-    """The secret by which driver and executors know each other: the same path here and there."""
+    """The file with the secret that driver and executors share, at the same path in all pods."""
 
 
 def pods_of(driver: DriverPod, executors: Executors, replicas: int, partitions: int) -> Place:
@@ -58,20 +58,20 @@ def pods_of(driver: DriverPod, executors: Executors, replicas: int, partitions: 
 
     Args:
         driver: this pod.
-        executors: what their pods are like.
-        replicas: so many of them.
-        partitions: of state: of more slots for tasks an executor would make no use.
+        executors: the shape of their pods.
+        replicas: the number of executor pods.
+        partitions: the number of state partitions: an executor cannot use more task slots than these.
     """
     image = {
         "spark.kubernetes.container.image": executors.image,
         "spark.kubernetes.container.image.pullPolicy": executors.image_pull_policy,
         "spark.kubernetes.executor.podTemplateFile": str(executors.template),
         "spark.kubernetes.executor.podTemplateContainerName": "executor",
-        # A driver that follows another one begins to count its executors anew.
+        # A driver that follows another one counts its executors from the start again.
         "spark.kubernetes.executor.podNamePrefix": f"{executors.prefix}-{secrets.token_hex(3)}",
     }
     size = {
-        # None is a number that spark-submit refuses; the app lets the one go as soon as it runs.
+        # spark-submit refuses zero executors; the app lets the one go as soon as it runs.
         "spark.executor.instances": str(max(1, replicas)),
         "spark.executor.cores": str(task_slots(partitions, executors.processors)),
         PROCESSORS: str(executors.processors),
@@ -94,8 +94,8 @@ def pods_of(driver: DriverPod, executors: Executors, replicas: int, partitions: 
 
 
 def stores_mib_of(overhead_mib: int) -> int:
-    """Memory for an executor's stores: half of what Java leaves of the overhead. RocksDB keeps to its bound about; the
-    allocator takes more than is in use, and functions of the user's run beside it.
+    """Memory for an executor's stores: half of the overhead that Java leaves. RocksDB exceeds its bound a little, the
+    allocator takes more than is in use, and the user's functions run beside it.
 
     >>> [stores_mib_of(mib) for mib in (200, 346, 461, 3686)]
     [32, 77, 134, 1747]
@@ -106,7 +106,7 @@ def stores_mib_of(overhead_mib: int) -> int:
 def _of_driver(driver: DriverPod) -> dict[str, str]:
     return {
         "spark.kubernetes.namespace": driver.namespace,
-        # Executors belong to this pod: with it they go.
+        # Executors belong to this pod: Kubernetes deletes them with it.
         "spark.kubernetes.driver.pod.name": driver.name,
         "spark.driver.port": str(driver.rpc_port),
         "spark.driver.blockManager.port": str(driver.block_port),
@@ -116,21 +116,21 @@ def _of_driver(driver: DriverPod) -> dict[str, str]:
 
 
 _FIXED = {
-    # The session is there, and queries are planned, while executors start; the app waits for them itself (Replicas).
+    # The session opens and queries are planned while executors start; the app waits for executors itself (Replicas).
     "spark.scheduler.minRegisteredResourcesRatio": "0",
-    # Does not wait for this pod to be ready before it makes the first executor: it is the other way round.
+    # Spark must not wait until this pod is ready before it makes the first executor: the pod is ready only after that.
     "spark.kubernetes.allocation.pods.allocator": "org.apache.spark.scheduler.cluster.k8s.PromptPodsAllocator",
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.network.crypto.authEngineVersion": "2",
     "spark.network.crypto.saslFallback": "false",
-    # Nothing but pods is made, so the driver's role allows nothing but pods.
+    # Spark makes nothing but pods, so the driver's role allows nothing but pods.
     "spark.kubernetes.executor.disableConfigMap": "true",
     "spark.kubernetes.driver.service.deleteOnTermination": "false",
     "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
     "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
     "spark.kubernetes.driver.waitToReusePersistentVolumeClaim": "false",
     "spark.kubernetes.decommission.script": "/opt/decommission.sh",
-    # An app that lives for months will lose executors; the operator judges whether it does too often.
+    # An app that lives for months will lose executors; the operator judges whether that happens too often.
     "spark.executor.maxNumFailures": _MANY,
 }

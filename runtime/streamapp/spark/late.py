@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Late records as records of a topic: what came to the node, with headers that say why it takes no part."""
+"""Late records as records of a topic: the record that came to the node, with headers that say why it takes no part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamapp.spark.flow import DELETED, EVENT_TIME, STREAM_TIME, Flow, column,
 from streamapp.spark.tables import STREAM_TIME_FIELD, TaskRows
 
 RECORD = "__late_record"
-"""The struct column of a late record among what a node gives; null in its results."""
+"""The struct column of a late record in a node's output; null in its results."""
 _RESULTS = "__results"
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 _SPAN = StructType([StructField("__start", TimestampType()), StructField("__end", TimestampType())])
@@ -34,7 +34,7 @@ def late_record(
     end: Column,
     more: Mapping[str, Column] = MappingProxyType({}),
 ) -> Column:
-    """The record that tells of a row which is late for that window; a struct with DELETED, and the record's columns.
+    """The topic's record about a row that is late for that window: a struct of DELETED and the record's columns.
 
     Args:
         more: further headers.
@@ -70,8 +70,8 @@ def late_record(
 def late_rows(
     node: o.Aggregate | o.Join, flow: Flow, rows: TaskRows, more: Mapping[str, Column] = MappingProxyType({})
 ) -> JavaObject | None:
-    """What a late record becomes that comes to a task: over its row, begin and end of its window, and stream time. None
-    where nobody gets it."""
+    """The topic's record about a row that comes late to a task, over the row, begin and end of its window, and stream
+    time. None where late records go to no topic."""
     if node.late is None:
         return None
     row = rows.of(StructType([*flow.schema().fields, *_SPAN, STREAM_TIME_FIELD]))
@@ -81,7 +81,8 @@ def late_rows(
 
 
 def _value(node: o.Aggregate | o.Join, flow: Flow) -> Column:
-    """What came, as JSON; in a cogroup what came of its own stream, which is in the only struct that is there."""
+    """The columns of the late row, as JSON. In a cogroup these are the columns of the row's own stream, which are in
+    the only struct that is not null."""
     if isinstance(node, o.Aggregate) and node.within:
         structs = sorted({struct for _, struct in node.within})
         return F.coalesce(
@@ -96,7 +97,7 @@ def _json(values: list[tuple[str, Column]]) -> Column:
 
 
 def beside_late(frame: DataFrame, late: Column, columns: Sequence[Column]) -> tuple[DataFrame, str]:
-    """The results of a node as a struct, and its name, beside RECORD."""
+    """The results of a node as a struct beside RECORD, and the name of the struct."""
     return frame.select(F.when(~late, F.struct(*columns)).alias(_RESULTS), RECORD), _RESULTS
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several streams as one: what its rows are, and how those of each become such rows."""
+"""Several streams as one: the rows of the merged stream, and how each stream's rows become such rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from streamapp.spark.flow import ORDER_TIME, Flow
 
 
 def merged(node: o.Merge, flows: Sequence[Flow]) -> tuple[Flow, list[list[Column]]]:
-    """The flow of all, without a frame yet, and for each of them its physical columns as that flow has them.
+    """The flow of the merged stream, without a frame yet, and each stream's physical columns as that flow has them.
 
     Raises:
-        ManifestError: when a column is not of the same type in all.
+        ManifestError: when a column does not have the same type in all streams.
     """
     first = flows[0]
     fields = tuple(f for f in first.fields if all(f in other.fields for other in flows))
@@ -43,7 +43,7 @@ def merged(node: o.Merge, flows: Sequence[Flow]) -> tuple[Flow, list[list[Column
 
 
 def _sources(whole: Flow, flow: Flow) -> dict[str, str]:
-    """The physical columns of one of the streams, by those of all."""
+    """The physical columns of one of the streams, by those of the merged stream."""
     keys = dict(zip((there for _, there in whole.key), (here for _, here in flow.key), strict=False))
     has = {name.lower() for name in replace(flow, carried=()).physical()}
     found = {name: keys.get(name, name) for name in whole.physical()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metadata topic as the driver's Python side uses it: whose the app is, what is its own, what it goes on from."""
+"""The metadata topic as the driver's Python side uses it: the app's owner, its own topics, its earlier runs."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ class Metadata:
         self._bridge: JavaObject = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         self._unproven: Mapping[str, Shapes] = {}
         self.claimed = Claimed()
-        """What of Kafka is the app's."""
+        """The internal topics and the group that belong to the app."""
         self.kept: frozenset[str] = frozenset()
-        """The sub-topologies whose stores have something in them, from earlier runs."""
+        """The sub-topologies whose stores hold state from earlier runs."""
         self.begun_late: Mapping[str, int] = {}
-        """The stores that came to a sub-topology which had run: with the last epoch that was planned by then."""
+        """The stores that were added to a sub-topology that had run, each with the last epoch planned by then."""
 
     def open(self, settings: Mapping[str, str], owner: str, adopted: str | None = None) -> None:
         """Fences an older driver, and makes sure that the plan can go on from what earlier runs have left.
 
         Args:
-            settings: of the run.
-            owner: whose the app is: `namespace/name/uid`, or `local/name`.
-            adopted: an owner of before. If the applicationId is still that one's, it becomes `owner`'s.
+            settings: the settings of the run.
+            owner: the app's owner: `namespace/name/uid`, or `local/name`.
+            adopted: a former owner. If the applicationId still belongs to it, it becomes `owner`'s.
 
         Raises:
             StreamAppError: when the plan cannot go on, or something that it needs is not the app's.
@@ -89,16 +89,16 @@ class Metadata:
         certain, self._unproven = shapes_to_note(after, known)
         for name in certain:
             if name in known and known[name].committed == NO_EPOCH:
-                # A version that never committed an epoch there has left the form of its state, and nothing in it.
+                # A version that never committed an epoch there has left the shape of its state, and no state.
                 self._bridge.forgetState(plan.application_id, name)
         self._note(certain)
-        # After the shapes: a source whose number is on record, and not yet its store, would pass for an old one's.
+        # After the shapes: a source on record whose store is not on record yet would pass for an old store's source.
         self.numberings = numberings_of(plan, known)
         for name, inputs in inputs_to_note(plan, known, self.numberings):
             self._bridge.note(plan.application_id, name, "sources", inputs_to_json(inputs))
 
     def flush(self) -> None:
-        """Makes durable which epochs have ended. The driver itself only writes that down with the next epoch.
+        """Makes the record of ended epochs durable. The driver itself writes it only with the next epoch.
 
         Raises:
             StreamAppError: when Kafka does not take it, or another driver has taken over.
@@ -109,10 +109,11 @@ class Metadata:
             raise diagnose("metadata", str(error), self._plan.application_id).error from None
 
     def note_committed(self, subtopologies: Collection[str]) -> None:
-        """
+        """Notes the shapes of the stores of sub-topologies that have committed an epoch.
+
         Args:
-            subtopologies: those that have committed an epoch in this run. What their stores hold is certain now, also
-                where the version that has filled them kept no record of it.
+            subtopologies: those that have committed an epoch in this run. The contents of their stores are certain now,
+                also where the version that has filled them kept no record of them.
         """
         if proven := {name: shape for name, shape in self._unproven.items() if name in subtopologies}:
             self._note(proven)
@@ -124,7 +125,7 @@ class Metadata:
 
 
 class _Book:
-    """The records of the metadata topic that say what is the app's."""
+    """The records of the metadata topic about the app's own topics and group."""
 
     def __init__(self, bridge: JavaObject, application_id: str) -> None:
         self._bridge, self._application_id = bridge, application_id

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics of a running app. The names stand in ONE table; dashboards and docs are held against it."""
+"""Prometheus metrics of a running app. The names stand in ONE table; dashboards and docs are checked against it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A join of two streams in a task: both sides as the state is to keep them, and the pairs' columns, over rows that are
-given."""
+"""A join of two streams in a task: both sides as the state keeps them, and the pairs' columns, over given rows."""
 
 from __future__ import annotations
 
@@ -21,22 +20,22 @@ from streamapp.spark.tables import Side, TaskRows
 
 @dataclass(frozen=True)
 class _Kept:
-    """What the state keeps of one side's rows."""
+    """The part of one side's rows that the state keeps."""
 
     side: Side
-    """Its columns, as the result has them."""
+    """The side's columns, as the result has them."""
     keys: tuple[str, ...]
-    """Those that rows meet by."""
+    """The names of the columns that rows meet by."""
     chosen: DataFrame
-    """The same, over a row and its stream time."""
+    """These columns, over a row and its stream time."""
     row: DataFrame
-    """What is kept, over the same."""
+    """The columns that the state keeps, over a row and its stream time."""
     header: Mapping[str, Column]
-    """That a late record has beside the others."""
+    """The header that a late record has beside the others."""
 
 
 def paired(node: o.Join, left: tuple[int, Flow], right: tuple[int, Flow], rows: TaskRows) -> tuple[int, Flow]:
-    """A step with the pairs of two streams: its number, and the results.
+    """Adds a step with the pairs of two streams. Returns its number, and the results.
 
     Args:
         left, right: the step whose rows come to a side, and these rows.
@@ -57,7 +56,7 @@ def paired(node: o.Join, left: tuple[int, Flow], right: tuple[int, Flow], rows: 
 
 
 def pairs_of(node: o.Join, left: Flow, right: Flow, rows: TaskRows) -> Flow:
-    """The results alone.
+    """The results of `paired`, without a step.
 
     Raises:
         ManifestError: when the keys of both sides cannot meet.
@@ -79,8 +78,8 @@ def _sides_and_result(node: o.Join, left: Flow, right: Flow, rows: TaskRows) -> 
 
 
 def _kept(node: o.Join, at: int, flow: Flow, keys: Keys, rows: TaskRows) -> _Kept:
-    """The left (0) or the right (1) side. Its columns are in an order that follows from the fingerprint of the store:
-    keys, then the rest by name."""
+    """The left (0) or the right (1) side. The fingerprint of the store fixes the order of its columns: keys, then the
+    rest by name."""
     alias = node.aliases[at]
     values = {name: name for name in flow.columns}
     values |= {name: physical for name, physical in flow.key if name != "key" and name not in values}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The phase of an app whose queries run, by what its stores still have to get back."""
+"""The phase of an app whose queries run, by the restores that its stores still need."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 STARTING, RESTORING, RUNNING = "Starting", "Restoring", "Running"
 BRIEF_SECONDS = 10.0
-"""A restore of an app that runs, as when partitions move to another executor, is a phase after so long. Most are over
-sooner, and no more than a longer epoch; whoever waits for Ready would see it go and come."""
+"""The time after which a restore of a running app becomes its phase. Such a restore happens when partitions move to
+another executor. Most end sooner and are like a longer epoch; if they were a phase, Ready would go and come back."""
 
 
 class Phases:
-    """Says the phase at each look.
+    """The phase of an app, from look to look.
 
     Args:
         clock: seconds that never go back.
@@ -23,13 +23,14 @@ class Phases:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: float | None = None
-        """When a restore of the running app was first seen."""
+        """The time at which a restore of the running app was first seen."""
 
     def of(self, before: str, restore: Mapping[str, Mapping[str, Any]], awaited: Mapping[str, int]) -> str:
-        """
+        """Returns the phase at this look.
+
         Args:
             before: the phase of the last look.
-            restore, awaited: as `phase_of` has them.
+            restore, awaited: as for `phase_of`.
         """
         found = phase_of(restore, awaited)
         if found != RESTORING or before != RUNNING:
@@ -41,9 +42,10 @@ class Phases:
 
 
 def phase_of(restore: Mapping[str, Mapping[str, Any]], awaited: Mapping[str, int]) -> str:
-    """
-    A store whose restore has not begun is as far from being there as one whose restore is under way: an app that goes
-    on with its state is not Running before.
+    """Returns the phase of an app whose queries run.
+
+    A store whose restore has not begun counts like one whose restore is under way: an app that goes on with its state
+    is not Running before both have ended.
 
     >>> phase_of({}, {"totals": 2}), phase_of({"totals": {"partitions": 1, "restoring": 1}}, {"totals": 2})
     ('Starting', 'Restoring')

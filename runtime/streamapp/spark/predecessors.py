@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What earlier versions of the app have left on its metadata topic, and whether this one can go on from there: a
-position that nobody goes on from, one in other topics, a store that has been fed no longer for a while."""
+"""The state that earlier versions of the app have left on its metadata topic, and whether this version can go on from
+it. It cannot go on from a position that no part of it takes over, from one in other topics, or with a store that has
+missed records for a while."""
 
 from __future__ import annotations
 
@@ -22,20 +23,20 @@ _ANOTHER = (
 
 @dataclass(frozen=True)
 class Hops:
-    """The internal topics that a sub-topology writes, and those that it has written in an earlier version."""
+    """The internal topics that a sub-topology writes, and those that it wrote in earlier versions."""
 
     written: frozenset[str] = frozenset()
     ended: Mapping[str, int] = field(default_factory=dict)
-    """Those of earlier versions: with the last epoch that was committed when the first version without them began."""
+    """The topics of earlier versions, each with the last epoch committed before the first version without it."""
 
     @staticmethod
     def from_json(text: str) -> Hops:
-        """What `to_json` wrote."""
+        """Reads the text that `to_json` wrote."""
         found = json.loads(text)
         return Hops(frozenset(found["written"]), found["ended"])
 
     def to_json(self) -> str:
-        """As it is kept on the metadata topic."""
+        """The text that the metadata topic keeps."""
         return json.dumps({"written": sorted(self.written), "ended": dict(sorted(self.ended.items()))})
 
 
@@ -45,25 +46,25 @@ class Known:
 
     stateful: bool
     topics: frozenset[str]
-    """That it has read."""
+    """The topics that it has read."""
     planned: int = NO_EPOCH
-    """Its last epoch, be it committed or not."""
+    """Its last epoch, whether committed or not."""
     committed: int = NO_EPOCH
     """Its last epoch that was committed."""
     hops: Hops | None = None
     """None when nothing was noted."""
     inputs: Mapping[int, Input] = field(default_factory=dict)
-    """Sources that it has a position in, and those of earlier versions, by number."""
+    """The sources that it has a position in, and those of earlier versions, by number."""
     noted: Mapping[int, Input] = field(default_factory=dict)
-    """What is on record of its sources: of some it may have no position yet."""
+    """The sources on record, by number; some may have no position yet."""
     positions: Mapping[int, str] = field(default_factory=dict)
-    """Up to where its last epoch has read each source, as Spark has it, by the source's number."""
+    """The position in each source at the end of its last epoch, as Spark writes it, by the source's number."""
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    """What its stores hold, by name; empty when nothing was noted."""
+    """The shapes of its stores, by name; empty when nothing was noted."""
 
     @property
     def predecessor(self) -> Predecessor:
-        """What a next version goes on from. A store holds nothing before its first epoch is committed."""
+        """The predecessor of the next version. A store holds nothing before its first epoch is committed."""
         shapes = self.shapes if self.committed != NO_EPOCH else {}
         return Predecessor(self.stateful, self.topics, self.inputs, shapes)
 
@@ -72,7 +73,7 @@ _NEVER_RUN = Known(False, frozenset())
 
 
 def read_known(text: str) -> dict[str, Known]:
-    """From the driver bridge's answer, by name."""
+    """The known sub-topologies in the driver bridge's answer, by name."""
     return {name: _read(name, found) for name, found in json.loads(text).items()}
 
 
@@ -93,8 +94,8 @@ def _read(name: str, found: Mapping[str, Any]) -> Known:
 
 
 def _inputs(noted: Mapping[int, Input], positions: Collection[int]) -> dict[int, Input]:
-    """Sources that an epoch has read. One that the last epoch has read has not ended, whatever a version has noted that
-    came to no epoch."""
+    """The sources that an epoch has read. A source that the last epoch has read has not ended, even if a version that
+    ran no epoch has noted so."""
     known = {number: each for number, each in noted.items() if each.until is not None or each.position is not None}
     return known | {
         number: replace(each, until=None, position=None) for number, each in noted.items() if number in positions
@@ -102,18 +103,19 @@ def _inputs(noted: Mapping[int, Input], positions: Collection[int]) -> dict[int,
 
 
 def _positions(offset_log: str) -> dict[int, str]:
-    """What an offset log's file has of each source that has a position, by number: after a line for the version and one
-    for the metadata comes a line for each, NUMBER:POSITION."""
+    """The positions in an offset log's file, by the source's number. The file has a line for the version, one for the
+    metadata, and then a line NUMBER:POSITION for each source."""
     lines = (line.partition(":") for line in offset_log.splitlines()[2:])
     return {int(number): position for number, _, position in lines if position.startswith("{")}
 
 
 def require_succession(plan: Plan, known: Mapping[str, Known], words: Mapping[str, str]) -> None:
-    """
+    """Checks that the plan can go on from the state of earlier runs.
+
     Args:
-        plan: to be run.
-        known: what earlier runs have left.
-        words: what a store's node does, by the store's name.
+        plan: the plan that is to run.
+        known: the sub-topologies of earlier runs.
+        words: a description of each store's node, by the store's name.
 
     Raises:
         InputError: when a part of the plan cannot go on from where it stands.
@@ -124,11 +126,11 @@ def require_succession(plan: Plan, known: Mapping[str, Known], words: Mapping[st
 
 
 Shapes = Mapping[str, Shape]
-"""What the stores of a sub-topology hold, by name."""
+"""The shapes of a sub-topology's stores, by name."""
 
 
 def shapes_from_json(text: str, subtopology: str) -> Shapes:
-    """What `shapes_to_json` wrote. A version that knew one store for each sub-topology wrote its shape alone."""
+    """Reads the text of `shapes_to_json`. A version that knew one store for each sub-topology wrote only its shape."""
     found = json.loads(text)
     if "fingerprint" in found:
         return {subtopology: Shape(**found)}
@@ -136,33 +138,33 @@ def shapes_from_json(text: str, subtopology: str) -> Shapes:
 
 
 def shapes_to_json(shapes: Shapes) -> str:
-    """As it is kept on the metadata topic."""
+    """The text that the metadata topic keeps."""
     return json.dumps({"stores": {store: asdict(shape) for store, shape in sorted(shapes.items())}})
 
 
 def inputs_from_json(text: str) -> dict[int, Input]:
-    """What `inputs_to_json` wrote."""
+    """Reads the text that `inputs_to_json` wrote."""
     return {
         int(number): Input(**{**each, "topics": frozenset(each["topics"])}) for number, each in json.loads(text).items()
     }
 
 
 def inputs_to_json(inputs: Mapping[int, Input]) -> str:
-    """As it is kept on the metadata topic."""
+    """The text that the metadata topic keeps."""
     return json.dumps(
         {str(number): {**asdict(each), "topics": sorted(each.topics)} for number, each in sorted(inputs.items())}
     )
 
 
 def numberings_of(plan: Plan, known: Mapping[str, Known]) -> dict[str, Numbering]:
-    """Which numbers the plan's sources have, by sub-topology."""
+    """The numbers of the plan's sources, by sub-topology."""
     return {part.name: inputs_of(part, known.get(part.name, _NEVER_RUN).inputs) for part in plan.subtopologies}
 
 
 def inputs_to_note(
     plan: Plan, known: Mapping[str, Known], numberings: Mapping[str, Numbering]
 ) -> Iterator[tuple[str, Mapping[int, Input]]]:
-    """What is to be noted before the plan's first epoch: sub-topologies' names and their sources, by number."""
+    """The notes to write before the plan's first epoch: sub-topologies' names and their sources, by number."""
     for part in plan.subtopologies:
         old, sources = known.get(part.name, _NEVER_RUN), numberings[part.name]
         inputs = {number: each for number, each in old.inputs.items() if each.until is not None}
@@ -176,14 +178,14 @@ def inputs_to_note(
 
 
 def _left_at(number: int, source: Input, old: Known) -> str | None:
-    """Up to where a source was read that is read no more; None where its last epoch may not have been processed."""
+    """The position at which a former source ended; None where its last epoch may not have been processed."""
     if number not in old.positions:
         return source.position  # it has come back, and was not read since
     return old.positions[number] if old.planned == old.committed else None
 
 
 def shapes_after(plan: Plan, known: Mapping[str, Known], words: Mapping[str, str]) -> dict[str, Shapes]:
-    """What the plan's stores hold, and what those of its sub-topologies hold that are used no more; by sub-topology."""
+    """The shapes of the plan's stores and of its sub-topologies' former stores, by sub-topology."""
     return {name: _after(known.get(name, _NEVER_RUN), now) for name, now in shapes_of(plan, words).items()}
 
 
@@ -200,8 +202,8 @@ def _after(old: Known, now: Shapes) -> Shapes:
 
 
 def shapes_to_note(after: Mapping[str, Shapes], known: Mapping[str, Known]) -> tuple[dict[str, Shapes], ...]:
-    """What of these shapes is not on record: what may be noted before the plan's first epoch, as it is certain; and
-    what may be noted when one was committed, as an earlier version has not noted what its stores hold."""
+    """The shapes that are not on record, in two parts. The first are certain and may be noted before the plan's first
+    epoch. The second may be noted only after a committed epoch, as an earlier version has not noted its shapes."""
     certain: dict[str, Shapes] = {}
     unproven: dict[str, Shapes] = {}
     for name, shapes in after.items():
@@ -212,15 +214,17 @@ def shapes_to_note(after: Mapping[str, Shapes], known: Mapping[str, Known]) -> t
 
 
 def begun_late(after: Mapping[str, Shapes]) -> dict[str, int]:
-    """The stores that came to a sub-topology which had run: with the last epoch that was planned by then."""
+    """The stores that were added to a sub-topology that had run, each with the last epoch planned by then."""
     used = ((name, shape) for shapes in after.values() for name, shape in shapes.items() if shape.until is None)
     return {name: shape.since for name, shape in used if shape.since != NO_EPOCH}
 
 
 def require_fed(plan: Plan, known: Mapping[str, Known]) -> None:
-    """What a task has processed in a version without one of its stores, that store never gets. What writes an internal
-    topic has a position of its own: what it has processed in a version that did not write that topic, whoever reads it
-    never gets.
+    """Checks that no part of the plan has missed records.
+
+    A store never gets the records that its task has processed in a version without the store. The writer of an internal
+    topic has a position of its own: the topic's reader never gets the records that the writer has processed in a
+    version that did not write the topic.
 
     Raises:
         InputError: when a part comes back that has missed records.
@@ -250,7 +254,7 @@ def require_fed(plan: Plan, known: Mapping[str, Known]) -> None:
 
 
 def hops_to_note(plan: Plan, known: Mapping[str, Known]) -> Iterator[tuple[str, Hops]]:
-    """What is to be noted before the plan's first epoch: sub-topologies' names and their internal topics of now on."""
+    """The notes to write before the plan's first epoch: sub-topologies' names and their internal topics from now on."""
     for part in plan.subtopologies:
         now = part.writes_internally
         old = known.get(part.name, _NEVER_RUN)
@@ -262,7 +266,7 @@ def hops_to_note(plan: Plan, known: Mapping[str, Known]) -> Iterator[tuple[str, 
 
 
 def written_before(plan: Plan, known: Mapping[str, Known]) -> frozenset[str]:
-    """The plan's internal topics that earlier runs have written: their epochs were committed."""
+    """The plan's internal topics that earlier runs have written in committed epochs."""
     committed = {name: old for name, old in known.items() if old.committed != NO_EPOCH}
     changelogs = {
         store.changelog_topic for store in plan.stores if _has_state(store.name, committed.get(store.subtopology))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running app says about itself, gathered from Spark's progress reports and the JVM side."""
+"""The status of a running app, gathered from Spark's progress reports and the JVM side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Offsets = dict[tuple[str, int], int]
 
 @dataclass
 class _Query:
-    """What Spark has last reported of one sub-topology. Nothing is added up here: Spark forgets reports."""
+    """Spark's last report about one sub-topology. Nothing is added up here, as Spark forgets reports."""
 
     seen_batch: int = -1
     rate: float = 0.0
@@ -29,7 +29,7 @@ class _Query:
 
 
 class Progress:
-    """Collects; `snapshot()` is what `/status` shows. One thread collects and publishes, any may call `snapshot`."""
+    """Collects the status; `/status` shows `snapshot()`. One thread collects and publishes, any may call `snapshot`."""
 
     def __init__(self, spark: SparkSession, plan: Plan) -> None:
         self._bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
@@ -41,7 +41,7 @@ class Progress:
         self.error: str | None = None
 
     def collect(self, queries: dict[str, StreamingQuery]) -> None:
-        """Reads what the queries have last reported."""
+        """Reads the last reports of the queries."""
         for name, query in queries.items():
             if (progress := query.lastProgress) is not None:
                 self._see(self._queries[name], json.loads(progress.json))
@@ -53,7 +53,7 @@ class Progress:
     def positions(self) -> Offsets:
         """For each source partition the offset up to which EVERY sub-topology that reads it has committed.
 
-        A partition is left out until each of them has told its own: an offset once shown must not go back.
+        A partition is left out until each of them has reported its offset: an offset once shown must not go back.
         """
         lowest: Offsets = {}
         for where in {where for query in self._queries.values() for where in query.position}:
@@ -77,11 +77,11 @@ class Progress:
         query.duration_ms = progress["durationMs"]
 
     def publish(self, lag: dict[str, int] | None, expiring: dict[str, int]) -> None:
-        """Makes a new snapshot of what is collected.
+        """Makes a new snapshot of the collected status.
 
         Args:
             lag: records to be read, by TOPIC/PARTITION; None: not known yet.
-            expiring: how many of them their topic will soon delete.
+            expiring: the number of these that their topic will soon delete.
         """
         epochs = json.loads(self._bridge.epochs())
         restores = json.loads(self._bridge.restores())
@@ -164,7 +164,7 @@ def _records_processed(epochs: dict[str, dict[str, Any]]) -> int:
 
 
 def _seconds_since(iso: str | None) -> float | None:
-    """How far the latest event time seen is behind the clock; none where no node uses event time."""
+    """The delay of the latest event time behind the clock; None where no node uses event time."""
     if iso is None:
         return None
     return round((datetime.now(UTC) - datetime.fromisoformat(iso)).total_seconds(), 1)
@@ -180,7 +180,7 @@ def _restore(partitions: list[dict[str, Any]], restored: dict[str, int]) -> dict
 
     Args:
         partitions: the last restore of each.
-        restored: what all restores of a store have passed since the start.
+        restored: the changelog offsets of all restores since the start, by store.
 
     >>> whole = {"store": "s", "finished": True, "done": 600, "total": 600, "startedMs": 1000, "millis": 500}
     >>> half = {"store": "s", "finished": False, "done": 400, "total": 900, "startedMs": 1200, "millis": 800}
@@ -203,7 +203,7 @@ def _restore(partitions: list[dict[str, Any]], restored: dict[str, int]) -> dict
         store["total"] += part["total"]
     for name, store in stores.items():
         store["restored"] = restored.get(name, 0)
-        # Partitions are restored a few at a time: what counts is from the first one's start to the last one's end.
+        # Partitions are restored a few at a time: the time counts from the first one's start to the last one's end.
         store["millis"] = max(end for _, end in ends[name]) - min(start for start, _ in ends[name])
         rate = store["done"] / store["millis"] * 1000 if store["millis"] else 0.0
         store["recordsPerSecond"] = round(rate)

@@ -32,13 +32,13 @@ class Queries:
 
     Args:
         spark: the application's session.
-        plan: what to run.
+        plan: the plan to run.
         kafka: where Kafka is.
-        begun_late: the stores that came to a sub-topology which had run: with the last epoch that was planned by then.
-        numberings: of the sources of each sub-topology: their positions stand under numbers.
+        begun_late: the stores that were added to a sub-topology that had run, each with the last epoch planned by then.
+        numberings: the numbers of each sub-topology's sources: positions stand under these numbers.
 
     Raises:
-        ManifestError: when Spark cannot make sense of expressions, with every one.
+        ManifestError: when Spark cannot make sense of expressions, with every one of them.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Queries:
                 raise
 
     def start(self, part: SubTopology, *, until_caught_up: bool) -> StreamingQuery:
-        """Starts the query of a sub-topology: until it has read what is there now, or for ever."""
+        """Starts the query of a sub-topology: until it has read all present records, or for ever."""
         for key, value in self._settings(part).items():
             self._spark.conf.set(key, value)
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", part.name)
@@ -88,7 +88,7 @@ class Queries:
         )
         if until_caught_up:
             return writer.trigger(availableNow=True).start()
-        # The source keeps the interval.
+        # The source itself waits for the epoch interval.
         return writer.trigger(processingTime="0 milliseconds").start()
 
     def _settings(self, part: SubTopology) -> dict[str, str]:
@@ -109,12 +109,12 @@ class Queries:
         """The raw records of a source node, read committed."""
         part = self._current
         assert part is not None
-        # How to be let in is read from the client's settings file on the JVM side: options are part of plans.
+        # The JVM side reads the credentials from the client's settings file: options are part of plans.
         options = {
             "kafka.bootstrap.servers": self._kafka.bootstrap_servers,
             "kafka.isolation.level": "read_committed",
             "kafka.allow.auto.create.topics": "false",
-            # What an epoch reads is there: a fetch that waits for more would only hold up the requests behind it.
+            # The records of an epoch are on the broker: a fetch that waits for more would only delay the next requests.
             "kafka.fetch.max.wait.ms": "1",
             # Spark asks the broker for two offsets after each poll, and the client gives 500 records by default.
             "kafka.max.poll.records": "5000",
@@ -127,7 +127,7 @@ class Queries:
             "includeHeaders": str(self._headers_wanted).lower(),
             "groupIdPrefix": f"{self._plan.application_id}-{part.name}",
         }
-        # Only we delete from a hop, and only what has been read.
+        # Only we delete from a hop, and only records that have been read.
         on_loss = "Fail" if isinstance(node, n.RepartitionSource) else self._plan.on_source_loss
         options |= {"onSourceLoss": on_loss, "failOnDataLoss": str(on_loss == "Fail").lower()}
         if isinstance(node, n.RepartitionSource):
@@ -139,7 +139,7 @@ class Queries:
             else:
                 options["subscribe"] = ",".join(node.topics)
             options["countedAs"] = node.pattern or ",".join(sorted(node.topics))
-            # What a table is follows from all of its topic.
+            # A table needs all records of its topic.
             options |= {"startingOffsets": "earliest"} if isinstance(node, o.Table) else self._start_from()
         numbering = self._numberings[part.name]
         if position := numbering.positions.get(node.name):
@@ -167,7 +167,7 @@ class Queries:
         start = str(self._plan.start_from)
         if start in ("earliest", "latest"):
             return {"startingOffsets": start}
-        # No record after the timestamp: nothing of the past is wanted.
+        # If there is no record after the timestamp, the app starts at the end: it wants no older records.
         return {"startingTimestamp": start, "startingOffsetsByTimestampStrategy": "latest"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows that records make, sessions and sliding ones, as a DataFrame."""
+"""Windows that records make (session and sliding windows), as a DataFrame."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streamapp.spark.flow import EVENT_TIME, STREAM_TIME, Flow, column
 from streamapp.spark.grouping import Grouping, settings_of
 
 _RULES = {"session": ("Sessions", "gap"), "sliding": ("Slides", "size")}
-"""What the operator calls each kind, and its size (WindowRule.scala)."""
+"""The operator's names for each kind, and for its size (WindowRule.scala)."""
 
 
 def windows_found(grouping: Grouping, window: o.Window) -> DataFrame:
-    """What becomes of a node's windows (RecordWindows.scala).
+    """The changes of a node's windows (RecordWindows.scala).
 
     Args:
         grouping: rows with STREAM_TIME.

@@ -14,19 +14,19 @@ from pyspark.sql import SparkSession
 
 TEMPLATE_ANNOTATION = "streamapp.dev/template"
 ENOUGH = 0.8
-"""With this share of the executors an app begins. With fewer, some would restore what others get a moment later."""
+"""The share of the executors that an app waits for. With fewer, some would restore what others get a moment later."""
 ENOUGH_SECONDS = 30.0
-"""Or after so long with whatever there is."""
+"""The longest wait for them; then the app begins with those that run."""
 _LOOK_SECONDS = 0.1
 
 
 class Replicas:
-    """Executors that are wanted, and those that there are. Safe for any thread.
+    """The wanted executors, and those that run. Safe for any thread.
 
     Args:
         spark: a session whose tasks run in executors, not in threads of this process.
-        wanted: executors that it was started for.
-        template: the file that Spark makes their pods from; it may change under us. None: they are no pods.
+        wanted: the number of executors that it was started for.
+        template: the file that Spark makes their pods from; it may change under us. None: they are not pods.
     """
 
     def __init__(self, spark: SparkSession, wanted: int, template: Path | None = None) -> None:
@@ -43,12 +43,12 @@ class Replicas:
         }
 
     def want(self, count: int) -> None:
-        """From now on so many. It returns at once; executors come and go within seconds."""
+        """Sets the number of executors from now on. It returns at once; executors come and go within seconds."""
         self._wanted = count
         self.keep()
 
     def await_enough(self, stop: threading.Event) -> None:
-        """Waits for most of them, not for ever, and not after `stop` is set."""
+        """Waits for most of the executors, for ENOUGH_SECONDS at most, and not after `stop` is set."""
         deadline = time.monotonic() + ENOUGH_SECONDS
         self.keep()
         while self._status["running"] < ENOUGH * self._wanted and time.monotonic() < deadline:
@@ -57,8 +57,7 @@ class Replicas:
             self.keep()
 
     def keep(self) -> None:
-        """Asks for what is missing, lets go of what is too many, and shares the state out among the rest: to be called
-        every second or so."""
+        """Asks for missing executors, lets surplus ones go, and shares the state out. Call it about every second."""
         running = self._executors.keep(self._wanted)
         self._status = {
             "wanted": self._wanted,
@@ -71,14 +70,14 @@ class Replicas:
             self._status["template"] = fingerprint_of(self._template)
 
     def status(self) -> dict[str, Any]:
-        """As plain data: `wanted`, `running`, `statePartitions` by executor, `lost` (how many have ended without being
-        asked to), `lastLoss` (how the last of them ended; None for none), and for pods the `template` that the next one
-        would be made from, by its fingerprint."""
+        """The status as plain data: `wanted`, `running`, `statePartitions` by executor, `lost` (the number of executors
+        that have ended unasked), `lastLoss` (how the last of these ended; None for none), and for pods the fingerprint
+        of the `template` that the next one would be made from."""
         return self._status
 
 
 def loss_in_words(reason: str) -> str | None:
-    """What Spark says of an executor's end, in one line for people.
+    """Spark's reason for an executor's end, in one line for people.
 
     >>> loss_in_words("The executor with id 1 exited with exit code 137 (OOMKilled).\\n\\nThe API gave ...")
     'an executor had too little memory and was ended; raise spec.executor.resources'
@@ -94,9 +93,9 @@ def loss_in_words(reason: str) -> str | None:
 
 
 def fingerprint_of(template: Path) -> str | None:
-    """What a pod template's annotation says; None when it cannot be read, or says nothing.
+    """The fingerprint in a pod template's annotation; None when it cannot be read, or is not there.
 
-    Spark reads the file for each pod, and a cluster changes it under us about a minute after it was told to.
+    Spark reads the file for each pod. A cluster changes the file under us, about a minute after the change was made.
     """
     try:
         return _fingerprint_in(template.read_text(encoding="utf-8"))

@@ -22,26 +22,27 @@ from streamapp.spark.jvm import start_jvm
 JARS = Path(__file__).parents[1] / "jars"
 PREFIX = "spark.streamapp."
 PROCESSORS = PREFIX + "processors"
-"""Tasks of large epochs that compute at a time in one process; absent: as many as it has processors."""
+"""The number of tasks of large epochs that compute at a time in one process; absent: the number of its processors."""
 _EXECUTOR_MIB = 1024
 _EXECUTOR_STORES_MIB = 256
 _MOST_STORES_MIB = 1024
 _TASKS_PER_PROCESSOR = 4
 _EXECUTOR_SLOTS = 4
-# What an epoch makes dies within seconds: survivor spaces that keep their size hold it until then, where adaptive ones
-# shrink and let it into the old generation, whose full collections stop everything. That one must grow: else it is
-# collected for each few megabytes, once most of its first size is in use. Classes alone fill the metaspace's first size
-# several times while Spark starts, each time with a full collection.
+# The objects of an epoch die within seconds. Survivor spaces of a fixed size hold them until then; adaptive ones shrink
+# and let them into the old generation, whose full collections stop everything. The old generation must grow: otherwise,
+# once most of its first size is in use, it is collected after every few megabytes. Classes alone fill the metaspace's
+# first size several times while Spark starts, each time with a full collection.
 _JVM_OPTIONS = " ".join(
     (
         "-XX:+UseParallelGC -XX:-UsePSAdaptiveSurvivorSizePolicy -XX:MetaspaceSize=256m",
-        # Java's optimizing compiler waits for ten times as many calls as it would: what Spark runs at its start, and
-        # never again, is not worth half of that time. What each record runs is there within a second.
+        # Java's optimizing compiler waits for ten times as many calls as by default: else half of a start's processor
+        # time goes into code that Spark runs only then. Code that runs for each record is compiled within a second.
         "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000",
         "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000",
     )
 )
-# It would grow as far as it may, for a few percent of processor time, and a small app would need twice the memory.
+# Without this, the young generation would grow as far as it may, for a few percent of processor time, and a small app
+# would need twice the memory.
 _YOUNG_GENERATION = "128m"
 
 _STATE = "spark.sql.streaming.stateStore."
@@ -49,7 +50,8 @@ FIXED_SETTINGS: dict[str, str] = {
     # State and metadata live on Kafka topics.
     _STATE + "providerClass": "org.apache.spark.sql.execution.streaming.state.ChangelogStateStoreProvider",
     _STATE + "rocksdb.changelogCheckpointing.enabled": "true",
-    # Each store would have memory of its own, up to 128 MiB of changes that are not on disk yet, and together no bound.
+    # By default each store would have its own memory, up to 128 MiB of changes that are not on disk yet, and the stores
+    # together would have no bound.
     _STATE + "rocksdb.boundedMemoryUsage": "true",
     _STATE + "checkpointFormatVersion": "1",
     _STATE + "autoSnapshotRepair.enabled": "false",
@@ -59,21 +61,21 @@ FIXED_SETTINGS: dict[str, str] = {
     # A position stands under its source's number, so that sources may come and go.
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.offsetLog.formatVersion": "2",
-    # Spark looks for the number of partitions there, which this form does not have. Ours stays for a store's life.
+    # Spark looks for the number of partitions in the log, which this form lacks. Ours stays for a store's life.
     "spark.sql.streaming.checkUnfinishedRepartitionOnRestart": "false",
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.streamapp.TopicCheckpointFileManager",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # A plan of an epoch is run as it is: what our operators are told of it would not reach one that is made later.
+    # An epoch runs its first plan: one that is made later would lack the settings that our operators get for the epoch.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
-    # State is where it is to be (Placement): a task waits a little for that executor, as elsewhere it has to restore.
+    # Placement says where state is: a task waits a little for that executor, as any other would have to restore it.
     "spark.locality.wait": "0s",
     "spark.locality.wait.process": "500ms",
-    # An executor that is to leave ends its tasks first. Its shuffle files go with it: those of a short epoch are read
-    # by then, and a long one makes them anew.
+    # An executor that has to leave ends its tasks first. Its shuffle files go with it: those of a short epoch have been
+    # read by then, and a long epoch makes them anew.
     "spark.decommission.enabled": "true",
     "spark.executor.decommission.forceKillTimeout": "60s",
-    # Spark's Python asks the Java process several times for each column where in the program it is made: a start spent
-    # half of its time on it. An error says which node it is in.
+    # For each column, Spark's Python asks the Java process several times which line of the program made it. That took
+    # half the time of a start. Our errors name the node instead.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Sub-topologies share the executors fairly.
     "spark.scheduler.mode": "FAIR",
@@ -85,14 +87,14 @@ FIXED_SETTINGS: dict[str, str] = {
     # Aggregation maps of many short tasks: the default page would be tens of megabytes for each.
     "spark.buffer.pageSize": "4m",
     "spark.ui.enabled": "false",
-    # Without its pages nobody asks for what Spark remembers of past work; remembering it fills the old generation,
-    # which means a full collection every minute or so when epochs are short.
+    # Without the pages of Spark's UI, nobody asks for its records of past work. They fill the old generation, which
+    # means a full collection about every minute when epochs are short.
     "spark.ui.liveUpdate.period": "-1",
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
     "spark.sql.ui.retainedExecutions": "10",
-    # The last one alone: fewer than the number are kept.
+    # Spark keeps fewer than this number: here only the last one.
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -107,16 +109,16 @@ class Place:
     memory: str = "2g"
     executor_memory: str = "1g"
     stores_mib: int = 512
-    """Native memory that the stores of one process share: memtables, cached blocks, indexes and filters."""
+    """The native memory that the stores of one process share: memtables, cached blocks, indexes and filters."""
     first_memory: str | None = "384m"
-    """Of each JVM's heap at its start, from where it grows; None: all that it may have. What Java would choose, a share
-    of what the machine has, may be a few megabytes: it would do nothing but collect."""
+    """The size of each JVM's heap at its start; None: its largest size. Java's own choice, a share of the machine's
+    memory, may be a few megabytes: it would do nothing but collect garbage."""
     executors: int | None = None
-    """Executors to begin with; None: none, the tasks run in threads of this process."""
+    """The number of executors at the start; None: none, the tasks run in threads of this process."""
     host: str = "127.0.0.1"
     """Address at which executors reach the driver; it binds no other."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What else Spark must know about the place."""
+    """Further Spark settings for the place."""
     log_config: Path | None = None
     """A log4j2 configuration; None: a file of the work_dir."""
 
@@ -133,16 +135,16 @@ def fresh_work_dir(state_dir: Path) -> Path:
 
 
 def task_slots(partitions: int, processors: int) -> int:
-    """Tasks that are to run at a time in one process.
+    """The number of tasks that run at a time in one process.
 
-    A task of a small epoch mostly waits for Kafka's acknowledgements: several for each processor wait at the same time.
-    Those of large epochs take turns (ProcessorShare).
+    A task of a small epoch mostly waits for Kafka's acknowledgements, so several of them wait at a time for each
+    processor. Tasks of large epochs take turns (ProcessorShare).
     """
     return max(processors, min(partitions, _TASKS_PER_PROCESSOR * processors))
 
 
 def stores_mib_of(machine_mib: int) -> int:
-    """Native memory for the stores of a process on a machine of one's own: an eighth of the machine's, within bounds.
+    """Native memory for the stores of a process with a machine to itself: an eighth of the machine's, within bounds.
 
     >>> [stores_mib_of(mib) for mib in (512, 4096, 65536)]
     [128, 512, 1024]
@@ -159,9 +161,9 @@ def this_process(partitions: int, work_dir: Path) -> Place:
 
 
 def executor_processes(count: int, work_dir: Path) -> Place:
-    """A place with real executor processes on this machine, as many as asked for.
+    """A place with `count` real executor processes on this machine.
 
-    Spark's stand-alone worker keeps their folders below SPARK_HOME, so it gets one of its own, made of links.
+    Spark's stand-alone worker keeps their folders below SPARK_HOME, so it gets a SPARK_HOME of its own, made of links.
     """
     home = work_dir.resolve() / "spark-home"
     home.mkdir(parents=True, exist_ok=True)
@@ -189,19 +191,19 @@ def open_session(
     """Starts Spark in this process.
 
     Args:
-        name: shown in logs.
-        place: where to run.
+        name: the name in logs.
+        place: the place where Spark runs.
         partitions: number of state partitions (spec.maxParallelism).
         settings: further settings, among them the runtime's own (`spark.streamapp.*`).
-        class_path: instead of `runtime_class_path()`, which it must contain.
+        class_path: a class path in place of `runtime_class_path()`, which it must contain.
     """
     start_engine(place, class_path)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of the user's functions: it has our packages
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # for the user's functions: it has our packages
     builder = SparkSession.builder.appName(name)
     options = _settings_of(place, class_path) | settings | {"spark.sql.shuffle.partitions": str(partitions)}
     for key, value in options.items():
         builder = builder.config(key, value)
-    # PySpark logs each analysis error with its whole plan to stderr; what the user must know is in the error we raise.
+    # PySpark logs each analysis error with its whole plan to stderr; the error that we raise has all that a user needs.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
     jvm: Any = SparkContext._jvm
@@ -217,7 +219,7 @@ def open_session(
 
 
 def start_engine(place: Place, class_path: str | None = None) -> None:
-    """Starts the Java process for a session in this place, which `open_session` does too: here it is done early."""
+    """Starts the Java process for a session in this place. `open_session` starts it too; this call does so earlier."""
     place.work_dir.mkdir(parents=True, exist_ok=True)
     start_jvm(_settings_of(place, class_path))
 
@@ -245,7 +247,7 @@ def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
 
 
 def heap_options(first: str | None, most: str) -> str:
-    """How Java collects garbage, and how large its heap is at the start.
+    """Java's options for garbage collection and for the size of the heap.
 
     Args:
         first: the heap's first size; None: all of it.
@@ -258,7 +260,7 @@ def heap_options(first: str | None, most: str) -> str:
 
 
 def log_config(work_dir: Path) -> Path:
-    """Spark's log goes to a file: the terminal belongs to the user."""
+    """Writes a log configuration and returns its file. Spark logs to a file: the terminal belongs to the user."""
     path = work_dir.resolve() / "log4j2.properties"
     path.write_text(
         "rootLogger.level = warn\n"

@@ -24,7 +24,7 @@ class Sources:
 
     Args:
         read: gives the raw Kafka rows of a source node.
-        on_bad_record: `Fail`, `Drop` or `DeadLetter`: what a source does with records it cannot decode.
+        on_bad_record: the action of a source on records that it cannot decode: `Fail`, `Drop` or `DeadLetter`.
     """
 
     def __init__(self, read: SourceReader, on_bad_record: str) -> None:
@@ -43,7 +43,7 @@ class Sources:
         return flow
 
     def bad_records(self, node: o.Stream) -> Flow:
-        """The raw rows that a source drops, and why, in the struct `__why`. A good row costs no reason."""
+        """The raw rows that a source drops, with the reason in the struct `__why`. It is computed for bad rows only."""
         decoded = _decode(node)
         records = self.read(node)
         raw = decoded.begun(records)
@@ -89,7 +89,7 @@ class Sources:
 
 
 def dead_letters(node: n.DeadLetter, bad: Flow) -> Flow:
-    """The source's bad records as they came, with headers that say what, where and why."""
+    """The source's bad records as they came, with headers that name the record's place and its mistake."""
     where = {
         "streamapp.error": column("__why")["error"],
         "streamapp.field": column("__why")["field"],
@@ -113,10 +113,10 @@ def dead_letters(node: n.DeadLetter, bad: Flow) -> Flow:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """A source's columns, and when a record is not what the manifest says."""
+    """A source's columns, and the conditions for a record that is not as the manifest says."""
 
     first: dict[str, Column]
-    """What the others are made of, as columns of the raw rows."""
+    """The columns that the others are made from, over the raw rows."""
     values: dict[str, Column]
     key: Column
     bad_value: Column
@@ -127,7 +127,7 @@ class _Decoded:
         return self.bad_value | self.bad_key
 
     def begun(self, raw: DataFrame) -> DataFrame:
-        """The raw rows with what the columns are made of."""
+        """The raw rows with the columns that the others are made from."""
         return raw.withColumns(self.first) if self.first else raw
 
 
@@ -159,7 +159,7 @@ def _decode(node: o.Stream) -> _Decoded:
 
 
 def _fail_where(bad: Column, node: str, place: Iterable[Column], wrong: Column) -> Column:
-    """A condition that is true, and ends the query with an error that names the record where `bad` is."""
+    """A condition that is always true, or ends the query with an error that names the record where `bad` is true."""
     topic, partition, offset = place
     message = F.concat(
         F.lit(f"BAD_RECORD node '{node}': topic "),
@@ -175,17 +175,16 @@ def _fail_where(bad: Column, node: str, place: Iterable[Column], wrong: Column) 
 
 
 def _why(node: o.Stream, decoded: _Decoded) -> Column:
-    """What is wrong with a row's value or key, as a mistake; null where both can be read."""
+    """The mistake in a row's value or key; null where both can be read."""
     value = formats.unreadable(column("value"), node.value, "value")
     key = formats.unreadable(column("key"), node.key, "key")
     return F.when(decoded.bad_value, value).when(decoded.bad_key, key)
 
 
 def _untimed(extracted: Column, node: o.Stream) -> Column:
-    """What is wrong with the event time that a record's `timestamp` expression has given, as a mistake; null where
-    nothing is.
+    """The mistake in the event time that a record's `timestamp` expression has given; null where there is none.
 
-    It is compared with the record's own timestamp, not with a clock: a replay must come to the same.
+    The time is compared with the record's own timestamp, not with a clock: a replay must give the same result.
     """
     own = column(EVENT_TIME)
     later = F.concat(
@@ -196,6 +195,6 @@ def _untimed(extracted: Column, node: o.Stream) -> Column:
     none = formats.mistake(F.concat(gives, null), "timestamp", F.lit("TIMESTAMP"), null)
     error = F.concat(gives, found, F.lit(", which is "), later)
     ahead = formats.mistake(error, "timestamp", F.concat(F.lit("not "), later), found)
-    # Kafka has -1 for a record without a timestamp: there is nothing to compare with.
+    # Kafka writes -1 for a record without a timestamp: there is nothing to compare with.
     too_far = (F.unix_millis(own) >= 0) & (F.unix_millis(extracted) - F.lit(node.max_ahead_ms) > F.unix_millis(own))
     return F.when(extracted.isNull(), none).when(too_far, ahead)

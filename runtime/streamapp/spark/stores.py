@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interactive queries: the running app's stores as tables.
 
-An answer has all of the epochs that had ended when the question came, and nothing that is not committed: each partition
-is read as it is at its last committed epoch, beside the tasks that go on changing it. Partitions are read by a Spark
-job on the executors that have them.
+An answer has all epochs that had ended when the question came, and nothing that is not committed: each partition is
+read as it is at its last committed epoch, while the tasks go on changing it. A Spark job reads the partitions on the
+executors that have them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from streamapp.question import Question
 from streamapp.spark.formats import JSON_WRITE
 
 WAIT_SECONDS = 10.0
-"""For partitions that are on their way to another executor."""
+"""The longest wait for partitions that are on their way to another executor."""
 LONGEST_SECONDS = 30.0
-"""A job that reads for longer is cancelled."""
+"""The longest time of a job that reads; then it is cancelled."""
 MOST_AT_ONCE = 4
-"""Questions; they share the executors with the app's own work."""
+"""The most questions at a time; they share the executors with the app's own work."""
 MOST_BYTES = 16 * 1024 * 1024
-"""Of an answer: it passes through the memory of the driver's two processes as a whole."""
+"""The largest size of an answer: as a whole, it passes through the memory of the driver's two processes."""
 _AGAIN_SECONDS = 0.2
 _POOL = "questions"
 
@@ -48,7 +48,7 @@ class Stores:
 
     Args:
         spark: the app's session.
-        plan: what runs.
+        plan: the plan that runs.
     """
 
     def __init__(self, spark: SparkSession, plan: Plan) -> None:
@@ -60,21 +60,21 @@ class Stores:
             if (table := _stored_table(plan, store)) is not None
         }
         self._others = {store.name for store in plan.stores} - self._tables.keys()
-        # Threads that last: each that talks to the JVM has a connection and a thread there.
+        # The threads are kept: each one that talks to the JVM has a connection and a thread there.
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, "question")
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
 
     def listed(self) -> list[dict[str, Any]]:
-        """What can be asked for."""
+        """The descriptions of the stores that can be asked for."""
         return [table.described() for table in self._tables.values()]
 
     def answer(self, question: Question) -> dict[str, Any]:
-        """The rows, and whether they are all.
+        """The rows, and whether the answer is complete.
 
         Raises:
             NoSuchPage: when there is no such store.
-            InputError: when its key or windows are asked for in a way that does not fit.
-            Busy: when it cannot be answered now; later it can.
+            InputError: when the question's key or windows do not fit the store.
+            Busy: when the question cannot be answered now; later it can.
         """
         table = self._table(question)
         if not self._free.acquire(timeout=WAIT_SECONDS):
@@ -97,7 +97,7 @@ class Stores:
 
     @contextmanager
     def _job(self) -> Iterator[None]:
-        """What this thread asks of Spark meanwhile is one group of jobs, and is cancelled when it takes too long."""
+        """Makes one group of this thread's Spark jobs within the context, and cancels it after LONGEST_SECONDS."""
         context, job = self._spark.sparkContext, f"question-{uuid4().hex[:8]}"
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         context.setJobGroup(job, "a question about a store", interruptOnCancel=True)
@@ -110,7 +110,7 @@ class Stores:
             timer.cancel()
 
     def _rows(self, table: _Table, question: Question) -> list[Any]:
-        """One more than is asked for, if there are more."""
+        """The rows of the answer, and one more if there are more than the question's limit."""
         deadline = time.monotonic() + WAIT_SECONDS
         try:
             with self._job():
@@ -185,7 +185,7 @@ class _Table:
             raise InputError(f"store '{name}' has no windows; ask without windowFrom and windowTo")
 
     def rows(self, results: DataFrame, question: Question) -> DataFrame:
-        """As JSON, under the names of the manifest."""
+        """The rows as JSON, under the names of the manifest."""
         groups = [F.col(f"__key_{i}") for i in range(self.windowed, self.windowed + len(self._keys))]
         columns = [group.alias(name) for group, name in zip(groups, self._keys, strict=True)]
         if self.windowed:
@@ -200,7 +200,7 @@ class _Table:
 
 
 def _told(error: Exception) -> Exception:
-    """The JVM side's refusals, in our words."""
+    """The JVM side's refusal as our own error."""
     words = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
     kind = error.java_exception.getClass().getSimpleName() if isinstance(error, Py4JJavaError) else ""
     if kind == "StoreNotReadyException":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stream time: how far the event time of each source partition has come, which windows close by."""
+"""Stream time: the latest event time of each source partition, by which windows close."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from streamapp.plan import SubTopology
 from streamapp.spark.flow import EVENT_TIME, ORDER_TIME, STREAM_TIME
 
 CARRIED_TIME = "__carried_time"
-"""Of a row of an internal topic: the STREAM_TIME that it was written with; null where it had none."""
+"""The STREAM_TIME that a row of an internal topic was written with; null where it had none."""
 
 
 def tags_of(part: SubTopology) -> Mapping[str, str]:
-    """A tag for each source whose event time the sub-topology goes by, by node; empty where it goes by none.
+    """A tag for each source whose event time the sub-topology uses, by node; empty where it uses none.
 
-    The stream times of former runs are kept by tag, topic and partition. A tag says how event times are made, so that
-    another `timestamp` begins anew and another name of the node does not.
+    The stream times of former runs are kept by tag, topic and partition. A tag says how event times are made: with a
+    new `timestamp`, stream time begins anew; with a new name of the node, it does not.
     """
     if not part.timed:
         return {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task computes of one row or of two, as DataFrames over rows that are given."""
+"""The computations of a task on one row or on two, as DataFrames over given rows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from streamapp.spark.joins import keys_of, result_of, values_of
 
 _NOW = "__now"
 STREAM_TIME_FIELD = StructField(STREAM_TIME, LongType(), nullable=False)
-"""What processors have of a row beside its columns."""
+"""The field that processors have beside a row's columns."""
 
 
 class TaskRows:
-    """Rows that a task's processors get, to compute with. Wraps the JVM's builder of tasks."""
+    """The rows that a task's processors compute with. It wraps the JVM's builder of tasks."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -35,7 +35,7 @@ class TaskRows:
         return ClassicDataFrame(self.task.rowOf(schema.json()), self._spark)
 
     def timed(self, schema: StructType) -> DataFrame:
-        """The same beside STREAM_TIME."""
+        """One row of these columns and STREAM_TIME."""
         return self.of(StructType([*schema.fields, STREAM_TIME_FIELD]))
 
     def of_both(
@@ -52,7 +52,7 @@ class Side:
 
     alias: str
     names: Mapping[str, str] = field(default_factory=dict)
-    """What expressions call a physical column, where that is not its own name."""
+    """The names that expressions use for physical columns, where they are not the columns' own."""
 
     def __getitem__(self, name: str) -> Column:
         return F.col(f"{quoted(self.alias)}.{quoted(self.names.get(name, name))}")
@@ -75,7 +75,7 @@ def joined_with_table(node: o.TableJoin, left: Flow, right: Flow, rows: TaskRows
     """The flow of the join's results, over one row of each side.
 
     Args:
-        waiting: the left side's rows as they come, where these have their columns in another order.
+        waiting: the left side's rows as they come, where their columns are in another order.
 
     Raises:
         ManifestError: when the keys of both sides cannot meet.
@@ -93,20 +93,20 @@ def joined_with_table(node: o.TableJoin, left: Flow, right: Flow, rows: TaskRows
 
 @dataclass(frozen=True)
 class Kept:
-    """How a table's rows are kept: each frame is over one row of what it says."""
+    """How a table's rows are kept."""
 
     key: DataFrame
-    """Of a row."""
+    """The key that the store keeps, over a row."""
     value: DataFrame
-    """Of a row."""
+    """The value that the store keeps, over a row."""
     row: DataFrame
-    """Of key and value."""
+    """The row, over key and value."""
     answers: DataFrame
-    """Of key and value: what a question is answered with."""
+    """The columns of an answer to a question, over key and value."""
 
 
 def kept(flow: Flow, rows: TaskRows) -> Kept:
-    """A table's store. The order of its columns follows from its fingerprint: the key, then the rest by name."""
+    """A table's store. Its fingerprint fixes the order of its columns: the key, then the rest by name."""
     schema = flow.schema()
     given = rows.of(schema)
     keys = {name.lower(): physical for name, physical in flow.key if name != "key"}
@@ -127,7 +127,7 @@ def kept(flow: Flow, rows: TaskRows) -> Kept:
 
 
 def deletions(flow: Flow, rows: TaskRows) -> DataFrame:
-    """Of the row that was, and the time: the row that says that it is deleted."""
+    """The row that says that a row is deleted, over the row before and the time."""
     keys = {name.lower() for name, _ in flow.key} | {physical for _, physical in flow.key}
     special = {DELETED: F.lit(True), EVENT_TIME: F.timestamp_micros(column(_NOW))}
 
@@ -141,13 +141,14 @@ def deletions(flow: Flow, rows: TaskRows) -> DataFrame:
 
 
 def changes(flow: Flow, rows: TaskRows) -> Flow:
-    """Of the row that was, the row that is, and the time: both in one row, so that none is seen without the other."""
+    """A table's changes, over the row before, the row after, and the time. Both are in one row, so that no reader sees
+    one without the other."""
     schema = flow.schema()
     was, now = Side(WAS), Side(IS)
     both = rows.of_both(schema, WAS, schema, IS, StructField(_NOW, LongType()))
 
     def whole(side: Side) -> Column:
-        # A row that is there says whether it is deleted.
+        # A row that exists says whether it is deleted.
         row = F.struct(*(side[name].alias(name) for name in schema.names))
         return F.when(side[DELETED].isNotNull(), row)
 
@@ -167,7 +168,7 @@ def typed_as_changes(flow: Flow) -> Flow:
 
 
 def signed_rows(flow: Flow, place: Sequence[str]) -> Flow:
-    """The rows of changes, each with its sign: what was and what is.
+    """The rows before and after changes, each with its sign.
 
     Args:
         place: further columns that stay.
@@ -183,6 +184,6 @@ def signed_rows(flow: Flow, place: Sequence[str]) -> Flow:
 
 
 def of_changes(aggregated: DataFrame) -> DataFrame:
-    """The same aggregates over a table's changes: what a row was is taken out again."""
+    """The same aggregates over a table's changes: they subtract the row before each change."""
     ours: Any = aggregated.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.Retractions  # type: ignore[union-attr]
     return ClassicDataFrame(ours.of(aggregated._jdf, SIGN), aggregated.sparkSession)

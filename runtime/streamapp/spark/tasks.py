@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stateful nodes of a sub-topology that share a task: what comes to them, what they do, what leaves them."""
+"""The stateful nodes of a sub-topology that share a task: their entries, their steps and their exits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from streamapp.spark.windows_in_tasks import windowed
 
 
 class Visits(Protocol):
-    """Makes the flows of nodes, and says which node a mistake of the author's is in."""
+    """Makes the flows of nodes, and names the node that a mistake of the author is in."""
 
     def visit(self, node: n.Node, inputs: list[Flow]) -> Flow: ...
     def checked(self, node: n.Node, inputs: list[Flow], make: Callable[..., Flow]) -> Flow: ...
@@ -49,11 +49,11 @@ class Task:
         self._late: dict[str, str] = {}
 
     def exits(self, entries: Sequence[Entry], flows: Sequence[Flow]) -> tuple[list[Exit], DataFrame]:
-        """What leaves it, and its output, where each exit has a column.
+        """The exits of the task, and its output, in which each exit has a column.
 
         Args:
-            entries: what comes to it.
-            flows: their rows.
+            entries: the entries of the task.
+            flows: the rows of the entries.
         """
         keys = []
         flows = self._entering(entries, flows)
@@ -69,7 +69,7 @@ class Task:
         for entry, flow in zip(entries, flows, strict=True):
             keys.append([physical for _, physical in self._key_of(entry, flow)])
         found = [exit for node in self._part.nodes if node.name in self._part.task for exit in self._leaving(node)]
-        # Rows of internal topics have their place in the order by another time than the one that they go by.
+        # Rows of internal topics are ordered by another time (ORDER_TIME) than their stream time.
         hopped = any(flow.hopped for flow in flows)
         order = (*ORDER, STREAM_TIME) if hopped else ORDER
         rows = in_one_frame(flows, [not entry.of_table for entry in entries], keys, order)
@@ -87,7 +87,7 @@ class Task:
         return [replace(exit, flow=replace(exit.flow, frame=output)) for exit in found], output
 
     def _entering(self, entries: Sequence[Entry], flows: Sequence[Flow]) -> list[Flow]:
-        """The rows as the task takes them. They may share a frame, in which each row is of one of them."""
+        """The rows as the task takes them. The flows may share a frame, in which each row belongs to one of them."""
         frame, found = flows[0].frame, []
         for entry, flow in zip(entries, flows, strict=True):
             if isinstance(entry.reader, o.Deduplicate):
@@ -106,7 +106,7 @@ class Task:
         return self._visitor.checked(node, [flow], lambda given: enter(node, given))
 
     def _prepared_among_others(self, node: o.Aggregate, flow: Flow, packed: str) -> tuple[DataFrame, Flow]:
-        """Rows of a struct column, whose frame others share: that frame, and the flow over it."""
+        """The prepared rows of a struct column in a frame that other flows share: a new frame and the flow over it."""
         theirs = flow.frame.columns
         own = column(packed).isNotNull()
         spread = flow.frame.select(
@@ -168,7 +168,7 @@ class Task:
         (left, one), (right, two) = self._input(node, 0), self._input(node, 1)
         waiting = one
         if node.holds_back:
-            # What waits lies in an order that follows from its fingerprint.
+            # The fingerprint fixes the order of the columns of waiting rows.
             mine = slim(node, one)
             mine = replace(mine, fields=tuple(sorted(mine.fields)), columns=tuple(sorted(mine.columns, key=str.lower)))
             rows = one.frame.select(*map(column, mine.row()))
@@ -199,7 +199,7 @@ class Task:
         return self._task.group(place, node.store, flow.frame._jdf, answers, node.ttl_ms * 1000), flow
 
     def _with_late(self, node: n.Node, keep: Callable[..., tuple[int, Flow]]) -> tuple[int, Flow]:
-        """A step for which records may be late. It is made of the steps whose rows it takes, and these rows."""
+        """Adds a step for which records may be late. `keep` makes it from its input steps and their rows."""
         inputs = [self._input(node, number) for number in range(len(node.inputs))]
         made: list[int] = []
 

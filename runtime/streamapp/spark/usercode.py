@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls a user's function on Arrow batches, in Python processes beside the executors: it knows no Spark.
+"""Calls a user's function on Arrow batches, in Python processes beside the executors. It does not depend on Spark.
 
-What a function returns takes the place of the value's columns; the key, the event time and whatever else the engine
-has of a record stay. So each row of a result must be known to come of a row of the batch: of the dict that was given,
-of the row with the same index (pandas), of the row at the same place (Arrow).
+The columns that a function returns take the place of the value's columns; the key, the event time and the engine's
+other columns of a record stay. So each row of a result must come from a known row of the batch: from the given dict,
+from the row with the same index (pandas), or from the row at the same place (Arrow).
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ MINE = "__mine"
 DELETED = "__deleted"
 _PLACE = ("__topic", "__partition", "__offset")
 _FIRST = 1 << 40
-"""Index of a frame's first row: no new index that a function gives is taken for one of these."""
+"""The index of a frame's first row: an index that a function makes by itself is never taken for one of ours."""
 _LONGEST = 1000
 _FAULTS = (Exception, SystemExit)
 
 
 class UserCodeError(Exception):
-    """A user's function that failed, or gave back what it should not; names the node and the record."""
+    """A user's function failed, or returned a wrong result; the message names the node and the record."""
 
 
 @dataclass(frozen=True)
 class UserFunction:
-    """What Spark calls with the batches of a partition; it goes to the Python processes as it is.
+    """The callable that Spark calls with the batches of a partition; Spark sends it to the Python processes.
 
     Args:
         node: the node's name, for messages.
         function: `module:name`.
         mode: `row`, `pandas` or `arrow`.
-        sees: the columns that the function is given: (name, column of the batch).
+        sees: the columns that the function gets: (name, column of the batch).
         kept: the columns of the batch that stay as they are.
         returns: the columns that take the value's place.
-        table: each row has one row in its place, or is deleted.
+        table: whether each row gets one row in its place, or is deleted.
     """
 
     node: str
@@ -55,7 +55,7 @@ class UserFunction:
     returns: pa.Schema
     table: bool
     loaded: list[Callable[[Any], Any]] = field(default_factory=list, compare=False)
-    """The function itself, once it is here."""
+    """The function itself, once it is loaded in this process."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -63,7 +63,7 @@ class UserFunction:
 
     def _of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         mine, deleted = (batch.column(name).to_pylist() for name in (MINE, DELETED))
-        # A table's deletion has no row that a function could be given.
+        # A table's deletion has no row that a function could get.
         rows = [i for i in range(batch.num_rows) if mine[i] and not (self.table and deleted[i])]
         at = pa.array(rows, pa.int64())
         given = _Given(
@@ -78,7 +78,7 @@ class UserFunction:
     def _joined(
         self, batch: pa.RecordBatch, sources: list[int], values: Sequence[pa.Array], given: set[int]
     ) -> pa.RecordBatch:
-        """The rows that came of rows of the batch, and those that were not for the function, in the batch's order."""
+        """The function's rows, and those that were not for the function, in the batch's order."""
         others = [i for i in range(batch.num_rows) if i not in given]
         dropped: set[int] = set()
         if self.table:
@@ -101,7 +101,7 @@ class UserFunction:
     # --- the function -----------------------------------------------------------------------------------------
 
     def _call(self, given: _Given) -> tuple[list[int], list[pa.Array]]:
-        """For each row of the result the row that it came of, and the result's columns."""
+        """For each row of the result, the row that it comes from; and the result's columns."""
         function = self._function()
         if self.mode == "row":
             return self._by_row(function, given)
@@ -131,7 +131,7 @@ class UserFunction:
             except _FAULTS as error:
                 raise self._failed(_words(error, self.function), given.place(i)) from error
             sources += [i] * len(results)
-            # As they are now: a function may use the same objects for its next row.
+            # Copies: a function may use the same objects for its next row.
             made += [{name: deepcopy(v) if isinstance(v, dict | list) else v for name, v in r.items()} for r in results]
         return sources, [self._column(f, [row[f.name] for row in made], sources, given) for f in self.returns]
 
@@ -149,7 +149,7 @@ class UserFunction:
         return found
 
     def _column(self, f: pa.Field, values: list[Any], sources: list[int], given: _Given) -> pa.Array:
-        """The values as a column; an error names the first that does not fit."""
+        """The values as a column; an error names the first value that does not fit."""
         try:
             return array_of(values, f)
         except WrongType:
@@ -164,7 +164,7 @@ class UserFunction:
     def _by_frame(self, function: Callable[[Any], Any], seen: pa.RecordBatch) -> tuple[list[int], list[pa.Array]]:
         import pandas as pd
 
-        # A whole number or truth value that may be missing is none of numpy's.
+        # numpy has no type for a whole number or truth value that may be missing.
         types = {
             pa.int8(): pd.Int8Dtype(),
             pa.int16(): pd.Int16Dtype(),
@@ -224,12 +224,12 @@ class _Given:
     """The rows of a batch that a function gets."""
 
     seen: pa.RecordBatch
-    """As it sees them."""
+    """The rows as the function sees them."""
     places: dict[str, pa.Array]
-    """Where they are from; without what is not known any more."""
+    """The places that the rows come from, without the fields that are not known any more."""
 
     def place(self, row: int | None = None) -> str:
-        """Which record that is; None: which records all are."""
+        """The place of that row's record in words; None: the places of all records."""
         count = self.seen.num_rows
         if set(self.places) != set(_PLACE) or count == 0:
             return ""
@@ -268,7 +268,7 @@ def _kind(value: Any) -> str:
 
 
 def _words(error: BaseException, function: str) -> str:
-    """What was raised, and the last place in the user's own code that it came through."""
+    """The exception in words, with the last line of the user's own code in its traceback."""
     package = function.partition(":")[0].split(".")[0]
     frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
     theirs = [f for f in frames if str(f.f_globals.get("__name__", "")).split(".")[0] == package]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user's function returns, as Arrow columns of the types that it is to return: taken at its word, or refused.
+"""The results of a user's function, as Arrow columns of its declared types: each value is of the type, or refused.
 
-Arrow by itself would make 1 of 1.5, a time of a number, a date of a time, and a number of a text.
+Arrow by itself would turn 1.5 into 1, a number into a time, a time into a date, and a text into a number.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _LARGEST_FLOAT = 3.4028235677973366e38
-"""Beyond it a number becomes infinite in four bytes."""
+"""The bound beyond which a number becomes infinite in four bytes."""
 
 
 class WrongType(Exception):
-    """What a function has returned cannot be taken."""
+    """A function has returned a value of the wrong type."""
 
 
 def array_of(values: list[Any], f: pa.Field) -> pa.Array:
@@ -78,7 +78,7 @@ def _is_in_range(value: float, kind: pa.DataType) -> bool:
 
 
 def array_of_pandas(series: Any, f: pa.Field) -> pa.Array:
-    """A pandas series as a column; NaN is no value there.
+    """A pandas series as a column; NaN in it is no value.
 
     Raises:
         WrongType: when it is of another type, or one of its values is.
@@ -94,10 +94,10 @@ def array_of_pandas(series: Any, f: pa.Field) -> pa.Array:
 
 
 def cast(column: Any, f: pa.Field) -> pa.Array:
-    """An Arrow column as one of this very type.
+    """An Arrow column as one of exactly this type.
 
     Raises:
-        WrongType: when it is of another kind, or a value would not be the same.
+        WrongType: when it is of another kind, or a value would change.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -115,7 +115,7 @@ def cast(column: Any, f: pa.Field) -> pa.Array:
 
 
 def _is_same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a value of the one is, where it fits, a value of the other."""
+    """Whether a value of the first type, where it fits, is a value of the second."""
     types = pa.types
     if types.is_null(given):
         return True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes to DataFrames: one `visit_…` method per node type."""
+"""Turns nodes into DataFrames: one `visit_…` method per node type."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Visitor:
         self._ordered = False
 
     def enter(self, part: SubTopology) -> None:
-        """The nodes that are visited next are of this sub-topology."""
+        """Begins a sub-topology: the next nodes to visit belong to it."""
         self._tags = tags_of(part)
         self._ordered = part.keeps_order
 
@@ -61,7 +61,7 @@ class Visitor:
         return self.checked(node, inputs, lambda *flows: method(node, *flows))
 
     def checked(self, node: n.Node, inputs: list[Flow], make: Callable[..., Flow]) -> Flow:
-        """What is made of the flows, and is a part of that node.
+        """The flow that `make` makes of the inputs; its errors count as errors of that node.
 
         Raises:
             ManifestError: when Spark cannot make sense of an expression, naming the node.
@@ -85,7 +85,7 @@ class Visitor:
     def _timed(self, node: n.Node, flow: Flow, topic: str, partition: str, offset: str) -> Flow:
         """A source's rows with stream time, where windows close by it or rows are in its order.
 
-        What a filter drops has a time too.
+        Rows that a filter drops later count for it too.
         """
         tag = self._tags.get(node.name)
         if tag is None:
@@ -153,7 +153,7 @@ class Visitor:
         return exploded.tidy(frame)
 
     def visit_python(self, node: o.Python, flow: Flow) -> Flow:
-        # Here, as it brings Arrow and NumPy along: a sixth of a second of each start.
+        # Imported here, as it imports Arrow and NumPy, which takes a sixth of a second of each start.
         from streamapp.spark.usercode import MINE, UserFunction
 
         schema = _parse_datatype_string(node.schema)
@@ -176,7 +176,7 @@ class Visitor:
         )
         types = {f.name: f.dataType for f in given.schema}
         types |= {f.name: f.dataType for f in schema}
-        # Rows of other branches have none of the new columns.
+        # The rows of other branches do not have the new columns.
         returned = StructType([StructField(name, types[name]) for name in (*kept, DELETED, *schema.names)])
         return after.tidy(given.mapInArrow(function, returned))
 
@@ -248,7 +248,7 @@ class Visitor:
         return self._records(flow, node.topic, key, F.when(~column(DELETED), value))
 
     def visit_laterecords(self, node: n.LateRecords, flow: Flow) -> Flow:
-        """They are records already (spark/late.py)."""
+        """Late records, which are a topic's records already (spark/late.py)."""
         return replace(flow, frame=flow.frame.select(*map(column, (*flow.carried, *RECORD_COLUMNS))))
 
     def visit_repartitionsink(self, node: n.RepartitionSink, flow: Flow) -> Flow:
@@ -256,7 +256,7 @@ class Visitor:
         return self._records(rows, node.topic, key, value)
 
     def unwritten(self, flow: Flow) -> Flow:
-        """Rows of a table that no sink takes: records for no topic."""
+        """The rows of a table that no sink takes, as records for no topic."""
         nothing = F.lit(None).cast("binary")
         return self._records(flow, None, nothing, nothing)
 
@@ -274,6 +274,6 @@ class Visitor:
 
 
 def _with_key(node: n.Node, flow: Flow) -> Flow:
-    """A table's rows: a record without a key is none, as in Kafka Streams. They are counted."""
+    """A table's rows: as in Kafka Streams, a record without a key is left out. Such records are counted."""
     without = all_null(column(physical) for _, physical in flow.key)
     return flow.tidy(flow.frame.observe(f"keyless:{node.name}", F.count_if(without).alias("bad")).filter(~without))

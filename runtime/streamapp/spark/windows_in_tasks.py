@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows that a task keeps beside the other nodes of its key, over rows that are given."""
+"""Windows that a task keeps beside the other nodes of its key, over given rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPAN = StructType([StructField("start", TimestampType()), StructField("end", Ti
 
 
 def windowed(node: o.Aggregate, window: o.Window, place: int, given: Flow, rows: TaskRows) -> tuple[int, Flow]:
-    """A step with the windows of a `groupBy`: its number, and the table.
+    """Adds a step with the windows of a `groupBy`. Returns its number, and the table.
 
     Args:
         place: the step whose rows it takes.
@@ -38,7 +38,7 @@ def windowed(node: o.Aggregate, window: o.Window, place: int, given: Flow, rows:
 
 
 def table_of(node: o.Aggregate, window: o.Window, given: Flow, rows: TaskRows) -> Flow:
-    """The table alone."""
+    """The table of `windowed`, without a step."""
     keeps = _of_records if window.of_records else _of_times
     return keeps(node, window, given, rows)[0]
 
@@ -64,7 +64,7 @@ def _of_records(node: o.Aggregate, window: o.Window, given: Flow, rows: TaskRows
 
 
 def _answers(shown: DataFrame, span: Sequence[str], groups: Sequence[str], values: Sequence[str]) -> DataFrame:
-    """What a question is answered with, the window before the group."""
+    """The columns of an answer to a question, with the window before the group."""
     window = F.struct(*(column(name).alias(end) for name, end in zip(span, _SPAN.names, strict=True)))
     return shown.select(
         window.alias("__key_0"),

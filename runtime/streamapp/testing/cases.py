@@ -36,14 +36,14 @@ class _Spec(BaseModel):
 
 
 class Send(_Spec):
-    """Records that are written to a topic in one transaction, and processed to their end."""
+    """Records that are written to a topic in one transaction, and processed to the last one."""
 
     topic: str
     records: list[dict[str, Any]] = Field(min_length=1)
 
 
 class Expect(_Spec):
-    """All records that the topic has got since the last `expect` on it; with order `last` the last one of each key."""
+    """All records that the topic got since the last `expect` on it; with order `last` the last record of each key."""
 
     topic: str
     records: list[dict[str, Any]]
@@ -63,7 +63,7 @@ class Expect(_Spec):
 
 
 class Store(_Spec):
-    """What a store shows for a key: the columns of its only row, or all its rows."""
+    """The rows that a store shows for a key: the columns of the only row, or all rows."""
 
     name: str
     key: Any
@@ -72,7 +72,7 @@ class Store(_Spec):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """A text for each column of the key."""
+        """The text of each column of the key."""
         parts = self.key if isinstance(self.key, list) else [self.key]
         return tuple(part if isinstance(part, str) else str(part) for part in parts)
 
@@ -85,7 +85,7 @@ Count = Annotated[int, Field(ge=1, le=16)]
 
 
 class Step(_Spec):
-    """Exactly one of its fields is set."""
+    """A step of a case; exactly one of its fields is set."""
 
     send: Send | None = None
     expect: Expect | None = None
@@ -95,7 +95,7 @@ class Step(_Spec):
     scale: Count | None = None
     upgrade: str | None = None
     advance: Any = None
-    """A duration, by which event time goes on."""
+    """The duration by which event time goes on."""
 
     @property
     def advance_ms(self) -> int:
@@ -112,7 +112,7 @@ _KINDS = tuple(Step.model_fields)
 
 
 class Case(_Spec):
-    """Steps that one app goes through, from empty topics on."""
+    """The steps of one app, which begins with empty topics."""
 
     name: str = Field(min_length=1)
     app: str | None = None
@@ -132,7 +132,7 @@ class CaseFile:
     path: Path
     cases: tuple[Case, ...]
     lines: Mapping[tuple[int, int], int]
-    """Line of a step, by the places of its case and of itself."""
+    """The line of each step, by the number of its case and its own number in the case."""
 
     def app_of(self, case: Case) -> Path:
         """The manifest that a case begins with."""
@@ -140,7 +140,7 @@ class CaseFile:
         return self.path.parent / case.app
 
     def apps(self) -> tuple[Path, ...]:
-        """All manifests that are named, each once."""
+        """All manifests that the file names, each once."""
         found = [self.app_of(case) for case in self.cases]
         found += [self.path.parent / step.upgrade for case in self.cases for step in case.steps if step.upgrade]
         return tuple(dict.fromkeys(found))
@@ -190,7 +190,7 @@ def read_cases(text: str, path: Path) -> CaseFile:
 
 
 def _with_texts(value: Any, document: Document, path: tuple[str | int, ...]) -> Any:
-    """The same, with keys and values of records as they are written where they are words: `y` is a text, `1.50` too."""
+    """The same value, with keys and values of records as text where they are plain words: `y` is a text, `1.50` too."""
     if isinstance(value, dict):
         return {key: _with_texts(each, document, (*path, key)) for key, each in value.items()}
     if isinstance(value, list):
@@ -225,7 +225,7 @@ def _meaning(cases: tuple[Case, ...], document: Document) -> Iterator[str]:
 
 
 def _fields(step: Step, place: tuple[str | int, ...], document: Document) -> Iterator[str]:
-    """Fields of records that there are not."""
+    """A message for each unknown field of a step's records."""
     part, known = (step.send, SENT_FIELDS) if step.send is not None else (step.expect, EXPECTED_FIELDS)
     for k, record in enumerate(part.records if part is not None else ()):
         for name in record.keys() - set(known):
@@ -235,7 +235,7 @@ def _fields(step: Step, place: tuple[str | int, ...], document: Document) -> Ite
 
 
 def _no_duration(given: Any) -> str:
-    """Why event time cannot go on by it; empty where it can."""
+    """The reason why event time cannot go on by this duration; empty where it can."""
     if isinstance(given, dict) and "processing" in given:
         return "the clock's time cannot be moved, as no timers go by it in this version; write e.g. advance: 1 hour"
     try:
@@ -270,7 +270,7 @@ _PARTS: Mapping[str, type[BaseModel]] = {
 
 
 def _known(where: tuple[str | int, ...]) -> list[str]:
-    """The fields beside one that is unknown."""
+    """The known fields at the place of an unknown one."""
     owner: type[BaseModel] = _File
     for part in where[:-1]:
         if not isinstance(part, int):

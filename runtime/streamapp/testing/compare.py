@@ -15,7 +15,7 @@ from streamapp.testing.cases import EXPECTED_FIELDS, Expect, Row
 
 
 def difference(expected: Expect, seen: Iterable[Row]) -> tuple[str, ...]:
-    """What is missing (-) and what is too much (+), a line a record, among the records that agree; nothing when all do.
+    """The missing (-) and the surplus (+) records, one per line, among the records that agree; empty when all agree.
 
     A record is compared by the fields that it names; key and value count for all records when any of them names them.
 
@@ -39,7 +39,7 @@ def difference(expected: Expect, seen: Iterable[Row]) -> tuple[str, ...]:
 
 
 def rows_difference(wanted: Iterable[Mapping[str, Any]], seen: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The same for rows of a store, in any order; compared are the columns that any wanted row names."""
+    """The same for rows of a store, in any order. It compares the columns that any wanted row names."""
     rows = list(wanted)
     named = {column for row in rows for column in row}
     lines = sorted(canonical(row) for row in rows)
@@ -48,7 +48,7 @@ def rows_difference(wanted: Iterable[Mapping[str, Any]], seen: Iterable[Mapping[
 
 
 def canonical(value: Any) -> str:
-    """A value as JSON in one way of many: sorted keys, whole numbers without a fraction.
+    """The canonical JSON of a value: sorted keys, whole numbers without a fraction.
 
     >>> canonical({"b": 1.0, "a": True})
     '{"a": true, "b": 1}'
@@ -82,7 +82,7 @@ def _field(record: Row, field: str) -> Any:
 
 
 def _content(value: Any) -> Any:
-    """A key or value as the topic has it: text; or what the text means where it is an object or a list."""
+    """A key or value as the topic has it: text, or the object or list that the text stands for."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             return read_json(value)
@@ -94,7 +94,7 @@ def _content(value: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """Milliseconds since 1970; what is no time stays, and so is seen in the difference."""
+    """The time in milliseconds since 1970. A value that is no time stays as it is, and so the difference shows it."""
     if not isinstance(value, str):
         return value
     try:

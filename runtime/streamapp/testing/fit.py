@@ -17,7 +17,7 @@ from streamapp.testing.cases import CaseFile, Step
 
 
 def manifest_of(file: Path) -> Manifest:
-    """The manifest of an app, with modules that are here.
+    """The manifest of an app, whose modules are checked to be here.
 
     Raises:
         InputError, ManifestError: when it cannot be read or is wrong.
@@ -28,7 +28,7 @@ def manifest_of(file: Path) -> Manifest:
 
 
 def misfits(file: CaseFile) -> list[str]:
-    """What cases ask of their apps and these cannot do, as to know a topic or a store: a line for each.
+    """A line for each step that a case's app cannot do, for example because it lacks a topic or a store.
 
     Raises:
         InputError, ManifestError: when a manifest cannot be read or is wrong.

@@ -11,19 +11,19 @@ from xml.etree import ElementTree
 
 @dataclass(frozen=True)
 class Result:
-    """How a case has ended."""
+    """The result of a case."""
 
     file: str
     case: str
     seconds: float
     problem: tuple[str, ...] = ()
-    """The lines that say what was wrong; none: it has passed."""
+    """The lines about the problem; none: the case has passed."""
     broke: bool = False
-    """The run itself failed (broker, engine), and so says nothing about the app."""
+    """Whether the run itself failed (broker, engine), so that the result says nothing about the app."""
 
 
 def junit_xml(results: Sequence[Result]) -> str:
-    """One suite a file, one test case a case.
+    """The XML: one suite per file, one test case per case.
 
     >>> print(junit_xml([Result("a.yaml", "counts", 1.25, ("step 2: wrong",))]))
     <?xml version='1.0' encoding='utf-8'?>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that runs the apps of test cases, one after another in one Java process, and can be killed.
 
-`EngineProcess` is its handle. The two talk in lines of JSON: an order in, and what became of it out.
+`EngineProcess` is its handle. The two talk in lines of JSON: an order in, and its result out.
 
     {"plan": TEXT, "bootstrapServers": …, "stateDir": …, "replicas": N or null}    {"started": URL}, later
                                                                                    {"stopped": true} or
@@ -32,13 +32,13 @@ from streamapp.plan import Plan
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.2
-"""How often an app under test shows its position: each step waits for it."""
+"""The time after which an app under test shows its position again: each step waits for it."""
 _END_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class AppFailed(Exception):
-    """The app ended by itself, in its own words."""
+    """The app ended by itself; the message has its own words."""
 
     words: str
     exit_code: int
@@ -67,7 +67,7 @@ class EngineProcess:
             AppFailed: it does not start.
             RunError: the process is gone, or takes longer than START_SECONDS.
         """
-        # Executors' processes need a Java process that knows of them from its start.
+        # Executor processes need a Java process that has their settings from its start.
         if replicas is not None:
             self.kill()
         order = {
@@ -109,7 +109,7 @@ class EngineProcess:
     def times(self) -> dict[str, int | None]:
         """How far event time has come, in microseconds since 1970; None before the first record.
 
-        By sub-topology: those that go by event time and have had an epoch since the app was started.
+        The times are by sub-topology, for those that use event time and have had an epoch since the app's start.
 
         Raises:
             AppFailed: the app has ended by itself.
@@ -137,7 +137,7 @@ class EngineProcess:
         return answer
 
     def kill(self) -> None:
-        """As a crash would: kill -9 of all its processes, and wait until they are gone."""
+        """Ends it as a crash would: kill -9 of all its processes, and waits until they are gone."""
         process = self._process
         if process is None:
             return
@@ -147,7 +147,7 @@ class EngineProcess:
         self._forget(process)
 
     def close(self) -> None:
-        """Ends it in order, or after a while by force."""
+        """Ends it in order, or by force after a while."""
         process = self._process
         if process is None:
             return
@@ -216,7 +216,7 @@ def _pass_on(lines: IO[str], answers: queue.SimpleQueue[dict[str, Any]]) -> None
 def main() -> None:
     """Carries out orders until stdin closes, which also happens when the parent is killed."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever prints to stdout must not be taken for an answer
+    os.dup2(2, 1)  # other output to stdout must not be taken for an answer
     orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     running = threading.Event()
     threading.Thread(target=_listen, args=(orders, running, answers), daemon=True).start()
@@ -242,7 +242,7 @@ def _listen(orders: queue.SimpleQueue[dict[str, Any]], running: threading.Event,
             application_id = Plan.from_json(order["plan"]).application_id
             orders.put(order)
         elif not running.is_set():
-            pass  # it has just ended by itself, and says so
+            pass  # the app has just ended by itself, and reports that
         elif "stop" in order:
             os.kill(os.getpid(), signal.SIGTERM)
         else:
@@ -256,10 +256,10 @@ def _time(order: dict[str, Any], application_id: str, answers: IO[str]) -> None:
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
-    if context is None:  # the app is about to say why
+    if context is None:  # the app is about to report why
         return
     bridge = context._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
-    with suppress(Py4JError, OSError):  # the engine is gone, and the app says so
+    with suppress(Py4JError, OSError):  # the engine is gone, and the app reports that
         if "times" in order:
             _answer(answers, {"times": json.loads(bridge.times(application_id))})
         else:

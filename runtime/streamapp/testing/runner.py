@@ -32,13 +32,13 @@ from streamapp.testing.junit import Result
 from streamapp.testing.process import AppFailed, EngineProcess
 
 BROKER_OF_CASES = {"log.message.timestamp.after.max.ms": str(2**63 - 1)}
-"""Settings of their broker: the time of a case may be ahead of the clock."""
+"""Broker settings for test cases: the time of a case may be ahead of the clock."""
 _LOOK_SECONDS = 0.1
 _ANSWER_SECONDS = 30.0
 
 
 class Unmet(Exception):
-    """A step whose expectation is not met; `lines` say how."""
+    """A step's expectation is not met; `lines` has the difference."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__(lines[0])
@@ -49,9 +49,9 @@ class Runner:
     """Runs cases one after another, all in one Java process.
 
     Args:
-        kafka: a broker whose topics are all the runner's: it deletes them.
-        folder: for the engine's files.
-        seconds: for a step to be processed.
+        kafka: a broker for the runner alone: the runner deletes its topics.
+        folder: the folder for the engine's files.
+        seconds: the longest time for a step's processing.
     """
 
     def __init__(self, kafka: KafkaConfig, folder: Path, seconds: float) -> None:
@@ -93,7 +93,7 @@ class Runner:
         return (), False
 
     def _clear(self) -> None:
-        """What the next case must not see. An app that was left at work is killed: nobody needs its results."""
+        """Clears all that the next case must not see. An app that does not stop is killed: nobody needs its results."""
         try:
             self._engine.stop()
         except (AppFailed, RunError):
@@ -123,7 +123,7 @@ class _Running:
         data = manifest.to_object()
         spec = {name: value for name, value in data["spec"].items() if name not in ("kafka", "schedule", "run")}
         plan = compile_manifest(parse_object({**data, "spec": {**spec, "applicationId": self._application_id}}))
-        # How fast this machine is must not decide what a case sees: there, time is what its steps say.
+        # The speed of this machine must not change the results of a case: only its steps move time.
         self._plan = replace(plan, idle_timeout_ms=LONGEST_MS)
         sent = [TopicSpec(step.send.topic, "send") for step in self._case.steps if step.send is not None]
         wanted = [spec for spec in (*topics_of(self._plan), *sent) if not spec.internal]
@@ -140,10 +140,11 @@ class _Running:
         self._url = self._engine.run(self._plan, self._kafka.bootstrap_servers, self._replicas)
 
     def take(self, step: Step, folder: Path) -> None:
-        """
+        """Does a step.
+
         Raises:
-            Unmet: what the step expects is not so.
-            AppFailed, StreamAppError: the app, or the run of it, has failed.
+            Unmet: the step's expectation is not met.
+            AppFailed, StreamAppError: the app, or its run, has failed.
         """
         if step.send is not None:
             self._send(step.send)
@@ -178,7 +179,7 @@ class _Running:
         self._await_processed()
 
     def _advance(self, milliseconds: int) -> None:
-        """Event time goes on from the latest that any part of the app has reached; before a record there is none."""
+        """Moves event time on from the latest that any part of the app has reached. Before a record there is none."""
         self._advanced_ms += milliseconds
         self._await_processed()
         timed = {part.name for part in self._plan.subtopologies if _is_moved(part)}
@@ -188,12 +189,12 @@ class _Running:
             self._await_processed(time=max(reached) + milliseconds * 1000)
 
     def _await_processed(self, time: int | None = None) -> None:
-        """Every part has read its topics to their ends, the first ones first, as others read what they write.
+        """Waits until every part has read its topics to their ends, the first parts first: others read their output.
 
-        Ends are those of everything written: what is committed becomes visible a moment after the commit is answered.
+        The ends are those of all written records: committed records become visible a moment after the commit's answer.
 
         Args:
-            time: to which each part is moved then, in microseconds since 1970; the next one reads what comes of it.
+            time: the time to which each part is moved then, in microseconds since 1970; the next one reads the results.
         """
         group = GroupPosition(self._kafka, self._application_id)
         try:
@@ -273,5 +274,5 @@ class _Running:
 
 
 def _is_moved(part: SubTopology) -> bool:
-    """Whether its time can be moved. One without state has no epoch without records, and nothing that waits."""
+    """Whether the part's time can be moved. A part without state has no epoch without records, and nothing waits."""
     return part.timed and bool(part.stateful)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ask.py URL TIMES`: prints the answers, one a line. A connection each, so that each may lead elsewhere."""
+"""`ask.py URL TIMES`: prints the answers, one a line. Each has a connection of its own, so that each may go to another
+server."""
 
 import sys
 import urllib.request

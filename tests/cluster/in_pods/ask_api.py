@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ask_api.py KIND...`: the status with which the API server answers this pod's token when asked for a list of each."""
+"""`ask_api.py KIND...`: prints the status with which the API server answers a request for a list of each kind with this
+pod's token."""
 
 import ssl
 import sys

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a Spark process something without a word about who asks, and prints why it gets no answer: `HOST PORT`.
+"""Sends a Spark process a request without authentication, and prints why it gets no answer: `HOST PORT`.
 
-A frame has its length, what it is, the number of the question, the length of the rest, and that.
+A frame has its length, its type, the number of the request, the length of the rest, and the rest.
 """
 
 from __future__ import annotations

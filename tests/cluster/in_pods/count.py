@@ -20,7 +20,7 @@ SETTINGS = {
     "spark.kubernetes.executor.podTemplateFile": "/files/executor.json",
     "spark.kubernetes.executor.podTemplateContainerName": "main",
     "spark.kubernetes.executor.request.cores": "100m",
-    # By its own address: with 0.0.0.0 it would tell executors to dial that.
+    # By its own address: with 0.0.0.0 it would give that to executors as the address to call.
     "spark.driver.bindAddress": os.environ["POD_IP"],
     "spark.driver.host": f"driver.{NAMESPACE}.svc",
     "spark.driver.port": "7078",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes memory until the container has none left; of its processes the kernel is to end Java first.
+"""Takes memory until the container has none left; the kernel should end Java first of its processes.
 
-The kernel ends the largest, by a measure to which `oom_score_adj` adds; so what takes the memory is many small ones.
+The kernel ends the largest, by a measure to which `oom_score_adj` adds; so many small processes take the memory.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`have.py MODULE...`: imports each and says whether that went well."""
+"""`have.py MODULE...`: imports each and prints whether that went well."""
 
 import importlib
 import sys

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a driver as somebody without its token does, or with another: `HOST TOKEN`. Prints how each address answers."""
+"""Sends requests to a driver without its token, and with another one: `HOST TOKEN`. Prints the answer of each
+address."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the ports at which others than the pod itself can be answered, and the users that its processes run as."""
+"""Prints the ports at which the pod answers others than itself, and the users that its processes run as."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`live.py PAGE [BODY]`: a page of the driver's live interface, as somebody gets it who has the token on stdin; with a
-body it is put there."""
+"""`live.py PAGE [BODY]`: prints a page of the driver's live interface, read with the token on stdin; with a body it
+sends a PUT."""
 
 import sys
 import urllib.request

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints, as JSON, what an image says it is made of, and how much of each kind is listed and found."""
+"""Prints, as JSON, the contents of an image by its own SBOM, and how much of each kind is listed and found."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make_topic.py BOOTSTRAP_SERVERS TOPIC`: a topic of one partition."""
+"""`make_topic.py BOOTSTRAP_SERVERS TOPIC`: makes a topic of one partition."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether somebody takes a connection there: for each `HOST:PORT`, prints it, and `open` or `closed`."""
+"""For each `HOST:PORT`, prints it, and `open` if it takes a connection, else `closed`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says so many lines at once, and then one after the other for ever: NAME 1, NAME 2, ..."""
+"""Prints so many lines at once, and then one after the other for ever: NAME 1, NAME 2, ..."""
 
 import itertools
 import sys

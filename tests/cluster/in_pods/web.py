@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers every question with the pod's name."""
+"""Answers every request with the pod's name."""
 
 import http.server
 import os

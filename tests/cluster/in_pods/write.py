@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`write.py FOLDER...`: who we are, and in which of the folders we can make a file."""
+"""`write.py FOLDER...`: prints the user, and in which of the folders it can make a file."""
 
 import os
 import sys

@@ -33,10 +33,10 @@ object Json {
     made
   }
 
-  /** What a join makes of two records: the numbers of both. */
+  /** The result of a join of two records: the numbers of both. */
   def pair(left: JsonNode, right: JsonNode): JsonNode = put("left" -> number(left, "n"), "right" -> number(right, "n"))
 
-  /** Of those before and a record, so many with the highest `x`, the highest first; of equal ones those that came first. */
+  /** The `count` values with the highest `x`, among those before and a new one, the highest first; of equal ones those that came first. */
   def top(before: JsonNode, value: JsonNode, count: Int): JsonNode = {
     val rows = Option(before.get("top")).filter(_.isArray).fold(Seq.empty[JsonNode])(_.elements.asScala.toSeq)
     val found = (rows ++ number(value, "x").map(_ => value)).sortBy(-number(_, "x").get).take(count)

@@ -17,11 +17,11 @@ import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers
 import dev.streamapp.oracle.Json.{Key, Mapper}
 
 /**
- * Kafka Streams, asked what comes out of its own topologies ([[Topologies]]). Each line of stdin is a question:
+ * Kafka Streams, asked for the results of its own topologies ([[Topologies]]). Each line of stdin is a question:
  *
  *   {"topology": NAME, "records": [{"topic": T, "key": TEXT or null, "value": OBJECT or null, "timestamp": MS}, …]}
  *
- * and each line of stdout its answer, with the number of the record that made it come:
+ * and each line of stdout its answer, with the number of the record that caused a result:
  *
  *   {"records": [{"key": TEXT or null, "value": OBJECT or null, "timestamp": MS, "after": NUMBER}, …], "dropped": COUNT}
  *
@@ -73,9 +73,9 @@ object Oracle {
     settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "nobody:1")
     settings.put(StreamsConfig.STATE_DIR_CONFIG, State)
     settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0")
-    // The driver commits after each record; RocksDB would write files each time.
+    // The driver commits after each record; otherwise RocksDB would write files each time.
     settings.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, classOf[BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers])
-    // Else a result without a partner waits for a clock that stands still here.
+    // Otherwise a result without a partner waits for a clock that stands still here.
     settings.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, "0")
     settings
   }

@@ -30,7 +30,7 @@ object Topologies {
     lazy val t: Stream = builder.stream("t", consumed)
     lazy val u: Table = builder.table("u", consumed, kept)
     lazy val v: Table = builder.table("v", consumed, kept)
-    /** The same with what its rows were. */
+    /** The same with the earlier versions of its rows. */
     lazy val w: Table = builder.table("v", consumed, Materialized
       .as[String, JsonNode](Stores.persistentVersionedKeyValueStore("w", Duration.ofDays(1))).withKeySerde(Key).withValueSerde(Value))
     lazy val everywhere: GlobalKTable[String, JsonNode] = builder.globalTable("v", consumed, Materialized
@@ -38,14 +38,14 @@ object Topologies {
     def kept: Materialized[String, JsonNode, KeyValueStore[Bytes, Array[Byte]]] = Materialized.`with`(Key, Value)
   }
 
-  // What the twins say in their manifests.
+  // The settings of the twins' manifests.
   private val Tumbling = TimeWindows.ofSizeAndGrace(seconds(10), seconds(4))
   private val Hopping = TimeWindows.ofSizeAndGrace(seconds(12), seconds(2)).advanceBy(seconds(4))
   // Kafka Streams forgets a record, and a session, one millisecond before the last record that may meet it comes. Times are whole
   // seconds, so this is that moment alone.
   private val Session = SessionWindows.ofInactivityGapAndGrace(seconds(4), seconds(3).plusMillis(1))
-  // So long that nothing is late: a record that is late for the window which ends with it may miss in later ones there, as those are
-  // made of windows that are kept.
+  // So long that nothing is late: there, a record that is late for the window which ends with it may be missing in later windows, as
+  // those are made of windows that are kept.
   private val Sliding = SlidingWindows.ofTimeDifferenceAndGrace(seconds(6), Duration.ofMinutes(10))
   private val Seldom: Suppressed[String] = Suppressed.untilTimeLimit(seconds(7), Suppressed.BufferConfig.unbounded())
   private val Around = JoinWindows.ofTimeDifferenceAndGrace(seconds(4), seconds(3).plusMillis(1)).after(seconds(9))
@@ -67,7 +67,7 @@ object Topologies {
     "cogroup" -> (in => told(in.s.groupByKey().cogroup(Earliest).cogroup(in.t.groupByKey(), Latest)
       .aggregate(() => put("first" -> None, "last" -> None, "many" -> Some(0L)), in.kept))),
     // Windows.
-    // What one stream's time has passed must be there for the other one's.
+    // A record that one stream's time has passed must still be there for the other stream.
     "cogroup-hopping" -> (in => toldAll(in.s.groupByKey().cogroup(Ours).cogroup(in.t.groupByKey(), Theirs).windowedBy(Hopping)
       .aggregate(() => put("ours" -> Some(0L), "theirs" -> None), windowsKept))),
     "tumbling" -> (in => toldOf(in.s.groupByKey().windowedBy(Tumbling).count())),
@@ -159,7 +159,7 @@ object Topologies {
       KeyValue.pair(windowed(key), value)): OfWindow))
 }
 
-/** The sum of `x` as SQL has it: of nothing but nulls it is null. With the number of rows, and of those that have an `x`. */
+/** The sum of `x` as SQL has it: null if all are null. With the number of rows, and of those that have an `x`. */
 private object Sum {
   val None: JsonNode = put("rows" -> Some(0L), "given" -> Some(0L), "total" -> Some(0L))
 

@@ -32,7 +32,7 @@ def of_container(restarts: int = 0, ready: bool = True, uid: str = "pod-1") -> d
 
 @contextmanager
 def driver(answer: Callable[[socket.socket], None], address: str = ADDRESS) -> Iterator[list[bytes]]:
-    """Answers one request after another, and keeps what was asked."""
+    """Answers one request after another, and keeps the requests."""
     asked: list[bytes] = []
     with socket.create_server((address, LIVE_PORT)) as server:
 
@@ -52,7 +52,7 @@ def driver(answer: Callable[[socket.socket], None], address: str = ADDRESS) -> I
 
 
 def request(connection: socket.socket) -> bytes:
-    """All of it: head and body may come one after the other."""
+    """Reads a whole request: head and body may come one after the other."""
     found = b""
     while b"\r\n\r\n" not in found or (b"PUT" in found and not found.endswith(b"}")):
         found += connection.recv(65536)
@@ -68,7 +68,7 @@ def said(content: bytes) -> Callable[[socket.socket], None]:
 
 
 def drip(first: bytes) -> Callable[[socket.socket], None]:
-    """A byte now and then, each sooner than a socket's timeout, until the other side hangs up."""
+    """Sends a byte now and then, each sooner than a socket's timeout, until the other side hangs up."""
 
     def answer(connection: socket.socket) -> None:
         connection.sendall(first)

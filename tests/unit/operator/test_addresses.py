@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator connects only where whoever installed it lets it."""
+"""The operator connects only to addresses that its settings allow."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An app goes on with the state of an owner of before by its exact name, and only when that one is gone."""
+"""An app goes on with the state of an earlier owner by its exact name, and only if that owner is gone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver older or newer than the operator says what it likes, in each place: the operator goes on."""
+"""A driver older or newer than the operator may answer anything in any place: the operator goes on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ ODD: tuple[Any, ...] = (*JUNK, float("nan"), float("inf"), -(2**70), 2**70, [1],
 
 
 def odd_answer(chooser: random.Random) -> dict[str, Any]:
-    """Something else stands in one or two places, or nothing, or something is there that nobody knows."""
+    """An answer with other values in one or two places, or without them, or with fields that the operator does not
+    know."""
     said = copy.deepcopy(WHOLE)
     for _ in range(chooser.choice((1, 1, 2))):
         holder, key = chooser.choice(list(places(said)))

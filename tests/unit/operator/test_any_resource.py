@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""R17, the pure part: whatever a resource says, the operator knows what to do, and what to say."""
+"""R17, the pure part: whatever a resource says, the operator has a decision and a message for it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _run_or_told(body: dict[str, Any]) -> None:
 
 
 def test_most_of_them_are_bad_but_not_all() -> None:
-    """Else the other test would show nothing."""
+    """Otherwise the other test would show nothing."""
     choosers = [random.Random(seed) for seed in range(100)]
     bad = sum(decided(broken(goods()[0], chooser))[0].facts.app is None for chooser in choosers)
     assert 50 < bad < 100

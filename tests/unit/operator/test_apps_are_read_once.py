@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resource is read and compiled once, as long as it is the same; and what is remembered has a bound."""
+"""A resource is read and compiled once as long as it does not change, and the memory of it has a bound."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_another_one_is_another(metadata: dict[str, Any]) -> None:
 
 
 def test_another_spec_is_another_even_of_the_same_generation() -> None:
-    """As where code of a ConfigMap has been put into it, or a former version goes on."""
+    """The spec differs if code of a ConfigMap has been put into it, or a former version goes on."""
     changed = copy.deepcopy(body())
     changed["spec"]["epochInterval"] = "7s"
     assert read_app(changed).plan != read_app(body()).plan

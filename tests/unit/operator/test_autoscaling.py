@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many replicas an app gets: plain cases, and what holds for all."""
+"""The number of replicas that an app gets: plain cases, and properties that hold for all."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class Simulation:
     useful: int = 100
     replicas: int = 1
     lag: float = 0.0
-    """At the beginning."""
+    """The lag at the beginning."""
     pause: float = 0.0
     """Seconds without any processing after each change."""
     most: float = math.inf
     """Replicas beyond which the app is no faster."""
     tells: bool = True
-    """Whether its driver tells how long it has been at work."""
+    """Whether its driver reports how long it has been at work."""
     small_epochs: bool = False
     """Whether one epoch follows another while anything comes in: however little it is, the app is at work."""
     epoch: float = 0.0
-    """Seconds that an epoch takes while there is lag; what it held counts at its end. 0: records count one by one."""
+    """Seconds that an epoch takes while there is lag; its records count at its end. 0: records count one by one."""
     now: datetime = START
     history: History = field(default_factory=History)
     produced: float = 0.0
@@ -71,7 +71,7 @@ class Simulation:
         self.produced += self.lag
 
     def run(self, seconds: float, hold: str = "") -> Decision:
-        """Returns the last decision."""
+        """Runs for so long; returns the last decision."""
         end = self.now + timedelta(seconds=seconds)
         while self.now < end:
             busy = {"counts": self.busy, "other": self.busy / 2} if self.tells else None
@@ -113,12 +113,12 @@ class Simulation:
             self.busy += records / capacity
 
     def restart_operator(self) -> None:
-        """What is in memory is lost; what is in the status is not."""
+        """The operator loses its memory, but not the status."""
         self.history = History(record=self.history.record)
 
     @property
     def steps(self) -> list[int]:
-        """The numbers of replicas that were decided on, one after another."""
+        """The decided numbers of replicas, one after another."""
         return [number for number, _ in groupby(decision.replicas for decision in self.said)]
 
     @property
@@ -169,7 +169,7 @@ def test_a_known_speed_keeps_what_the_input_needs() -> None:
 
 @pytest.mark.parametrize("tells", [True, False], ids=["the driver tells how busy it is", "an older driver does not"])
 def test_an_operator_that_starts_anew_takes_nothing_away(tells: bool) -> None:
-    """Eight replicas keep up with what six need: there is no lag, and none of them is busy."""
+    """Eight replicas process an input that needs six: there is no lag, and none of them is busy."""
     app = Simulation(CATCH_UP, income=600, lag=60_000, replicas=8, tells=tells)
     app.run(600)
     assert app.produced - app.consumed < 1
@@ -252,7 +252,8 @@ def test_replicas_that_bring_nothing_are_taken_back_and_not_tried_again_for_an_h
 
 @pytest.mark.parametrize("small_epochs", [False, True])
 def test_replicas_that_have_worked_off_the_lag_are_not_slow_as_no_more_comes_in(small_epochs: bool) -> None:
-    """They do what comes in, hardly more than one of them did; that is no sign that the other brings nothing."""
+    """The replicas process what comes in, hardly more than one of them did; that is no sign that the second brings
+    nothing."""
     app = Simulation(CATCH_UP, income=104, small_epochs=small_epochs)
     app.run(3 * 3600)
     assert INEFFECTIVE not in {decision.reason for decision in app.said}
@@ -262,7 +263,7 @@ def test_replicas_that_have_worked_off_the_lag_are_not_slow_as_no_more_comes_in(
 
 @pytest.mark.parametrize("epoch", [3.0, 7.0, 12.0, 25.0])
 def test_a_speed_is_not_taken_from_parts_of_epochs(epoch: float) -> None:
-    """However few of them end while the app is looked at, and wherever they begin."""
+    """The speed holds however few epochs end while the app is looked at, and wherever they begin."""
     app = Simulation(CATCH_UP, income=150, lag=20_000, epoch=epoch)
     app.run(1200)
     assert INEFFECTIVE not in {decision.reason for decision in app.said}
@@ -310,7 +311,7 @@ def test_unknown_lag_changes_nothing() -> None:
         decision, app.history = decide(None, app.policy, app.history, app.replicas, app.now)
         assert (decision.replicas, decision.reason) == (8, UNKNOWN)
     app.consumed = app.produced
-    assert app.run(DOWN_SECONDS - 2 * LOOK_SECONDS).replicas == 8  # what was seen before the gap does not count
+    assert app.run(DOWN_SECONDS - 2 * LOOK_SECONDS).replicas == 8  # readings before the gap do not count
     assert app.run(4 * LOOK_SECONDS).replicas == 5
     assert app.run(6 * DOWN_SECONDS).replicas == 1
 
@@ -353,7 +354,7 @@ def test_other_bounds_count_at_once() -> None:
     assert app.run(LOOK_SECONDS).replicas == 2
 
 
-# --- what holds for all -------------------------------------------------------------------------------------
+# --- properties that hold for all ---------------------------------------------------------------------------
 
 counts = st.integers(0, 50)
 policies = st.builds(
@@ -415,7 +416,7 @@ def test_the_same_always_leads_to_the_same(
 
 @given(st.floats(10, 500), st.floats(0, 400), st.floats(0, 100_000), st.integers(1, 8))
 def test_a_steady_input_leads_to_a_steady_number(speed: float, income: float, lag: float, replicas: int) -> None:
-    """Whatever it starts from, what it comes to catches up where any number would, and stays."""
+    """From any start, the number that it comes to catches up if any number would, and stays."""
     spare = speed * CATCH_UP.high * 0.9 - income
     assume(spare < 0 or lag < spare * 6 * DOWN_SECONDS)
     app = Simulation(CATCH_UP, speed=speed, income=income, lag=lag, replicas=replicas)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has not answered is left alone for a while, and then asked again."""
+"""A host that has not answered is left alone for a while, and then asked again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_connection_goes_with_the_last_app_that_used_it() -> None:
 
 
 def test_a_kafka_that_lets_nobody_in_is_not_asked_by_connections_that_are_left_behind() -> None:
-    """It hangs up on whoever comes, as one does whose login is refused. A client that stays comes again at once."""
+    """It closes each connection, as a Kafka does that refuses the login. A client that stays connects again at once."""
     now = [0.0]
     lags = Lags(Backoff(RETRY_SECONDS, LONGEST_RETRY_SECONDS, lambda: now[0]))
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -99,7 +99,7 @@ def test_a_kafka_that_lets_nobody_in_is_not_asked_by_connections_that_are_left_b
 
 
 def until_more(came: list[float], before: int, seconds: float) -> bool:
-    """Whether more come within that time."""
+    """Whether more connections come within that time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if len(came) > before:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the conditions say of an app that runs for ever, state by state."""
+"""The conditions of an app that runs for ever, state by state."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_ready_progressing_degraded_restored(seen: Facts, said: str) -> None:
 
 
 def test_what_cannot_be_run_does_not_scale_and_says_why_not() -> None:
-    """Nothing is said of autoscaling that may stand in a manifest that nobody can read."""
+    """The condition does not guess whether a manifest that cannot be read has autoscaling in it."""
     seen = facts(DriverState(ABSENT), app=None, problems=("node 'a': no",), executors=0, remaining=0)
     found = {c["type"]: (c["status"], c["reason"]) for c in conditions(seen, (), NOW)}
     assert found["ScalingActive"] == found["Ready"] == ("False", "TopologyInvalid")
@@ -221,7 +221,7 @@ def test_the_last_error_has_its_node_and_record_and_stays_until_the_app_is_well(
 
 
 def test_the_last_error_is_the_last() -> None:
-    """Whoever goes on saying what happened on Monday does not hide what happens on Tuesday, nor come back after it."""
+    """A driver that goes on reporting Monday's error does not hide Tuesday's, nor does Monday's come back after it."""
     status: dict[str, Any] = {}
 
     def last(driver: DriverState, live: dict[str, Any] | None, day: int, **more: Any) -> tuple[str, str]:

@@ -37,11 +37,11 @@ def test_every_condition_phase_and_event(sections: dict[str, set[str]]) -> None:
 
 
 AS_ASKED_FOR = {"Suspended", "Scheduled", "Completed", "Stopped", "DriverStopping", "Deleting"}
-"""Reasons for not being Ready that nobody need look into."""
+"""Reasons for not being Ready that need no attention."""
 
 
 def troubles(root: Path) -> set[str]:
-    """The reasons of conditions that are not as one would have them, by their status in the manual's tables."""
+    """The reasons of conditions that report trouble, by their status in the manual's tables."""
     text = (root / "docs" / "kubernetes" / "conditions.md").read_text()
     bad = {"Ready": "False Unknown", "Degraded": "True", "TopologyValid": "False", "ScalingActive": "Unknown"}
     found = set()
@@ -62,7 +62,7 @@ def test_every_trouble_is_in_the_page_about_symptoms(root: Path) -> None:
 
 
 def test_every_link_leads_somewhere(root: Path) -> None:
-    """Of the pages about clusters: to a file that is there, and a heading that it has."""
+    """Each link on the pages about clusters leads to a file that exists, and to a heading that it has."""
     pages = [*(root / "docs" / "kubernetes").glob("*.md"), root / "docs" / "security.md"]
     assert len(pages) > 3
     broken = []
@@ -76,6 +76,6 @@ def test_every_link_leads_somewhere(root: Path) -> None:
 
 
 def anchors(text: str) -> set[str]:
-    """As code hosts make them of headings."""
+    """The anchors that code hosts make of headings."""
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

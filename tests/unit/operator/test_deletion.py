@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is decided about an app that is deleted."""
+"""The decisions about an app that is deleted."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ AT_RENDERING: dict[str, Any] = {
     "run": "untilCaughtUp",
     "schedule": "0 8 */2 * 1",
 }
-"""What only shows when objects are made of it."""
+"""Mistakes that show only when objects are made of the spec."""
 TOLD_OF_IT = [
     "`driver.resources`: memory of 1Mi is too little",
     "`executor.resources`: 'lots'",

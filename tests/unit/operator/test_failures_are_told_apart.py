@@ -20,7 +20,7 @@ BAD = (
     "[USER_RAISED_EXCEPTION] BAD_RECORD node 'in': topic t, partition 0, offset 7: the value cannot be read as json: x "
     "SQLSTATE: P0001\n\tat org.apache.spark"
 )
-# Spark prints plans, and a plan holds the text of every expression: it is no error that was raised.
+# Spark prints plans, and a plan holds the text of every expression: an error's name in it was not raised.
 PLAN = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n Filter raise_error(BAD_RECORD node 'in': topic )"
 
 
@@ -96,7 +96,7 @@ def test_a_driver_that_left_no_word_ended_of_the_error_in_its_log(code: int, log
 
 
 SIDECAR = {"name": "agent", "restartCount": 7, "state": {"terminated": {"exitCode": 1, "message": "Other: not ours"}}}
-"""Of a user's template; Kubernetes has it first, by its name."""
+"""A container of a user's template. Kubernetes lists it first, by its name."""
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ SIDECAR = {"name": "agent", "restartCount": 7, "state": {"terminated": {"exitCod
     ],
 )
 def test_the_operator_reads_what_a_driver_ended_of(trace: str, cause: str, tmp_path: Path) -> None:
-    """From the error, through the file that Kubernetes keeps, to what is counted."""
+    """The cause goes from the error, through the file that Kubernetes keeps, to the operator's count."""
     error = diagnose("part", trace, "shop").error
     _leave_word(tmp_path / "termination-log", error)
     ended = {"exitCode": error.exit_code, "message": (tmp_path / "termination-log").read_text()}
@@ -167,7 +167,7 @@ KILLED = said("Killing", "Container driver failed startup probe, will be restart
         ([REFUSED], ""),  # it got over it
         ([said("Killing", "Stopping container driver")], ""),
         ([said("Killing", "Container agent failed liveness probe, will be restarted")], ""),
-        ([said("Killing", KILLED["message"], "09:59:59")], ""),  # of an end before
+        ([said("Killing", KILLED["message"], "09:59:59")], ""),  # of an earlier end
         (
             [REFUSED, said("Unhealthy", "Liveness probe failed: timeout"), said("Killing", KILLED["message"])],
             "its startup probe failed",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which fields go together is declared once: the parser, the schema of editors and the cluster say the same of it."""
+"""Which fields go together is declared once: the parser, the schema of editors and the cluster apply the same rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COGROUPED = {"groupBy": ["value"], **PARTS}
 WINDOWED = {"tumbling": "5s"}
 TOP = {"rows": 3, "by": "value"}
 PAIRS = {"with": "other", "match": {"key": "key"}, "select": {"v": "left.value"}}
-# For each rule: a node that breaks it, and what is said of it.
+# For each rule: a node that breaks it, and the message.
 BROKEN: dict[Rule | Choice, tuple[dict[str, Any], str]] = {}
 for rule, node, said in (
     (GROUP, {"groupBy": ["value"]}, "`aggregate` is missing; say what"),
@@ -150,7 +150,7 @@ def test_what_goes_together_passes(node: dict[str, Any]) -> None:
 
 
 def test_the_cluster_has_the_same_words() -> None:
-    """Of each rule but those about `groupBy` itself, which is invisible to it."""
+    """Each rule but those about `groupBy` itself is in the cluster's schema, which cannot see those."""
     item = resource_schema()["properties"]["spec"]["properties"]["topology"]["items"]
     told = [rule["messageExpression"].replace("\\'", "'") for rule in item["x-kubernetes-validations"]]
     for rule, (_, said) in BROKEN.items():
@@ -159,7 +159,7 @@ def test_the_cluster_has_the_same_words() -> None:
 
 
 def passes(node: dict[str, Any]) -> bool:
-    """Whether an editor has nothing against its fields."""
+    """Whether an editor accepts its fields."""
     models = json_schema()["$defs"]
     inner = {"WindowSpec": "window", "StreamSpec": "stream", "JoinSpec": "join", "TableSpec": "table"}
     parts = {"NodeSpec": {"name": "x", **node}} | {model: node.get(field) for model, field in inner.items()}
@@ -167,7 +167,8 @@ def passes(node: dict[str, Any]) -> bool:
 
 
 def goes_together(schema: dict[str, Any], given: dict[str, Any]) -> bool:
-    """As far as it is about which fields are there. The words of JSON Schema that we use, and no others."""
+    """Checks the JSON Schema as far as it is about which fields are there. Knows the words of JSON Schema that we use,
+    and no others."""
 
     def alternatives(word: str) -> int:
         return sum(goes_together(part, given) for part in schema[word])

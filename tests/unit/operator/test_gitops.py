@@ -32,7 +32,7 @@ def behaviour(spec: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
 
 @pytest.fixture(scope="module")
 def argo(root: Path) -> Health:
-    """What Argo CD would say of a resource."""
+    """Argo CD's health of a resource."""
     script = (root / "charts" / "streamapp-operator" / "files" / "argocd-health.lua").read_text()
     lua = lupa.LuaRuntime(unpack_returned_tuples=True)
     run = lua.eval(f"function(obj) {script}\nend")
@@ -45,7 +45,7 @@ def argo(root: Path) -> Health:
 
 
 def kstatus(body: Mapping[str, Any]) -> str:
-    """By kstatus' rules for a kind that it does not know."""
+    """The status by kstatus' rules for a kind that it does not know."""
     metadata, status = body["metadata"], body.get("status") or {}
     if "deletionTimestamp" in metadata:
         return "Terminating"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another image in the operator's settings: each app proves itself with it as with any other version, and is taken back
-if it does not; and no more drivers than may be are started anew at a time."""
+if it does not; and the number of drivers that restart at a time has a limit."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def bad_with_new(spec: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
 
 
 def image_of(app: Simulation) -> str:
-    """That drivers are made with now."""
+    """The image that drivers are made with now."""
     (container,) = app.children["StatefulSet", "app-driver"]["spec"]["template"]["spec"]["containers"]
     return str(container["image"])
 
 
 @pytest.fixture
 def app() -> Simulation:
-    """It has proved itself with the old image."""
+    """An app that has proved itself with the old image."""
     made = Simulation(settings=OLD)
     made.apply(120, **SPEC)
     assert made.status["healthyVersion"] == made.version
@@ -96,7 +96,7 @@ def test_an_image_of_the_manifest_is_its_own(app: Simulation) -> None:
 
 
 def test_a_version_that_an_operator_before_this_one_found_healthy_stays_so(app: Simulation) -> None:
-    """It had no image on record."""
+    """That operator recorded no image."""
     revision = app.children.pop(("ControllerRevision", app.version))
     spec = {key: value for key, value in revision["data"]["spec"].items() if key != RUNTIME_IMAGE}
     name = version_name("app", spec)
@@ -142,7 +142,7 @@ def look(app: Simulation, *, may_restart: bool) -> tuple[bool, bool]:
 
 
 def apply_all_but_pods(app: Simulation) -> None:
-    """The objects of the new settings are made; the driver is as it was."""
+    """Makes the objects of the new settings; the driver stays as it was."""
     driver = app.driver
     app.look()
     app.driver = driver

@@ -94,7 +94,7 @@ def test_another_one_waits_until_it_has_not_been_renewed_for_its_time() -> None:
 
 
 def test_time_in_which_an_answer_was_on_its_way_does_not_count_against_the_holder() -> None:
-    """The holder renews at 8 s, and sees it until 23 s; the other one has asked at 0 s, and hears it at 9 s."""
+    """The holder renews at 8 s, and holds it until 23 s; the other one has asked at 0 s, and gets the answer at 9 s."""
     kube = Leases()
     one, two = kube.lease("one"), kube.lease("two")
     assert one.try_once()
@@ -111,7 +111,7 @@ def test_time_in_which_an_answer_was_on_its_way_does_not_count_against_the_holde
 
 
 def test_a_renewal_that_fails_leaves_time_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Question and renewal take as long as they may, and fail."""
+    """The question and the renewal take as long as they may, and fail."""
     kube = Leases()
     lease = kube.lease("one")
     held: list[bool] = []
@@ -137,7 +137,7 @@ def test_a_renewal_that_fails_leaves_time_for_another_one(monkeypatch: pytest.Mo
 
 @contextmanager
 def api_server(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[tuple[str, list[str]]]:
-    """Its address, and the methods that it has been asked by."""
+    """The server's address, and the methods of its requests."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -176,7 +176,7 @@ def ask_to_come_back(request: BaseHTTPRequestHandler) -> None:
 def test_nothing_is_sent_twice_by_itself(
     answer: Callable[[BaseHTTPRequestHandler], None], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second time the Lease may be another one's."""
+    """By the second time the Lease may belong to another operator."""
     with api_server(answer) as (url, asked):
         monkeypatch.setattr(
             "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION",
@@ -242,7 +242,7 @@ def test_a_namespace_is_run_by_one_release_until_that_is_gone() -> None:
         assert ours.holds("shop")
         assert not theirs.holds("shop")
     assert again.holds("shop"), "another operator of the same release goes on at once"
-    # It ends. Before another one may act, it does not any more.
+    # The first one ends. Before another one may act, it acts no more.
     last = kube.now
     while not theirs.holds("shop"):
         kube.now += 1
@@ -278,7 +278,7 @@ def test_what_is_another_ones_is_asked_for_now_and_then_and_not_for_each_app() -
 
 @pytest.mark.parametrize("words", ["because it is being terminated", "leases.coordination.k8s.io is forbidden"])
 def test_where_a_lease_may_not_be_made_nobody_is_kept_from_work(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A namespace that goes, and rights that somebody has made by hand."""
+    """The namespace is being deleted, or somebody has made the rights by hand."""
     kube = Leases()
 
     def refuse(wanted: Object) -> Object:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets that an app's `kafka` names: what is made of them, what is wrong with them, and nothing of them is told."""
+"""Secrets that an app's `kafka` names: the settings from them, their mistakes, and that no message has their
+content."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ def test_a_client_of_oauth() -> None:
 def test_who_vouches_for_the_endpoint_of_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool, public: bool
 ) -> None:
-    """Kafka's authority, and the system's: where these are is not to be left to where librdkafka was built."""
+    """Kafka's authority, and the system's: the place of these must not depend on where librdkafka was built."""
     bundle = tmp_path / "bundle.crt"
     bundle.write_text("public")
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: SimpleNamespace(cafile=None))

@@ -30,7 +30,7 @@ names = st.sampled_from(HOSTILE) | st.text(max_size=30)
 
 
 class Recorder(client.ApiClient):
-    """Keeps the URLs that would be asked for."""
+    """Keeps the URLs of its requests, and sends none."""
 
     urls: list[str]
 
@@ -60,7 +60,7 @@ def asked(name: str, namespace: str) -> list[str]:
 @given(names, names)
 def test_a_name_stays_one_segment_of_the_path(name: str, namespace: str) -> None:
     for url in asked(name, namespace):
-        # As the HTTP library takes it apart, which also takes dots away.
+        # As the HTTP library parses it, which also removes dots.
         path = parse_url(url).path
         assert path is not None
         assert urlsplit(url).query in QUERIES
@@ -107,7 +107,7 @@ def test_a_manifest_names_objects_by_names_that_objects_have(place: str, name: s
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", [*HOSTILE, "A", 7, None])
 def test_what_is_not_such_a_name_is_not_looked_up(place: str, name: Any) -> None:
-    """The operator looks before it has checked the manifest."""
+    """The operator looks it up before it has checked the manifest."""
     found = body(**PLACES[place](name))
     assert named_secrets(found) == set()
     assert named_config_map(found) is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may talk to an app's pods, and to whom they may talk: nobody else."""
+"""The NetworkPolicies of an app's pods: the peers that may talk to them, and those that they may talk to."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def allowed(policy: dict[str, Any]) -> set[tuple[str, str, str, int]]:
 
 
 def _one(selector: dict[str, Any]) -> str:
-    """The component, where a peer is the pods of one component of this very app."""
+    """The component, if a peer is the pods of one component of this app."""
     labels = dict(selector["matchLabels"])
     if set(selector) != {"matchLabels"} or labels.pop("app.kubernetes.io/instance", None) != "app":
         return ANYONE
@@ -85,7 +85,7 @@ def test_other_ports_of_api_server_and_brokers_are_let_through(app: App) -> None
 
 
 def to_anyone(found: set[tuple[str, str, str, int]]) -> set[int]:
-    """Ports at which whoever listens is talked to."""
+    """The ports at which the policy lets the pods talk to anyone."""
     return {port for way, peer, _, port in found if (way, peer) == ("egress", ANYONE)}
 
 

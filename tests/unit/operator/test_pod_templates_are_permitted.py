@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever may create StreamApps gets nothing more by a pod template: each field of a pod is harmless or allowed
-by a value of the chart."""
+"""A user who may create StreamApps gets nothing more by a pod template: each field of a pod is harmless or allowed by a
+value of the chart."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ HARMLESS = {
 
 
 def parts_of(spec: Any) -> list[str]:
-    """The fixes' parts for all that is refused."""
+    """The parts that the fixes name, of all that is refused."""
     problems = problems_of_template("driver", {"spec": spec}, Settings())
     return [str(problem).rpartition("[")[2].rstrip("]") for problem in problems]
 
 
 def spec_with(kind: type, field: str) -> dict[str, Any]:
-    """Any value in a field of a part of a pod."""
+    """A spec with any value in a field of a part of a pod."""
     value: Any = "x"
     if kind is client.V1PodSpec:
         return {field: value}
@@ -150,7 +150,7 @@ def test_an_app_that_was_there_before_runs_on_and_can_be_suspended() -> None:
 
 @pytest.mark.parametrize("before", [False, True])
 def test_a_suspended_app_gets_nothing_into_its_objects_that_is_refused(before: bool) -> None:
-    """Whoever may scale a StatefulSet could make a pod of it."""
+    """Otherwise anybody who may scale a StatefulSet could make a pod of it."""
     app = Simulation()
     if before:
         app.apply(60, **SPEC)

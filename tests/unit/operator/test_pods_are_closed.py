@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark in pods talks to nobody who does not know the secret, and shows nothing."""
+"""Spark in pods accepts nobody who does not know the secret, and shows nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamapp_operator.render.permits import PARTS
 from streamapp_operator.settings import Settings
 
 SETTINGS = Settings(pod_template_allow=PARTS)
-"""What no setting allows is refused here too."""
+"""Settings that allow all parts. The tests show that some fields are refused even with them."""
 
 
 def test_driver_and_executors_know_each_other_and_encrypt(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_there_is_no_user_interface() -> None:
 
 
 def template_of(component: str, spec: Any) -> dict[str, Any]:
-    """The pod template of an app whose author lays this over it."""
+    """The pod template of an app with this template of its author."""
     topology = [
         {"name": "in", "stream": {"topic": "in", "value": "text"}},
         {"name": "out", "to": {"topic": "out", "value": "text"}},

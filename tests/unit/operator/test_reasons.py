@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""REASONS has every reason that a condition can have, and none that it never has: of whatever is seen of an app."""
+"""REASONS has every reason that a condition can have, and none that it never has, whatever the facts about an app."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOW = datetime(2024, 3, 13, tzinfo=UTC)
 LIVE_PHASES = ("Starting", "Restoring", "Running", "Restarting", "Stopped", "Failed")
 STATES = (ABSENT, PENDING, STARTING, RUNNING, FAILED, STOPPING, ENDED)
 WORDS = [field.name for field in fields(Facts) if field.default == "" and field.name != "before"]
-"""What is empty as long as nothing is amiss."""
+"""The fields that are empty as long as nothing is wrong."""
 SEEN = 40_000
 
 
@@ -61,7 +61,7 @@ PROVED = Version("word-count-before", 1, {}, Verdict(HEALTHY))
 
 
 def any_facts(chooser: random.Random) -> Facts:
-    """Something that may be seen of an app, likely or not."""
+    """Facts about an app that may be seen, likely or not."""
 
     def perhaps(value: Any, nothing: Any = None) -> Any:
         return value if chooser.random() < 0.25 else nothing
@@ -111,7 +111,7 @@ def any_facts(chooser: random.Random) -> Facts:
 
 @pytest.fixture(scope="module")
 def emitted() -> dict[str, set[str]]:
-    """Reasons by condition, of very many looks."""
+    """Reasons by condition, out of very many sets of facts."""
     chooser = random.Random(1)
     long_ago = (NOW - timedelta(seconds=EXECUTORS_SECONDS + 1)).isoformat()
     under_way = {"type": "Progressing", "status": "True", "lastTransitionTime": long_ago}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs to the end of the input as a cluster sees them: Jobs, times, and what is said about them."""
+"""Runs to the end of the input as a cluster sees them: Jobs, times, and conditions."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_names_are_short_enough_for_what_kubernetes_appends(name: str) -> None:
 )
 def test_times_as_kubernetes_is_told_them(line: str, told: str) -> None:
     assert kubernetes_line(line) == told
-    # Where it leaves nothing to either reading, it is the same line to us.
+    # If Kubernetes' reading and ours agree on a line, it means the same to us as the original.
     assert parse_cron(told).latest(NOW) == parse_cron(line).latest(NOW)
 
 

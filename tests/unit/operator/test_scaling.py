@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many executors an app that scales itself may have at most: no more than find a partition to work on."""
+"""The most executors that an app which scales itself may have: as many as find a partition to work on."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def cpus(count: str) -> dict[str, Any]:
     ],
 )
 def test_no_more_replicas_than_find_a_partition(spec: dict[str, Any], partitions: int, most: int) -> None:
-    """However far behind it is, and even if somebody has asked for more."""
+    """The limit holds however far behind the app is, and even if somebody has asked for more."""
     position = Position(produced=10**9, consumed=0, partitions=partitions)
     wanted = app(**spec)
 
     def decided(replicas: int) -> tuple[App, Decision]:
-        """The first change within half a minute, or what is said then."""
+        """The first change within half a minute, or the message then."""
         history, found = None, None
         for second in range(0, 31, 5):
             now = START + timedelta(seconds=second)
@@ -102,7 +102,7 @@ def test_one_that_does_not_scale_itself_stays_as_it_is(spec: dict[str, Any]) -> 
 
 
 def test_what_is_on_record_outlives_operator_and_suspension() -> None:
-    """The speed, the number that was wanted, and that a change has to settle."""
+    """The speed, the number that was wanted, and that a change has to settle, are kept."""
     change = Change(START, 2, 4, "so much lag", 200.0)
     record = Record(wanted=4, speed=50.0, change=change, most=2, most_until=START + timedelta(hours=1))
     status = to_status(record)
@@ -170,7 +170,7 @@ def test_nothing_changes_while_state_is_restored_or_a_version_proves_itself(
 
 
 def test_what_another_operator_has_decided_since_counts() -> None:
-    """One that led before and leads again remembers what was right then."""
+    """An operator that led before and leads again remembers numbers that were right then."""
     position = Position(produced=10**9, consumed=10**9, partitions=8)
     _, _, history = scaled(app(), Settings(), {"desiredReplicas": 1}, position, "", 1, None, START)
     status = {"desiredReplicas": 6, "autoscaling": to_status(Record(wanted=6))}

@@ -72,7 +72,7 @@ def test_what_is_no_time_is_ignored(date: str | None) -> None:
 
 
 def test_nobody_in_the_operator_asks_another_clock(root: Path) -> None:
-    """But the restart command: its time is a word that must differ, and is held against nothing."""
+    """The restart command alone does: its time is a word that must differ, and is compared with nothing."""
     own = re.compile(r"datetime\.now|utcnow|time\.time\(|time_ns|date\.today")
     found = {path.name for path in (root / "operator").rglob("*.py") if own.search(path.read_text())}
     assert found == {"server_clock.py", "restart.py"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the memory of a pod is shared out."""
+"""How the memory of a pod is divided."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamapp_operator.render.sizes import Size, driver_size, executor_size_of
 SPARK_STARTS_WITH_MIB = 450
 """`UnifiedMemoryManager`: 300 MiB that it keeps for itself, half as much again; both drivers and executors have one."""
 SERIAL_COLLECTOR_SHOWS = 0.966
-"""Of its heap, measured with 460 and 512 MiB: 444.7 and 494.9."""
+"""The part of its heap that the serial collector shows, measured with 460 and 512 MiB: 444.7 and 494.9."""
 DEFAULT = {"requests": {"cpu": "500m"}, "limits": {"memory": "2Gi"}}
 Sized = Callable[[dict[str, dict[str, str]]], Size]
 ROLES: dict[str, Sized] = {

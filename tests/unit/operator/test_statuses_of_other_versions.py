@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A newer operator, or anybody with rights on it, has written the status of an app: the operator goes on."""
+"""A newer operator, or anybody with rights to do so, has written the status of an app: the operator goes on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MORE: dict[str, Any] = {
     "lastError": {"message": "m", "node": "out", "record": "r", "time": TIME, "told": {"pod": "abc"}},
     "recommendedReplicas": 2,
 }
-"""What the status of a simulated app does not have by itself, or with little in it."""
+"""Parts that the status of a simulated app does not have by itself, or with little in them."""
 ODD: tuple[Any, ...] = (
     *JUNK,
     -(2**70),
@@ -65,7 +65,8 @@ def an_app() -> Simulation:
 
 
 def odd_status(whole: dict[str, Any], chooser: random.Random) -> Any:
-    """Something else stands in one to three places, or nothing, or something is there that nobody knows."""
+    """A status with other values in one to three places, or without them, or with fields that the operator does not
+    know."""
     status: dict[str, Any] = {"status": copy.deepcopy(whole) | copy.deepcopy(MORE)}
     for _ in range(chooser.choice((1, 1, 3))):
         if not (found := list(places(status))):

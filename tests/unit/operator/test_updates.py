@@ -50,20 +50,20 @@ def fails(words: str, after: float = 20.0) -> Any:
 
 
 def stands_still(spec: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-    """It runs, and lag rises."""
+    """The driver runs, and lag rises."""
     return {"live": live(lag=1000 + int(seconds), epochs=0)}
 
 
 def commits_once(spec: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-    """The first epoch takes the whole backlog; in the second a function never returns. What comes in then stays, and is
-    less than the backlog was."""
+    """The first epoch takes the whole backlog; in the second a function never returns. Records that come in then stay,
+    and are fewer than the backlog was."""
     if seconds < 5:
         return {"live": live(lag=3000, epochs=0)}
     return {"live": live(lag=min(int(100 * (seconds - 4)), 2000))}
 
 
 def falls_behind(spec: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-    """It commits epochs, and more comes in than it does."""
+    """The driver commits epochs, and more comes in than it processes."""
     lag = 90_000 if seconds < 5 else int(100 * seconds)
     return {"live": live(lag=lag, epochs=int(seconds) // 3)}
 
@@ -73,14 +73,14 @@ def reasons(app: Simulation) -> list[str]:
 
 
 def ready(app: Simulation) -> str:
-    """Why it is not Ready; empty when it is, at the generation of now."""
+    """The reason why the app is not Ready; empty if it is, at the current generation."""
     found = app.condition("Ready")
     assert found["observedGeneration"] == app.body["metadata"]["generation"]
     return "" if found["status"] == "True" else str(found["reason"])
 
 
 def stalled(app: Simulation) -> str:
-    """Why what is asked for does not come by itself; empty when it may."""
+    """The reason why the wanted state does not come by itself; empty if it may."""
     return next((c["reason"] for c in app.status["conditions"] if c["type"] == "Stalled"), "")
 
 
@@ -144,7 +144,8 @@ def test_one_that_does_not_is_taken_back_and_not_tried_again(does: Any, words: s
 
 
 def test_ready_speaks_of_the_version_that_is_asked_for() -> None:
-    """Neither the driver before it nor one that has still to prove itself is Ready."""
+    """An app is not Ready while the driver before that version runs, or while that version has still to prove
+    itself."""
     app = Simulation()
     app.apply(60, **SPEC)
     good = app.running
@@ -246,7 +247,7 @@ def test_another_spec_is_tried_and_so_is_the_same_after_a_restart() -> None:
 
 
 def test_one_whose_stores_have_missed_records_does_not_come_back() -> None:
-    """What feeds the store has gone on without it, by an internal topic."""
+    """The nodes that feed the store have gone on without it, through an internal topic."""
 
     def spec(store: str, image: str) -> dict[str, Any]:
         marked = {"name": "marked", "from": "lines", "with": {"mark": "rand()"}}
@@ -394,7 +395,7 @@ def test_a_manifest_that_is_wrong_leaves_all_that_is_live() -> None:
 
 
 def test_what_is_kept_survives_the_loss_of_everything_else() -> None:
-    """An operator that starts anew, a status that is lost, an object that was deleted by hand."""
+    """An operator starts anew, a status is lost, an object is deleted by hand."""
     app = Simulation(by_image(bad=stands_still))
     app.apply(60, **SPEC)
     good = app.version
@@ -418,8 +419,8 @@ IMAGES = ("good", "fine", "still", "broken")
     )
 )
 def test_whatever_is_applied_when(steps: list[tuple[str, int, bool, bool]]) -> None:
-    """A bad version never becomes healthy, and in the end something good runs if anything good was ever proven, or is
-    what is asked for."""
+    """A bad version never becomes healthy. In the end something good runs, if any good version was ever proven, or the
+    spec asks for one."""
     behaviour = by_image(still=stands_still, broken=fails("CodeError: x"))
     app = Simulation(behaviour)
     proven = False
@@ -579,11 +580,11 @@ def test_failures_are_forgotten_after_a_while_without_any() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=30))
 def test_every_failure_is_counted_once(steps: list[tuple[int, bool, bool]]) -> None:
-    """However often it is looked at, whatever was missed in between, and whichever pod it was."""
+    """The count does not depend on how often the operator looks, on what it misses in between, or on the pod."""
     kept: Any = None
     total = ended = pod = 0
     for fresh, another, look in steps:
-        if another:  # which takes along what was not looked at in time
+        if another:  # which includes failures that were not looked at in time
             pod, ended, total = pod + 1, 0, (kept or {}).get("counts", {}).get("DataError", 0)
         ended += fresh
         total += fresh

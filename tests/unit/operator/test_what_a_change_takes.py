@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each field has a class, and what is restarted is what its class says."""
+"""Each field has a class, and its class says what a change of it restarts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OTHERS: dict[str, Any] = {
     "transactionTimeout": "90s",
     "upgrade": {"progressDeadline": "1 minute"},
 }
-"""Each field that can be something else by itself, and what."""
+"""Each field that can have another value by itself, and that value."""
 ELSEWHERE = {
     "applicationId": "fixed: the API server refuses a change",
     "maxParallelism": "test_another_parallelism_is_forbidden",
@@ -91,7 +91,7 @@ def app(**spec: Any) -> App:
 
 
 def others(*fields: str) -> dict[str, Any]:
-    """A spec with these fields otherwise."""
+    """A spec with other values in these fields."""
     found: dict[str, Any] = {}
     for path in fields:
         field, _, inner = path.partition(".")
@@ -157,7 +157,7 @@ def test_a_version_is_what_is_not_taken_up_live(fields: set[str]) -> None:
 
 
 def test_other_settings_of_internal_topics_restart_nothing() -> None:
-    """An operator of a later version may want other ones: they are taken up at the next start."""
+    """An operator of a later version may want other settings: they take effect at the next start."""
     now = app()
     topics = tuple(replace(topic, configs=(("segment.bytes", "1"),)) for topic in now.plan.topics)
     found = changes_between(now, replace(now, plan=replace(now.plan, topics=topics)), Settings())
@@ -235,7 +235,8 @@ def test_another_store_is_no_migration() -> None:
 
 
 MARKED: dict[str, Any] = {"name": "marked", "from": "words", "with": {"mark": "rand()"}}
-"""Not the same twice: what it gives is written down on an internal topic before it is counted."""
+"""A node that may give something else the second time: its output is written to an internal topic before it is
+counted."""
 
 
 def test_a_store_that_is_fed_by_an_internal_topic_is_told_what_it_misses() -> None:
@@ -257,7 +258,7 @@ def test_a_store_that_is_fed_by_an_internal_topic_is_told_what_it_misses() -> No
 
 
 def test_a_store_that_comes_to_a_task_is_told_what_it_misses() -> None:
-    """What it reads comes out of its task, which has one position."""
+    """The store's input comes out of its task, which has one position."""
     users = {"name": "users", "table": {"topic": "users"}}
     seen = {"name": "seen", "from": "lines", "join": {"with": "users", "select": {"who": "users.value"}}}
     group = {"name": "visits", "from": "seen", "groupBy": ["key"], "aggregate": {"n": "count(*)"}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events: each transition is told once, and what is none is not."""
+"""Events: each transition has one event, and nothing else has one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPEC = yaml.safe_load(WORD_COUNT)["spec"]
 
 
 class Moody:
-    """A driver that works, and says what the test wants of it."""
+    """A driver that works, and reports what the test wants."""
 
     def __init__(self) -> None:
         self.silent, self.error = False, ""
@@ -40,7 +40,7 @@ def driver() -> Moody:
 
 @pytest.fixture
 def app(driver: Moody) -> Simulation:
-    """It has proved itself, and nothing of what was told until then counts."""
+    """An app that has proved itself; events up to then do not count."""
     made = Simulation(driver)
     made.apply(120, **SPEC)
     assert made.status["phase"] == "Running"
@@ -129,7 +129,7 @@ ONE: dict[str, Any] = {
 
 
 class Hanging:
-    """From some time on its epoch does not end, and more comes in."""
+    """A driver whose epoch, from some time on, does not end while more records come in."""
 
     def __init__(self, **more: Any) -> None:
         self.from_second, self.more = 100.0, more
@@ -195,7 +195,7 @@ def test_a_driver_that_begins_anew_gets_its_time_anew() -> None:
 
 
 def lag_of_column(app: Simulation) -> Any:
-    """What `kubectl get` shows."""
+    """The lag in the column of `kubectl get`."""
     return app.status.get("lag", {}).get("total")
 
 
@@ -242,7 +242,7 @@ def test_lag_that_is_not_known(app: Simulation) -> None:
 
 
 def test_a_manifest_that_cannot_be_run_makes_no_lag_known(app: Simulation) -> None:
-    """Also where the version before it is gone, so that nothing runs."""
+    """The lag is unknown also if the version before the manifest is gone, so that nothing runs."""
     app.apply(20, **SPEC, autoscaling={"maxReplicas": 4})
     assert told(app)[-1] == ("Warning", "MetricsMissing")
     app.children = {key: item for key, item in app.children.items() if key[0] != "ControllerRevision"}

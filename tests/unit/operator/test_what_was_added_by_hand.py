@@ -47,5 +47,6 @@ def test_what_somebody_claims() -> None:
 
 @pytest.mark.parametrize(("manager", "fields"), [(MANAGER, CLAIMED), ("kubectl-edit", {"f:x": {}})])
 def test_what_nobody_claims_or_we_do(manager: str, fields: dict[str, Any]) -> None:
-    """It is a policy's of the cluster, which would add it again to whatever we write."""
+    """A field without an owner, or with us as its owner, is a policy's of the cluster, which would add it again to
+    whatever we write."""
     assert additions(WANTED, observed(manager, fields)) == ()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever makes a pod writes its labels and its owner: a name that the StatefulSet alone gives is asked for too."""
+"""Anybody who makes a pod writes its labels and its owner: the operator checks the name too, which only the StatefulSet
+gives."""
 
 from __future__ import annotations
 

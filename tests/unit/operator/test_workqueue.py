@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which app is looked at next."""
+"""The order in which apps are looked at."""
 
 from __future__ import annotations
 

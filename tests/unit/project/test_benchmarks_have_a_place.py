@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def names() -> list[str]:
-    """Of all benchmarks: the keys of BENCHMARKS. To import the module would run them."""
+    """The names of all benchmarks: the keys of BENCHMARKS. An import of the module would run them."""
     tree = ast.parse((ROOT / "benchmarks" / "__main__.py").read_text())
     (table,) = (
         node.value

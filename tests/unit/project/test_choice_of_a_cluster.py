@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster the tests run on. Docker and kind are programs that write down what they are asked for."""
+"""The choice of the cluster that the tests run on. Docker and kind are programs here that write down their
+arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ KUBECTL = "case \"$*\" in *'config view'*) printf https://192.0.2.1:6443 ;; esac
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that alone is the PATH, with kubectl and helm in it; nothing else says where a cluster is."""
+    """A folder that alone is the PATH, with kubectl and helm in it; there is no other way to find a cluster."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -34,7 +35,7 @@ def program(folder: Path, name: str, does: str = "") -> None:
 
 
 def asked(folder: Path) -> list[str]:
-    """In their order, but for questions whether there is an engine."""
+    """The commands in their order, without the questions whether there is an engine."""
     return [line for line in (folder / "asked").read_text().splitlines() if line != "docker info"]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images are built on a base that is named by digest, whatever its tag means tomorrow. Docker is a program that writes
-down what it is asked for: what it does with that is its own business."""
+"""Images are built on a base that is named by digest, whatever its tag means tomorrow. Docker is a program here that
+writes down its arguments and does nothing else."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ REGISTRY_HOST = re.compile(
 
 @pytest.fixture(scope="module")
 def tracked(root: Path) -> list[Path]:
-    """What git has or would take in."""
+    """The files that git has or would take in."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=root,
@@ -32,7 +32,7 @@ def tracked(root: Path) -> list[Path]:
 
 
 def test_operator_folder_is_no_package(root: Path) -> None:
-    # It would shadow the standard library's `operator` for whoever starts Python in this folder.
+    # It would shadow the standard library's `operator` for anybody who starts Python in this folder.
     assert not (root / "operator" / "__init__.py").exists()
 
 
@@ -92,7 +92,7 @@ def test_packages_of_others_are_installed_by_their_hashes(root: Path, file: str,
 
 
 def test_names_of_internal_topics_are_made_and_known_in_one_module(root: Path) -> None:
-    """Nobody else writes how their names end, or compares with what a role is called."""
+    """No other module writes how their names end, or compares with the name of a role."""
     roles = ("metadata", "position", "changelog", "repartition")
     found = []
     for path in (*root.glob("runtime/streamapp/**/*.py"), *root.glob("operator/streamapp_operator/**/*.py")):
@@ -124,7 +124,7 @@ def test_names_of_internal_topics_are_made_and_known_in_one_module(root: Path) -
 )
 @pytest.mark.parametrize("package", ["runtime/streamapp", "operator/streamapp_operator"])
 def test_nothing_does_what_data_says(root: Path, package: str, code: str, rule: str) -> None:
-    """The linter, which finds nothing in our sources, would find it: the rule is on."""
+    """The linter finds nothing in our sources, and would find it: the rule is on."""
     command = [sys.executable, "-m", "ruff", "check", "--output-format", "concise", "--no-cache"]
     source = f"manifest = input()\n{code}\n"
     where = ["--stdin-filename", f"{package}/planted.py", "-"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot run on a machine is never passed over in silence: its line is the last and loudest, and CI fails."""
+"""A test that cannot run on a machine is never left out in silence: its line is the last and loudest, and CI fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_of_its_own(): assert or_left_out(lambda: 1) == 1
 
 
 def run(root: Path, folder: Path, ci: str | None) -> subprocess.CompletedProcess[str]:
-    """pytest, with the fixtures and the summary of our own tests."""
+    """Runs pytest, with the fixtures and the summary of our own tests."""
     (folder / "test_it.py").write_text(TESTS)
     environment = {key: value for key, value in os.environ.items() if key != "CI"}
     environment |= {"PYTHONPATH": str(root / "tests"), "STREAMAPP_LEFT_OUT": str(folder / "left-out")}

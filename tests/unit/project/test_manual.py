@@ -57,7 +57,7 @@ def test_every_setting_operation_and_format_is_there() -> None:
 def test_every_field_of_the_definition_is_in_the_table(
     request: pytest.FixtureRequest, file: Path, begin: str, table: Callable[[dict[str, Any]], str]
 ) -> None:
-    """As `kubectl explain` tells it. With --rewrite-golden the table is written anew."""
+    """The table has the texts of `kubectl explain`. With --rewrite-golden the table is written anew."""
     before, rest = file.read_text(encoding="utf-8").split(begin)
     found, after = rest.split(END)
     made = f"\n{table(resource_schema())}\n"

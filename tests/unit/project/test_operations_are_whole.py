@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing of an operation is forgotten: a check or none on purpose, a visitor, words, a case, a place in the manual."""
+"""Every operation is complete: a check or none on purpose, a visitor, words, a case, a place in the manual."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamapp.manifest.node import OPERATIONS
 from streamapp.plan.codec import NODE_CLASSES
 from streamapp.spark.visitor import Visitor
 
-NEVER_RUN = (n.Broken, operations.ForeignKeyJoin, operations.Cogroup)  # of these a pass makes others
+NEVER_RUN = (n.Broken, operations.ForeignKeyJoin, operations.Cogroup)  # from these a pass makes others
 CLASSES = [cls for cls in NODE_CLASSES.values() if cls not in NEVER_RUN]
 
 UNCHECKED = (  # which the passes make
@@ -34,7 +34,7 @@ SHAPED_BY_ITS_JOIN = operations.ForeignResults
 
 @pytest.fixture(scope="module")
 def described(root: Path) -> dict[type[n.Node], str]:
-    """What is said of a node of each class that the golden manifests have."""
+    """The description of a node of each class in the golden manifests."""
     found: dict[type[n.Node], str] = {}
     for file in (root / "tests" / "golden" / "manifests").glob("*.yaml"):
         for part in compile_manifest(parse_manifest(file.read_text())).subtopologies:
@@ -54,8 +54,8 @@ def test_it_has_all_its_parts(cls: type[n.Node], described: dict[type[n.Node], s
 
 
 def test_each_operation_of_the_manifest_is_a_class() -> None:
-    """A branch is two: where the records are split, and each of its arms. A join is of two streams, with a table, or of
-    a table with the rows that it names. A cogroup is a groupBy of several streams."""
+    """A branch has two classes: one where the records are split, and one for each of its arms. A join is of two
+    streams, with a table, or of a table with the rows that it names. A cogroup is a groupBy of several streams."""
     joins = {"table join", "join by a foreign key", "foreign-key join", "foreign-key results"}
     cogroups = {"cogroup", "cogrouped records"}
     ours = {"?", "when", "hop in", "moves in", "hop out", "dead letters", "late", *joins, *cogroups}
@@ -63,6 +63,6 @@ def test_each_operation_of_the_manifest_is_a_class() -> None:
 
 
 def test_each_operation_is_a_method_of_the_builder() -> None:
-    """It is written beside the operation."""
+    """The method is in the operation's file."""
     bases = {base.__module__ for kind in (StreamBuilder, Flow) for base in kind.__mro__}
     assert {cls.__module__ for cls in operations.OPERATIONS} - bases == set()

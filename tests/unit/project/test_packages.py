@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of Debian's are installed by one process before the tests, and once more where that fails."""
+"""One process installs Debian's programs before the tests, and tries once more if that fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ printf '#!/bin/sh\\n' >{folder}/promtool; chmod +x {folder}/promtool
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only programs there are, beside the system's shell."""
+    """A folder with the only programs there are, beside the system's shell."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(packages, "SYSTEM_PATH", str(tmp_path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What container/sbom.py says of jars and packages; tests/cluster holds it against the images."""
+"""The output of container/sbom.py for jars and packages; tests/cluster compares it with the images."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an app must be allowed to do, and how that is printed."""
+"""The rights that an app needs on Kafka, and how they are printed."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_for_strimzi(file: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_two_topics_of_strimzi_are_two_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where their names differ in nothing but what an object's name cannot have; each is legal, and always the
-    same."""
+    """The objects are two even if the topics' names differ only in characters that an object's name cannot have. Each
+    object's name is legal, and always the same."""
     stores = ("word_counts", "word-counts", "Word-Counts", "word..counts", "_word-counts_", "Long" * 56)
     nodes = [
         f"  - {{name: n{number}, from: orders, groupBy: [value], aggregate: {{'n': count(*)}}, store: {store}}}\n"

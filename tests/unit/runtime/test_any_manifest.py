@@ -151,7 +151,7 @@ def test_any_nodes(nodes: list[Any], spec: dict[str, Any]) -> None:
 @given(st.lists(good, min_size=2, max_size=9))
 @settings(max_examples=300)
 def test_nodes_that_fit_together(nodes: list[Any]) -> None:
-    """Also: every sub-topology has at most one stateful node, and every input inside it."""
+    """Also checks: every sub-topology has at most one stateful node, and every input inside it."""
     data = {
         "apiVersion": "streamapp.dev/v1alpha1",
         "kind": "StreamApp",

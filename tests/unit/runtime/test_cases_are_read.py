@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of test cases: what is wrong with them is told with its place, all at once."""
+"""Files of test cases: all mistakes in them are reported at once, each with its place."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_topics_and_stores_that_the_app_does_not_have_are_told_before_anything_s
 
 
 def test_the_clock_cannot_be_moved(tmp_path: Path) -> None:
-    """Event time that is the clock's would not go on with the case."""
+    """Event time that is the clock's would not move with the case."""
     lines = "  - {name: lines,  stream: {topic: text-lines, value: text, timestamp: processing}}"
     app = (EXAMPLE.parents[1] / "word-count.yaml").read_text()
     (tmp_path / "word-count.yaml").write_text(app)

@@ -8,7 +8,8 @@ import sys
 
 MANY = 100
 KILOBYTES = 250
-"""Each of them at most: 150 were measured, of brokers that are known 50 more; with histograms for metrics 550."""
+"""The most that each of them may take: 150 were measured, and 50 more once it knows its brokers; with histograms for
+metrics 550."""
 
 WEIGH = f"""
 import os

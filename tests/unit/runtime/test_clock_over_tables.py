@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The current time over rows of tables: refused where what a row was must come out again."""
+"""The current time over rows of tables: refused where a row's old value must come out again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501 (manifests and messages are whole lines)
-"""What each node's output is made of: the key, the value, and what is left of the record."""
+"""The columns of each node's output: the key, the value, and what is left of the record."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_a_stopped_run_of_an_embedded_broker_says_how_its_topics_are_read() -> N
 def test_the_one_that_runs_here_is_found() -> None:
     folder = Path(".streamapp/app")
     with occupied(folder):
-        assert running_here() == []  # it has not said its address yet
+        assert running_here() == []  # it has not written its address yet
         publish(folder, "127.0.0.1:1", url=None)
         assert find_run(None).bootstrap_servers == find_run(folder).bootstrap_servers == "127.0.0.1:1"
     assert running_here() == []

@@ -17,7 +17,7 @@ from streamapp.kafka.console import Record, line_of, parse_json_line
 
 @dataclass
 class FakeMessage:
-    """What `line_of` asks of a message."""
+    """The part of a Kafka message that `line_of` uses."""
 
     content: bytes | None
     name: bytes | None = None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501 (manifests and messages are whole lines)
-"""Where a topology is cut into sub-topologies, and where it is not."""
+"""The places where a topology is cut into sub-topologies, and those where it is not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAIR = IN + OTHER + "- {name: l, from: in, keyBy: [user]}\n- {name: r, from: oth
 JOINED = PAIR + "- {name: joined, from: l, join: {with: r, within: 5s}}\n"
 COUNT = "groupBy: [user], aggregate: {'n': count(*)}"
 BY_AMOUNT = COUNT.replace("user", "amount")
-"""By another key than that of the pairs."""
+"""A count by another key than that of the pairs."""
 
 
 def parts(plan: Plan) -> dict[str, list[str]]:
@@ -268,7 +268,7 @@ def test_a_long_chain_does_no_harm(plan: Compile) -> None:
 
 
 def test_no_two_queries_wait_for_each_other(plan: Compile) -> None:
-    """`in` feeds the join by a topic, and is merged with what comes out of it: at another depth, by another query."""
+    """`in` feeds the join through a topic, and is merged with the join's output: at another depth, in another query."""
     made = plan(
         PAIR + "- {name: lot, from: l, with: {lot: rand()}}\n"
         "- {name: joined, from: lot, join: {with: r, within: 5s}}\n"

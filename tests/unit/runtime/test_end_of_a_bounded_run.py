@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last line of a bounded run names what has not been written yet, and what that waits for."""
+"""The last line of a bounded run names the results that have not been written yet, and why they wait."""
 
 from __future__ import annotations
 

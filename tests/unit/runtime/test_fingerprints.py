@@ -183,5 +183,6 @@ def test_records_that_wait(plan: Compile, old: str, new: str, same: bool) -> Non
 
 
 def test_fingerprints_are_pinned(plan: Compile) -> None:
-    """They stand in users' changelogs: a change here makes every app refuse its state. Raise `_SCHEME` on purpose."""
+    """Fingerprints stand in users' changelogs: a change here makes every app refuse its state. Raise `_SCHEME` on
+    purpose."""
     assert (fingerprint(plan(BASE)), fingerprint(plan(JOIN))) == ("718b54e630442617", "070427bddfb8f6d9")

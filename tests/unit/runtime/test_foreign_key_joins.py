@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins of two tables by columns that are not the left one's key: how they are cut, what they keep, what is refused."""
+"""Joins of two tables by columns that are not the left one's key: how they are cut, what they keep, and which are
+refused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A heap grows with what lives in it: a real JVM with the runtime's options, and a program that keeps more than the
-heap's first size."""
+"""A heap grows with the data that lives in it: a real JVM with the runtime's options, and a program that keeps more
+than the heap's first size."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).parents[2] / "jvm" / "LiveData.java"
 
 
 def collections(options: str, kept_mb: int, wasted_mb: int = 4000) -> dict[str, int]:
-    """How often a program was stopped for a collection of the old generation, and for one of the young one alone."""
+    """The number of collections of the old generation that stopped a program, and of those of the young one alone."""
     said = subprocess.run(
         ["java", *options.split(), "-Xmx2g", str(PROGRAM), str(kept_mb), str(wasted_mb)],
         capture_output=True,

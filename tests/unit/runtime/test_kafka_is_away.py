@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""That a broker does not answer is said in the same words for as long as it is so."""
+"""The message about a broker that does not answer stays the same for as long as it does not."""
 
 from __future__ import annotations
 

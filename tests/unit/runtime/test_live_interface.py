@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the operator runs an app, the live interface tells only those who bear the token."""
+"""In an app that the operator runs, the live interface answers only requests with the token."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_probes_follow_the_phase(phase: str, healthy: int, ready: int) -> None:
 
 
 class Asked:
-    """A store that answers with what it is asked."""
+    """A store that answers with the question."""
 
     def listed(self) -> list[dict[str, Any]]:
         return [{"name": "counts"}]
@@ -145,7 +145,7 @@ def test_questions_that_cannot_be_answered(asked: str) -> None:
 
 
 class Scaled:
-    """An app that does at once what it is told."""
+    """An app that at once has as many replicas as it is asked for."""
 
     def __init__(self, token_file: Path, fewest: int = 0) -> None:
         self.replicas = {"wanted": 1, "running": 1}
@@ -260,11 +260,11 @@ def test_an_app_in_threads_says_how_it_could_be_scaled(token_file: Path) -> None
     server.stop()
 
 
-# --- who asks too much, or nothing --------------------------------------------------------------------------
+# --- clients that ask too much, or nothing ------------------------------------------------------------------
 
 
 def all_of(connection: socket.socket) -> bytes:
-    """What comes until the other side hangs up."""
+    """Reads until the other side hangs up; returns all of it."""
     found = b""
     while piece := connection.recv(65536):
         found += piece
@@ -287,7 +287,7 @@ def is_hung_up(connection: socket.socket) -> bool:
 
 
 def threads() -> int:
-    """Those that serve a connection."""
+    """The threads that serve a connection."""
     return sum("process_request" in thread.name for thread in threading.enumerate())
 
 
@@ -327,7 +327,7 @@ def test_a_head_is_read_up_to_a_length(url: str) -> None:
 
 
 class Slow(Asked):
-    """Its answers wait."""
+    """An interface whose answers wait."""
 
     def __init__(self) -> None:
         self.asked = threading.Semaphore(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON Schema that editors use says what the parser says."""
+"""The JSON Schema that editors use allows the same as the parser."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501 (manifests and messages are whole lines)
-"""What can be wrong with groups whose records are taken in their order, and with `deduplicate`."""
+"""Mistakes in groups whose records are taken in their order, and in `deduplicate`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operation is stands in its class alone: one that no other file knows passes through all of them."""
+"""An operation is defined in its class alone: one that no other file knows passes through all of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which source of a next version has the position of which one before."""
+"""Which source of the version before gives its position to a source of the next one."""
 
 from __future__ import annotations
 

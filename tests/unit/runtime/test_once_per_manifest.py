@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A manifest is read, made into a topology and checked once, whatever is done with it then."""
+"""A manifest is read, made into a topology and checked once, however often it is used."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HERE = "{files: {scoring.py: 'def score(row): return row'}}"
 
 
 def steps(act: Callable[[], Any]) -> dict[str, int]:
-    """How often each step was taken."""
+    """Counts how often each step was taken."""
     found: Counter[str] = Counter()
 
     def count(frame: FrameType, event: str, _: Any) -> None:
@@ -99,7 +99,7 @@ def test_a_mistake_in_a_module_beside_the_manifest_is_told(tmp_path: Path) -> No
 
 
 def test_what_was_not_read_has_no_topology() -> None:
-    """A copy that is changed is another manifest, and nobody has checked it."""
+    """A copy that is changed is another manifest, and has not been checked."""
     read = reading.parse_manifest(manifest(HERE))
     bare = Manifest.model_validate(read.to_object())
     changed = read.model_copy(update={"metadata": read.metadata.model_copy(update={"name": "b"})})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The phase does not go from Running to Restoring and back where nobody has to wait."""
+"""The phase does not go from Running to Restoring and back if no result has to wait."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings files are read by Python, by Java's own `Properties`, and by the part of ours that Kafka's clients get them
-from. All three see the same."""
+"""Python, Java's own `Properties`, and our reader for Kafka's Java clients read settings files. All three see the
+same."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ public class Reader {
 
 
 def as_java_reads(folder: Path, *files: Path) -> dict[tuple[str, str], dict[str, str]]:
-    """What Java makes of settings files, by (file's name, reader): `java` is its Properties, `ours` our part."""
+    """Settings files as Java reads them, by (file's name, reader): `java` is its Properties, `ours` our part."""
     source = folder / "Reader.java"
     source.write_text(READER)
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", all_jars(), str(source), *map(str, files)]
@@ -83,7 +83,7 @@ def test_what_people_write_is_read_as_java_does(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["ours", "nobody's"])
 def test_a_reference_counts_only_where_we_have_written_one(tmp_path: Path, folder: str) -> None:
-    """The scope is the author's. What it says goes to whoever gives out tokens."""
+    """The scope is the author's text, and goes to the server that gives out tokens."""
     ours, others = tmp_path / "ours", tmp_path / "others"
     for place in (ours, others):
         place.mkdir()

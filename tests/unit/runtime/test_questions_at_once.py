@@ -33,7 +33,7 @@ spec:
 
 
 class Slow(Stores):
-    """Reads nothing, and takes its time for it."""
+    """A store that reads nothing, and takes its time for it."""
 
     def __init__(self) -> None:
         super().__init__(cast(SparkSession, None), PLAN)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of Spark that come with the environment count where they are on the list, and nothing starts where they are
-not."""
+"""Settings of Spark in the environment take effect if they are on the list; if one is not, nothing starts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stateful nodes of one key share a task; what cannot comes by internal topics, and never in a circle."""
+"""Stateful nodes of one key share a task; input that cannot share it comes by internal topics, and never in a
+circle."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ ENRICHED = "- {name: enriched, from: orders, join: {with: users, by: [user], SEL
     "SELECT", "select: {amount: orders.amount, city: users.city}"
 )
 SPENT = "- {name: spent, from: orders, groupBy: [user], aggregate: {total: sum(amount)}}\n"
-# A function of the author's comes between the groups and those who look them up.
+# A function of the author's between the groups and the nodes that look them up.
 COMPUTED = SPENT.replace("name: spent", "name: sums")
 COMPUTED += "- {name: spent, python: {function: 'm:f', schema: 'total BIGINT'}}\n"
 OUT = "- {name: out, from: LAST, to: {topic: o}}\n"
@@ -37,7 +38,7 @@ def part_of(plan: Plan, node: str) -> SubTopology:
 
 
 def require_no_circle(plan: Plan) -> None:
-    """Each reads only what an earlier one has written."""
+    """Raises unless each sub-topology reads only topics that an earlier one has written."""
     written: set[str] = set()
     for part in plan.subtopologies:
         assert part.reads_internally <= written
@@ -45,7 +46,7 @@ def require_no_circle(plan: Plan) -> None:
 
 
 def test_groups_and_windows_behind_a_join_are_in_its_task(plan: Compile) -> None:
-    """Where they go by its key; whatever reads the table of windows has another one."""
+    """They are there if they go by its key; a node that reads the table of windows is in another task."""
     late = "late: {topic: lates}, "
     last = "- {name: last, from: enriched, filter: amount > 0}\n"
     for name, more in (
@@ -80,7 +81,7 @@ PAYMENTS = '- {name: payments, stream: {topic: payments, value: {format: json, s
 
 
 def test_pairs_are_in_the_task_of_their_key(plan: Compile) -> None:
-    """Beside tables that their sides look up before, and groups of them behind."""
+    """Tables that their sides look up before the join, and groups of them behind it, are in that task too."""
     enriched = ENRICHED.replace("by: [user], ", "").replace(
         "city: users.city", "city: users.city, time: orders.timestamp"
     )
@@ -107,7 +108,7 @@ def test_a_stream_joined_with_itself_is_read_once(plan: Compile) -> None:
     )
     (part,) = made.subtopologies
     assert (part.name, [node.name for node in part.nodes if node.source]) == ("pairs", ["orders"])
-    # Behind a join by its key, it goes by that of one side alone.
+    # Behind a join by its key, the records go by the key of one side alone.
     chosen = twice.replace("orders, join: {with: orders", "enriched, join: {with: enriched, match: {city: key}")
     keyed = ENRICHED.replace("by: [user], ", "")
     made = plan(USERS + ORDERS + keyed + chosen.replace("MORE", "first: left.amount") + OUT.replace("LAST", "pairs"))
@@ -115,7 +116,7 @@ def test_a_stream_joined_with_itself_is_read_once(plan: Compile) -> None:
 
 
 def test_what_reads_windows_reads_them_by_a_topic(plan: Compile) -> None:
-    """Their key has a window in it, which is not what their task goes by."""
+    """Their key has a window in it, and the task of their input does not go by that."""
     windows = "- {name: hourly, from: enriched, groupBy: [key], window: {tumbling: 1 hour}, emit: final, "
     windows += "aggregate: {total: sum(amount)}}\n- {name: large, from: hourly, filter: total > 10}\n"
     again = "- {name: changes, toStream: {}}\n- {name: days, groupBy: [key], window: {tumbling: 1 day}, "
@@ -259,7 +260,7 @@ def test_groups_of_a_computed_table_know_its_rows_by_a_table_of_ours(plan: Compi
 
 
 def test_no_task_reads_what_it_writes(plan: Compile) -> None:
-    """The table's own groups, looked up by the table's key: together they would wait for each other."""
+    """The table's own groups, looked up by the table's key: in one task they would wait for each other."""
     cities = "- {name: cities, from: users, groupBy: [{key: city}], aggregate: {many: count(*)}}\n"
     both = (
         "- {name: both, from: users, join: {with: cities, type: left, select: {city: users.city, many: cities.many}}}\n"
@@ -303,7 +304,7 @@ def refused(before: Plan, after: Plan) -> list[str]:
 
 
 def test_sources_that_a_task_has_not_read_may_come_to_it(plan: Compile) -> None:
-    """What comes to a task from topics that it has read would have missed what was read before."""
+    """A node that comes to a task whose topics have been read would have missed the records before."""
     out = OUT.replace("LAST", "users")
     alone = plan(USERS + out)
     with_a_stream = plan(USERS + out + ORDERS + ENRICHED + "- {name: more, to: {topic: more}}\n")
@@ -341,7 +342,7 @@ def test_a_store_does_not_go_to_another_task(plan: Compile) -> None:
 
 
 def test_what_reads_its_task_alone_may_come_later(plan: Compile) -> None:
-    """It begins empty, with what the others of the task give from then on."""
+    """Such a node begins empty, and gets the records of the task's other nodes from then on."""
     keyed = ENRICHED.replace("by: [user], ", "")
     before = plan(USERS + ORDERS + keyed + "- {name: out, to: {topic: o}}\n")
     groups = (

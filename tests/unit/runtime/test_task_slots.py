@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many tasks run at a time in an executor's pod."""
+"""The number of tasks that run at a time in an executor's pod."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DRIVER = DriverPod("app-driver-0", "here", "10.0.0.1", 7078, 7079, 512, Path("/s
     ("processors", "partitions", "slots"),
     [
         (1, 8, "4"),  # small tasks mostly wait for Kafka
-        (1, 2, "2"),  # nobody would use more
+        (1, 2, "2"),  # more would have no use
         (4, 8, "8"),
         (4, 2, "4"),
     ],

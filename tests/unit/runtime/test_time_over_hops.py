@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501 (manifests are whole lines)
-"""Which internal topics carry stream time, whose it is, and how far their records may lag behind it."""
+"""The internal topics that carry stream time, the writer whose time it is, and the lag of their records behind it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WINDOW = f"- {{name: last, groupBy: [{{user: user}}], window: {{tumbling: 1 hour
 
 
 def hops(plan: Plan) -> dict[str, tuple[str, int]]:
-    """Of each internal topic that carries time: its writer, and the writer's lag. Both ends agree."""
+    """The writer and the writer's lag of each internal topic that carries time. Both ends agree."""
     nodes = [node for part in plan.subtopologies for node in part.nodes]
     read = {node.topic: node for node in nodes if isinstance(node, RepartitionSource)}
     for node in nodes:
@@ -93,7 +93,8 @@ def test_what_is_held_back_lags(plan: Compile) -> None:
 
 
 def test_many_ways_to_a_topic_are_looked_at_once(plan: Compile) -> None:
-    """Each fork doubles their number: looked at one by one, those of a manifest within its limits would have no end."""
+    """Each fork doubles the number of ways: a search that goes each way, in a manifest within its limits, would never
+    end."""
     forks = "".join(
         f"- {{name: low-{i}, from: all-{i}, filter: amount < {i}}}\n"
         f"- {{name: high-{i}, from: all-{i}, filter: amount >= {i}}}\n"

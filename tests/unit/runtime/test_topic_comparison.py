@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics wanted against topics there are."""
+"""The wanted topics compared with those on Kafka."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_wrong_setting_names_the_command_that_puts_it_right() -> None:
 
 
 def test_a_setting_that_the_broker_does_not_tell_is_taken_as_it_is() -> None:
-    """Some services that speak Kafka's protocol keep settings to themselves: nobody could put that right."""
+    """Some services that speak Kafka's protocol keep settings to themselves: a user could not put that right."""
     config = {CHANGELOG.name: {"retention.ms": "5"}}
     assert compare([CHANGELOG], there(CHANGELOG.name, 8), config).wrong == ()
 

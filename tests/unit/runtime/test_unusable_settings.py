@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings for Kafka that no client can be made of: the error says which of them, and what is wrong with it."""
+"""Settings for Kafka that no client can be made with: the error names them, and says what is wrong with each."""
 
 from __future__ import annotations
 

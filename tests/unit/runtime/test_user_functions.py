@@ -136,7 +136,8 @@ def call(
     mine: list[bool] | None = None,
     deleted: list[bool] | None = None,
 ) -> list[tuple[Any, ...]]:
-    """(key, deleted, value) of each row that comes of rows with these values and the keys 0, 1, …"""
+    """Calls the function on rows with these values and the keys 0, 1, …; returns (key, deleted, value) of each row that
+    comes of them."""
     values = [1, 2, 3] if v is None else v
     count = len(values)
     batch = pa.RecordBatch.from_pydict(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the modules of a manifest's functions come from on this machine, and what a change of them means."""
+"""The places where the modules of a manifest's functions come from on this machine, and the meaning of a change of
+them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiler adds to a topology meets what the user has in it: names of nodes, topics, the limit of names."""
+"""Parts that the compiler adds to a topology meet the user's own: names of nodes, topics, the limit of names."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_internal_topic_before_a_merge_has_a_name_that_kafka_takes(problems: 
     ],
 )
 def test_only_expressions_make_headers_columns(plan: Callable[..., Plan], topology: str, wanted: bool) -> None:
-    """They cost time for every record."""
+    """Headers as columns cost time for every record."""
     (part,) = plan(f"{topology}\n{OUT}").subtopologies
     assert _mentions_headers(part) is wanted
 

@@ -51,7 +51,7 @@ def test_keys_and_names_are_strings_too(problems: Callable[..., list[str]]) -> N
     ]
 
 
-# What resolvers of YAML have in their tables, near misses, and every form of a number.
+# Words in the tables of YAML's resolvers, near misses, and every form of a number.
 WORDS = """
     y Y n N yes Yes YES yEs no No NO nO on On ON oN off Off OFF true True TRUE tRue false False FALSE t f T F yess non
     null Null NULL nULL ~ ~a .nan .NaN .NAN .Nan .inf .Inf -.inf +.inf .infx nan inf Infinity
@@ -64,7 +64,7 @@ WORDS = """
 
 
 def as_json(value: object) -> object:
-    """What JSON has of a number: no NaN, and no difference between 1 and 1.0."""
+    """A number as JSON has it: no NaN, and no difference between 1 and 1.0."""
     return value if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
 
 

@@ -32,7 +32,7 @@ object EmbeddedBroker {
   private val ExitInUse = 4
   private val ExitFailed = 1
 
-  /** Held for as long as we live: were it collected, its file would be closed and the lock given away. */
+  /** The lock's file, held for as long as we live: if it were collected, it would be closed and the lock given away. */
   private var held: Option[RandomAccessFile] = None
 
   def main(args: Array[String]): Unit = {
@@ -103,7 +103,7 @@ object EmbeddedBroker {
   }
 
   /**
-   * Takes the data folder for as long as this process lives. None: it is ours. Some(pid): it is another's.
+   * Takes the data folder for as long as this process lives. None: the folder is ours. Some(pid): it is another's.
    *
    * The file's text, our pid and our parent's, tells a newcomer whether we are in use or only on our way out.
    */

@@ -8,7 +8,7 @@ import org.apache.spark.sql.streamapp.SparkInternals
 import org.apache.spark.util.Utils
 
 /**
- * Further workers for a `local-cluster`, which has as many as it was started with, each with room for one executor.
+ * Further workers for a `local-cluster`, which by itself stays at the number that it was started with; each has room for one executor.
  */
 private[spark] object LocalWorkers {
 

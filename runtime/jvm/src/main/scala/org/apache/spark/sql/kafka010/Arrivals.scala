@@ -16,13 +16,13 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer
 import org.apache.spark.sql.streamapp.{EpochPacer, RuntimeConf}
 
 /**
- * When a sub-topology looks for records: when the interval since it cut its last epoch is over, and then as soon as some have
- * come. While all was read, Kafka holds a request until there is more; who asked need not look at topics meanwhile, but
- * every few seconds for new partitions.
+ * Decides when a sub-topology looks for records: when the interval since it cut its last epoch is over, and then as soon as some
+ * have come. While all records are read, Kafka holds a request until there are more; the source of the request need not look at
+ * topics meanwhile, but every few seconds for new partitions.
  *
  * Spark asks the sources of a query one after the other, on one thread: that is a round. The first that is asked waits for all.
  *
- * @param run of the query
+ * @param run the id of the query's run
  */
 private[kafka010] final class Arrivals private (run: String, subTopology: String, intervalMs: Long, conf: RuntimeConf) {
   import Arrivals._
@@ -33,10 +33,10 @@ private[kafka010] final class Arrivals private (run: String, subTopology: String
   private val waiting = new OpenRequest(conf)
   private var cutNs: Option[Long] = None
   private var turnNs = 0L
-  /** Where something has come while this round waited; None when it has not. */
+  /** The partitions in which something has come while this round waited; None when it has not waited. */
   private var stirred: Option[Set[TopicPartition]] = None
 
-  /** Waits for the source's turn; whether it is to look what there is. */
+  /** Waits for the source's turn; returns whether the source has to look for records. */
   def isToLook(source: AnyRef, start: Ends): Boolean = {
     if (!asked.add(source)) {
       asked.clear()
@@ -48,11 +48,11 @@ private[kafka010] final class Arrivals private (run: String, subTopology: String
     !nothing || last.exists(System.nanoTime() - _.atNs > DiscoveryNs)
   }
 
-  /** The source has looked, and could read up to there. */
+  /** Notes that the source has looked, and could read up to there. */
   def looked(source: AnyRef, start: Ends, found: Ends): Unit =
     sources(source) = Looked(System.nanoTime(), Option.when(found == start)(start))
 
-  /** An epoch is cut in this round, with records or because windows are over. */
+  /** Notes that an epoch is cut in this round, with records or because windows are over. */
   def cut(): Unit = cutNs = Some(turnNs)
 
   private def awaitRound(): Unit = {
@@ -69,7 +69,7 @@ private[kafka010] final class Arrivals private (run: String, subTopology: String
 
   private def draining: Boolean = EpochPacer.of(subTopology).limit == 0
 
-  /** To be called once by each source, when the query ends. */
+  /** Removes a source. To be called once by each, when the query ends. */
   def leave(): Unit = all.computeIfPresent(run, (_, _) => {
     users -= 1
     if (users > 0) this
@@ -83,7 +83,7 @@ private[kafka010] final class Arrivals private (run: String, subTopology: String
 private[kafka010] object Arrivals {
   type Ends = Map[TopicPartition, Long]
 
-  /** For how long a round without records waits, at the least and at the most. */
+  /** The shortest and the longest wait of a round without records. */
   private val ShortestMs = 100L
   private val LongestMs = 1000L
   /** How often a quiet source looks for new partitions. */
@@ -94,7 +94,7 @@ private[kafka010] object Arrivals {
   /** The last look of a source; `quiet` is where it ended, if all was read. */
   private final case class Looked(atNs: Long, quiet: Option[Ends])
 
-  /** For one more source of a run of a query. */
+  /** Returns the arrivals of a query's run, for one more source. */
   def of(run: String, subTopology: String, intervalMs: Long, conf: RuntimeConf): Arrivals =
     all.compute(run, (_, found) => {
       val arrivals = if (found == null) new Arrivals(run, subTopology, intervalMs, conf) else found
@@ -109,7 +109,7 @@ private final class OpenRequest(conf: RuntimeConf) extends AutoCloseable {
 
   /**
    * Waits until something comes behind these offsets, or the time is over.
-   * @return where something has come; all of them where that cannot be known
+   * @return the partitions in which something has come; all of them where that cannot be known
    */
   def until(ends: Arrivals.Ends, millis: Long): Set[TopicPartition] =
     try {
@@ -119,13 +119,13 @@ private final class OpenRequest(conf: RuntimeConf) extends AutoCloseable {
       ends.foreach { case (partition, offset) => open.seek(partition, offset) }
       val found = if (ends.isEmpty) Set.empty[TopicPartition] else open.poll(Duration.ofMillis(millis)).partitions.asScala.toSet
       if (ends.isEmpty) Thread.sleep(millis)
-      // Behind records of a transaction that was aborted there is nothing to read, but more to pass.
+      // Behind records of an aborted transaction there is nothing to read, but more to pass.
       found ++ ends.collect { case (partition, offset) if open.position(partition) != offset => partition }
     } catch {
       case _: InterruptException =>
         close()
         throw new InterruptedException("the query is stopped")
-      case _: KafkaException => // who looks finds out
+      case _: KafkaException => // the source that looks finds out
         close()
         Thread.sleep(millis)
         ends.keySet

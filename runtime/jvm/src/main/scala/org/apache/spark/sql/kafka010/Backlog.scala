@@ -11,44 +11,44 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.streamapp.RuntimeConf
 
 /**
- * How the sources of a sub-topology advance while more waits than an epoch takes: together, up to the same time. So a record of a stream
- * meets rows of a table of its own time, and state keeps about what it keeps where nothing waits.
+ * Lets the sources of a sub-topology advance together while more records wait than an epoch takes: up to the same time. So a record of
+ * a stream meets rows of a table of its own time, and state keeps about as much as without a backlog.
  *
- * Kafka finds records by their timestamps. Of a source with other event times, and of a partition whose next record is from the far
- * future, an epoch takes the same share of what waits as of the others.
+ * Kafka finds records by their timestamps. From a source with other event times, and from a partition whose next record is from the
+ * far future, an epoch takes the same share of the waiting records as from the others.
  *
- * Spark asks the sources of a query one after the other, on one thread: that is a round. What those that are asked later have is known
- * from the round before.
+ * Spark asks the sources of a query one after the other, on one thread: that is a round. The waiting records of sources that are asked
+ * later are known from the round before.
  */
 private[kafka010] final class Backlog private (run: String, times: RecordTimes) extends Logging {
   private val members = mutable.LinkedHashMap.empty[AnyRef, () => Waiting]
   private val waiting = mutable.Map.empty[AnyRef, Waiting]
   private val asked = mutable.Set.empty[AnyRef]
-  /** Of this round; None until a source needs it. */
+  /** The step of this round; None until a source needs it. */
   private var step: Option[Step] = None
   private val search = new StepSearch(times.at)
 
-  /** @param ahead what waits of the source, when another one is the first to be asked */
+  /** @param ahead gives the waiting records of the source, when another one is the first to be asked */
   def join(source: AnyRef, ahead: () => Waiting): Unit = members(source) = ahead
 
-  /** Spark asks the source. */
+  /** Notes that Spark asks the source. A source that is asked again begins a new round. */
   def asks(source: AnyRef): Unit = if (!asked.add(source)) {
     asked.clear()
     asked += source
     step = None
   }
 
-  /** The source has looked what waits. */
+  /** Notes the waiting records that the source has found. */
   def looked(source: AnyRef, what: Waiting): Unit = waiting(source) = what
 
-  /** The next epoch reads it up to there. */
+  /** Notes that the next epoch reads the source up to there. */
   def reads(source: AnyRef, ends: Map[TopicPartition, Long]): Unit =
     waiting.updateWith(source)(_.map(known => known.copy(start = known.start ++ ends)))
 
   /**
-   * Where the next epoch ends for a source that has looked; None where nothing is in its way but its own limit.
+   * Returns where the next epoch ends for a source that has looked; None where nothing but its own limit counts.
    *
-   * @param most how many records an epoch takes from a source
+   * @param most the most records that an epoch takes from a source
    */
   def cut(source: AnyRef, most: Long): Option[Cut] = {
     if (step.isEmpty) step = Some(decide(most))
@@ -59,13 +59,13 @@ private[kafka010] final class Backlog private (run: String, times: RecordTimes) 
     members.foreach { case (member, ahead) => if (!waiting.contains(member)) waiting(member) = ahead() }
     try search.next(waiting.values.toSeq, most)
     catch {
-      case error: ExecutionException => // who reads the records finds out
+      case error: ExecutionException => // the reader of the records finds out
         logWarning("Kafka does not say where the records of a time are: each source advances by itself in this epoch", error)
         Step.Free
     }
   }
 
-  /** To be called once by each source, when the query ends. */
+  /** Removes a source. To be called once by each, when the query ends. */
   def leave(source: AnyRef): Unit = Backlog.all.computeIfPresent(run, (_, _) => {
     members -= source
     waiting -= source
@@ -80,17 +80,17 @@ private[kafka010] final class Backlog private (run: String, times: RecordTimes) 
 private[kafka010] object Backlog {
   private val all = new ConcurrentHashMap[String, Backlog]()
 
-  /** That of a run of a query. */
+  /** Returns the backlog of a query's run. */
   def of(run: String, conf: RuntimeConf): Backlog = all.computeIfAbsent(run, _ => new Backlog(run, new RecordTimes(conf)))
 }
 
 /**
- * What waits of a source.
+ * The unread records of a source.
  *
  * @param byTime whether the timestamps of its records are their event times
  */
 private[kafka010] final case class Waiting(start: Map[TopicPartition, Long], latest: Map[TopicPartition, Long], byTime: Boolean) {
-  /** Of the partitions with records that wait: how many. */
+  /** The number of waiting records, by partition; only partitions that have some. */
   val sizes: Map[TopicPartition, Long] = for {
     (partition, end) <- latest
     from <- start.get(partition) if end > from
@@ -101,20 +101,23 @@ private[kafka010] final case class Waiting(start: Map[TopicPartition, Long], lat
 /**
  * Where the next epoch ends.
  *
- * @param ends of partitions with records that wait
- * @param later those of which it takes none, as their next record is of a later time than all that it reads
+ * @param ends the ends of partitions with waiting records
+ * @param later the partitions of which it takes none, as their next record is of a later time than all that it reads
  */
 private[kafka010] final case class Cut(ends: Map[TopicPartition, Long], later: Set[TopicPartition])
 
 /**
  * How far an epoch reads.
  *
- * @param time of records, in milliseconds: what is before it is read
+ * @param time in milliseconds: records with earlier timestamps are read
  * @param places the first record at or behind that time, of the partitions for which the time decides
- * @param share of what waits that is read of other partitions
+ * @param share the share of the waiting records that is read of other partitions
  */
 private[kafka010] final case class Step(time: Long, places: Map[TopicPartition, Place], share: Double, farAhead: Long) {
-  /** @param most records in all; None where each source takes what its own limit allows */
+  /**
+   * @param most the most records in all
+   * @return None where each source takes what its own limit allows
+   */
   def cut(source: Waiting, most: Long): Option[Cut] = Option.when(share > 0) {
     val ends = source.sizes.map { case (partition, size) =>
       partition -> decided(source, partition).getOrElse(source.start(partition) + math.max(1L, math.min(size, (size * share).toLong)))
@@ -129,7 +132,7 @@ private[kafka010] final case class Step(time: Long, places: Map[TopicPartition, 
     Cut(capped, ends.keySet.filter(partition => decided(source, partition).contains(source.start(partition))))
   }
 
-  /** How many records of the source the time alone lets through. */
+  /** The number of records of the source before the step's time. */
   def count(source: Waiting): Long =
     source.sizes.keys.map(partition => decided(source, partition).fold(0L)(_ - source.start(partition))).sum
 
@@ -149,14 +152,14 @@ private[kafka010] object Step {
 private[kafka010] final case class Place(offset: Long, time: Long)
 
 private[kafka010] object Place {
-  /** Behind the last record. */
+  /** The place behind the last record. */
   val End: Place = Place(Long.MaxValue, 0L)
 }
 
 /**
  * Looks for the time up to which the next epoch reads.
  *
- * @param at the first record of each partition at or behind a time
+ * @param at gives the first record of each partition at or behind a time
  */
 private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[TopicPartition, Place]) {
   import StepSearch._
@@ -164,7 +167,7 @@ private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[
   private var reached = 0L
   private var span = FirstSpanMs
 
-  /** @param most how many records an epoch takes from a source */
+  /** @param most the most records that an epoch takes from a source */
   def next(sources: Seq[Waiting], most: Long): Step = {
     val timed = sources.filter(_.byTime)
     val partitions = timed.flatMap(_.sizes.keys).toSet
@@ -181,7 +184,7 @@ private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[
     }
   }
 
-  // What is before `low` is little enough, what is before `high` too much. First steps that double, then half of what is between.
+  // The records before `low` are few enough, those before `high` too many. The first steps double, later ones halve the interval.
   private def search(timed: Seq[Waiting], partitions: Set[TopicPartition], most: Long, mostOfAll: Long): Step = {
     val farAhead = System.currentTimeMillis() + FarAheadMs
     var low = reached
@@ -204,14 +207,14 @@ private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[
       val next = step.places.values.filterNot(place => place == Place.End || place.time > farAhead).map(_.time).minOption
       if (high < Long.MaxValue) time = low + (high - low) / 2
       else next match {
-        case Some(first) => // nothing is before it
+        case Some(first) => // no record is before it
           span *= 2
           time = math.max(low, first) + span
-        case None => enough = true // all is before that time
+        case None => enough = true // all records are before that time
       }
       looks += 1
     }
-    // Of more records of one time than an epoch takes, it takes some.
+    // If more records have one time than an epoch takes, it takes some of them.
     val best = little.filter(step => timed.exists(step.count(_) > 0)).orElse(much).orElse(little).get
     span = if (reached > 0) math.max(1L, best.time - reached) else FirstSpanMs
     reached = best.time
@@ -220,7 +223,7 @@ private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[
 }
 
 private object StepSearch {
-  /** A record that is as far ahead of the clock says nothing of the time: nobody is to wait for it. */
+  /** A record that is this far ahead of the clock says nothing about the time: nobody has to wait for it. */
   private val FarAheadMs = 3600L * 1000
   private val FirstSpanMs = 1000L
   private val MostLooks = 64

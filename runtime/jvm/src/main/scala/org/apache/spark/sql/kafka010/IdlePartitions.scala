@@ -13,14 +13,14 @@ import org.apache.spark.sql.streamapp.RuntimeConf
 import org.apache.spark.sql.streamapp.keyed.{HopTimes, Idleness, StreamTimes, TimedSources}
 
 /**
- * Which partitions of a source windows do not wait for: those that are empty, and those that have been silent for a time
- * although all that is in them was read. In a run to the end: those of which it reads nothing. And those whose turn has not
- * come in a backlog: what is next in them is later than what is closed.
+ * The partitions of a source that windows do not wait for: those that are empty, and those that have been silent for a time
+ * although all their records were read. In a run to the end: those from which it reads nothing. Also those whose turn has not
+ * come in a backlog: their next record is later than the closed time.
  *
- * @param tag the source's
- * @param timeoutMs for how long a silent partition is waited for, counted from its last record or this object's making
+ * @param tag the source's tag
+ * @param timeoutMs how long a silent partition is waited for, counted from its last record or this object's making
  * @param closeAtEnd whether a run to the end closes the windows that are open there
- * @param hop of an internal topic: its writer
+ * @param hop the writer of the source, if that is an internal topic
  */
 private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, val closeAtEnd: Boolean, ends: PartitionEnds,
     hop: Option[HopWriter])
@@ -32,13 +32,13 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
   private var askedAt = 0L
   @volatile private var idleness = Idleness(Set.empty, None, over = false)
 
-  /** As it is for the epoch which is being cut. */
+  /** The idleness for the epoch that is being cut. */
   def now: Idleness = idleness
 
   /**
-   * An epoch is being cut.
+   * Finds the idle partitions for an epoch that is being cut.
    *
-   * @param latest what could be read at all
+   * @param latest the offsets up to which there are records
    * @param later partitions whose next record is of a later time than all that this epoch reads
    */
   def look(start: Map[TopicPartition, Long], end: Map[TopicPartition, Long], latest: Map[TopicPartition, Long],
@@ -70,7 +70,7 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
   private def caughtUp(silent: Set[TopicPartition], end: Map[TopicPartition, Long], now: Long): Set[TopicPartition] = {
     val long = silent.filter(partition => now - since(partition) >= MILLISECONDS.toNanos(timeoutMs))
     val candidates = long ++ silent.filter(partition => end(partition) == 0)
-    // Idle ones are asked about again once a second: a transaction may have begun to hold them back.
+    // Idle partitions are checked again once a second: a transaction may have begun to hold them back.
     if (candidates.exists(partition => !asked.contains(partition)) || now - askedAt > MILLISECONDS.toNanos(1000)) {
       asked = if (candidates.isEmpty) Map.empty else ends.of(candidates)
       askedAt = now
@@ -84,10 +84,10 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
 /**
  * The sub-topology that writes a hop.
  *
- * @param lagUs how much later than their event time its records may be written, by what is closed there
+ * @param lagUs how much later than their event time its records may be written, by the closed time there
  */
 private[kafka010] final case class HopWriter(applicationId: String, name: String, topic: String, lagUs: Long) {
-  /** How far time had come for who has read the topic so far: no record behind that has an earlier event time. */
+  /** The time that the writer has reached, for a reader that has read the topic so far: no later record has an earlier event time. */
   def closed(read: Map[TopicPartition, Long], boundedRun: Boolean, silent: Boolean): Long =
     HopTimes.closed(applicationId, name, topic, read.map { case (at, end) => at.partition -> end }, boundedRun, silent) match {
       case time @ (HopTimes.NotAwaited | StreamTimes.Unknown) => time
@@ -95,7 +95,7 @@ private[kafka010] final case class HopWriter(applicationId: String, name: String
     }
 }
 
-/** Where partitions end, with what transactions have written that are still open. */
+/** The end offsets of partitions, also behind records of transactions that are still open. */
 private[sql] final class PartitionEnds(conf: RuntimeConf) extends AutoCloseable {
   private var admin: Option[Admin] = None
 

@@ -17,19 +17,20 @@ import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochReports, 
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Spark's Kafka source, except for seven things. The number of records of an epoch is not a constant but asked of the
- * sub-topology's [[EpochPacer]] each time; while more waits than that, all sources advance together ([[Backlog]]); epochs of few
- * records are read by few tasks; the next epoch begins when [[Arrivals]] says so; what becomes of records that are gone before they
- * were read is [[SourceLoss]]'s to say; a query that goes on with its state has an epoch at once, with records or without; and where
- * tables are looked up, nothing is read before they are there ([[TableStarts]]).
+ * Spark's Kafka source, except for seven things. The number of records of an epoch is not a constant, but comes from the
+ * sub-topology's [[EpochPacer]] each time; while more records wait than that, all sources advance together ([[Backlog]]); epochs of
+ * few records are read by few tasks; the next epoch begins when [[Arrivals]] says so; [[SourceLoss]] decides about records that are
+ * gone before they were read; a query that goes on with its state has an epoch at once, with records or without; and where tables are
+ * looked up, nothing is read before they are there ([[TableStarts]]).
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
  * user's topics whose records these are, absent for topics of ours; `timedAs`, the tag of a source that windows wait for
  * (see `TimedSources`), `idleTimeoutMs`, for how long they wait for a partition that is silent, and `closeAtEnd`, whether a run
- * to the end closes those that are open there; `writtenBy`, of an internal topic the sub-topology that writes it, and `lagUs`, how
- * much later than their event time its records may be written; `goesOnAt`, the position of a source that has come back; `tables`,
- * whether it is `read` as one or `await` those of its sub-topology; `byTime`, whether the timestamps of its records are their event times.
+ * to the end closes those that are open there; `writtenBy`, the sub-topology that writes an internal topic, and `lagUs`, how much
+ * later than their event time its records may be written; `goesOnAt`, the position of a source that has come back; `tables`, which is
+ * `read` for a table, and `await` for a source that waits for the tables of its sub-topology; `byTime`, whether the timestamps of its
+ * records are their event times.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -49,7 +50,7 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       EpochReports.starts(subTopology)
       val hop = Option(options.get("writtenBy")).map(HopWriter(conf.applicationId, _, options.get("subscribe"), options.getLong("lagUs", 0L)))
       hop.foreach(writer => HopTimes.begin(conf, writer.name, writer.topic))
-      // The folder that Spark gives a source is called as the source is.
+      // The folder that Spark gives a source has the source's number for a name.
       val number = new Path(checkpointLocation).getName.toInt
       val idle = Option(options.get("timedAs")).map(tag => new IdlePartitions(tag, options.getLong("idleTimeoutMs", 0L),
         options.getBoolean("closeAtEnd", false), new PartitionEnds(conf), hop))
@@ -68,7 +69,7 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
 }
 
 private object PacedKafkaSource {
-  /** Credentials are in a file and never among the options of a query, which become part of its plan. */
+  /** Adds the credentials, which are in a file and never among the options of a query: those become part of its plan. */
   def withCredentials(options: CaseInsensitiveStringMap): CaseInsensitiveStringMap = {
     val conf = RuntimeConf(SparkSession.active.conf.getAll)
     val all = new HashMap[String, String](options.asCaseSensitiveMap)
@@ -91,7 +92,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
 
   override def latestOffset(): Offset = kafka.latestOffset()
 
-  // Spark asks for the default limit once, when the query starts: the limit of the moment is the pacer's.
+  // Spark asks for the default limit once, when the query starts: the pacer has the current limit.
   override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
     backlog.asks(this)
     val looks = boundedRun || arrivals.isToLook(this, offsets(start))
@@ -119,7 +120,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
     end
   }
 
-  // Spark has not asked it yet: it goes on where the last epoch ends that was planned.
+  // The records that wait for a source that Spark has not asked yet: it goes on where the last planned epoch ends.
   private def waitsAhead: Waiting = {
     val start = offsets(goesOnAt.getOrElse(kafka.initialOffset())) ++ planned()
     Waiting(start, kafka.kafkaOffsetReader.fetchLatestOffsets(Some(start)), byTime)
@@ -163,7 +164,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
     else ranges.grouped((ranges.length + tasks - 1) / tasks).map(new KafkaRanges(_)).toArray
   }
 
-  // A task for each source partition. Where records are gone it accounts for them as for those that it reads.
+  // One task for each source partition. Where records are gone, the task accounts for them as for those that it reads.
   private def ofEach(ranges: Array[KafkaBatchInputPartition], gone: Map[TopicPartition, Gone]): Array[InputPartition] = {
     val whole = ranges.filterNot(range => gone.contains(range.offsetRange.topicPartition)).toArray[InputPartition]
     whole ++ gone.map { case (partition, lost) =>
@@ -190,24 +191,24 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
 
 /**
  * Epochs without records. A query that goes on where an earlier run has ended begins with one when there is nothing to
- * read: its stores are restored by it, which can then be asked, and the next record need not wait for that. And one closes
- * windows whose time has come although nothing comes.
+ * read: it restores the stores, which can then be asked, and the next record need not wait for the restore. Another one
+ * closes windows whose time has come although no record comes.
  *
- * Spark cuts an epoch when the source's offsets are others than those of the last one, and compares them as text. So the
- * same offsets are written in another way: with a space behind them, or without.
+ * Spark cuts an epoch when the source's offsets differ from those of the last one, and compares them as text. So the same
+ * offsets are written in another way: with a space behind them, or without.
  */
 private final class EmptyEpochs {
   private var known = false
   private var last = ""
 
-  /** There was no earlier run. */
+  /** Notes that there was no earlier run. */
   def begin(): Unit = known = true
 
-  /** The last epoch has ended there. */
+  /** Notes that the last epoch has ended there. */
   def goOn(json: String): Unit = last = json
 
   /**
-   * What to tell Spark, where the next epoch would be from `start` to `end`.
+   * Returns the offset for Spark, where the next epoch would be from `start` to `end`.
    *
    * @param first whether the query may begin with an epoch without records
    * @param now whether one is wanted
@@ -237,7 +238,7 @@ private final class SpacedOffset(plain: KafkaSourceOffset) extends KafkaSourceOf
 /**
  * Kafka ranges for one task, read one after the other.
  *
- * @param accountsFor the range of one source partition that the task answers for, where it is not just what is read
+ * @param accountsFor the range of one source partition that the task answers for, where it is not just the range that is read
  */
 private[kafka010] final class KafkaRanges(val ranges: Array[KafkaBatchInputPartition],
     val accountsFor: Option[SourceRange] = None) extends InputPartition {

@@ -16,7 +16,7 @@ private[kafka010] final class RecordTimes(conf: RuntimeConf) extends AutoCloseab
   /**
    * The first record of each partition that has this timestamp, in milliseconds, or a later one.
    *
-   * Throws ExecutionException when Kafka does not say so.
+   * Throws ExecutionException when Kafka gives no answer.
    */
   def at(partitions: Set[TopicPartition], time: Long): Map[TopicPartition, Place] = {
     used = true

@@ -7,25 +7,25 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.connector.read.streaming.Offset
 import org.apache.spark.sql.streamapp.EpochReports
 
-/** What an epoch does not find any more: it answers for `range`, and reads from offset `readFrom` on. */
+/** The records that an epoch does not find any more: it answers for `range`, and reads from offset `readFrom` on. */
 private[kafka010] final case class Gone(range: SourceRange, readFrom: Long, records: Long)
 
 /**
- * What becomes of records that are gone before they were read, as retention has passed, somebody has deleted them, or a
- * topic was made anew: the manifest's `onSourceLoss`. Nothing is passed over without a word in the log and in the
+ * The handling of records that are gone before they were read, because retention has passed, somebody has deleted them, or
+ * a topic was made anew: the manifest's `onSourceLoss`. Nothing is passed over without a word in the log and in the
  * application's count of lost records.
  *
- * An epoch answers for the whole range of its offset log, whatever is left of it, so that positions and replays go by the
- * same numbers as without a loss. What is gone stays gone: a replay finds at least as much missing.
+ * An epoch answers for the whole range of its offset log, even if part of it is gone, so that positions and replays go by
+ * the same numbers as without a loss. Records that are gone stay gone: a replay finds at least as many missing.
  */
 private[kafka010] sealed trait SourceLoss {
   /** The end of the next epoch, given the one that the source would choose. */
   def passOver(start: Offset, end: Offset): Offset
 
-  /** What is missing of an epoch's ranges. */
+  /** The missing records of an epoch's ranges. */
   def gone(start: Offset, end: Offset): Map[TopicPartition, Gone]
 
-  /** Where reading begins. */
+  /** The offset at which reading begins. */
   def without(gone: Map[TopicPartition, Gone], start: Offset): Offset =
     if (gone.isEmpty) start
     else KafkaSourceOffset(offsets(start) ++ gone.map { case (partition, lost) => partition -> lost.readFrom })
@@ -45,7 +45,7 @@ private[kafka010] object SourceLoss {
     case other => throw new IllegalArgumentException(s"onSourceLoss is '$other', not Fail, Earliest or Latest")
   }
 
-  /** Spark's source fails by itself, when it is told to. */
+  /** Spark's source fails by itself, if its options ask for it. */
   private object Refused extends SourceLoss {
     override def passOver(start: Offset, end: Offset): Offset = end
     override def gone(start: Offset, end: Offset): Map[TopicPartition, Gone] = Map.empty
@@ -82,7 +82,7 @@ private[kafka010] object SourceLoss {
 
     private def missing(range: SourceRange, begin: Long): Gone = {
       val readFrom = if (toLatest) range.until else math.min(begin, range.until)
-      // Of a topic that was made anew nobody knows how much the former one still had.
+      // Nobody knows how many records a topic still had before it was made anew.
       Gone(range, readFrom, readFrom - (if (madeAnew(range)) begin else range.from))
     }
 

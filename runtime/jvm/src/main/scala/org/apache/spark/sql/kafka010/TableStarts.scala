@@ -14,13 +14,13 @@ import org.apache.spark.sql.streamapp.{EpochRanges, MetadataTopic, RuntimeConf}
  * How far a table has to be read before the records of streams look its rows up: to the end that its topic had when the
  * table was first read.
  *
- * @param ends that end
- * @param from where reading begins
+ * @param ends the end of each partition at that time
+ * @param from the offsets at which reading begins
  */
 private[kafka010] final class TableStart(ends: Map[TopicPartition, Long], from: Map[TopicPartition, Long]) {
   @volatile private var position = from
 
-  /** An epoch that ends there is about to run; the next one is cut when it is over. */
+  /** Notes the end of an epoch that is about to run; the next one is cut when it is over. */
   def readTo(offsets: Map[TopicPartition, Long]): Unit = position ++= offsets
 
   def reached: Boolean = ends.forall { case (partition, end) => position.getOrElse(partition, 0L) >= end }
@@ -31,9 +31,9 @@ private[sql] object TableStarts {
   private val starts = new ConcurrentHashMap[(String, Int), TableStart]()
 
   /**
-   * A query starts to read a table. The end that its topic has at the first start is noted: a later one waits for no more.
+   * Starts to read a table. The end that its topic has at the first start is noted: a later start waits for no more.
    *
-   * @param number of the source, as in the offset log
+   * @param number the number of the source, as in the offset log
    */
   private[kafka010] def add(conf: RuntimeConf, subTopology: String, number: Int, topic: KafkaOffsetReader): TableStart = {
     val metadata = MetadataTopic.current(conf.applicationId)
@@ -55,9 +55,9 @@ private[sql] object TableStarts {
   def clear(): Unit = starts.clear()
 }
 
-/** Where the epoch ends that was planned last, which an earlier run may not have ended. */
+/** The end of the epoch that was planned last, which an earlier run may not have ended. */
 private[kafka010] object PlannedEnds {
-  /** @param source its number; empty where no epoch has read it */
+  /** @param source its number; the result is empty where no epoch has read it */
   def of(conf: RuntimeConf, source: Int): Map[TopicPartition, Long] = {
     val metadata = MetadataTopic.current(conf.applicationId)
     val epochs = metadata.below(s"/${conf.applicationId}/${conf.subTopology}/offsets").flatMap { case (file, _) =>

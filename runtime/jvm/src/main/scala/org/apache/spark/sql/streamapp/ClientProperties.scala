@@ -10,12 +10,12 @@ import javax.net.ssl.{TrustManagerFactory, X509TrustManager}
 import scala.util.Using
 
 /**
- * How to be let in by Kafka: a file of client properties, read anew for each client.
+ * The client properties for access to Kafka: a file, read anew for each client.
  *
  * A password, certificate or key `${directory:FOLDER:FILE}` is the content of that file, as Kafka's own DirectoryConfigProvider
  * writes it; so the file itself has no secret where these are mounted from a Secret. In a file of ours,
- * `streamapp.secrets.folder` names the only folder that counts (the Python side's config.py has the same rules). `sasl.username` and `sasl.password`, which
- * Kafka's Java clients do not know, and what OAUTHBEARER needs, become a login.
+ * `streamapp.secrets.folder` names the only folder that counts (the Python side's config.py has the same rules). `sasl.username`
+ * and `sasl.password`, which Kafka's Java clients do not know, and the settings of OAUTHBEARER become a login.
  */
 private[streamapp] object ClientProperties {
   private val Reference = """\$\{directory:([^:}]+):([^:}/]+)\}""".r
@@ -56,7 +56,7 @@ private[streamapp] object ClientProperties {
     case _ =>
   }
 
-  /** Kafka's authority is good for the endpoint of tokens too, beside Java's own. */
+  /** Returns the authorities for the endpoint of tokens: Kafka's own, beside Java's. */
   private def trustOf(properties: Properties): Option[String] = {
     def store(name: String) = Option(properties.getProperty(s"ssl.truststore.$name"))
     store("certificates").orElse(store("location").map(file => Files.readString(Path.of(file), UTF_8)))

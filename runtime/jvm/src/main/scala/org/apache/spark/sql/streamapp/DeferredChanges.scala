@@ -9,12 +9,12 @@ import org.apache.spark.sql.streamapp.MetadataTopic.Change
 private[streamapp] final class DeferredChanges {
   @volatile private var waiting = VectorMap.empty[String, Array[Byte]]
 
-  /** In the order in which they came. */
+  /** All waiting changes, in the order in which they came. */
   def all: Seq[Change] = waiting.toSeq
 
   def add(changes: Seq[Change]): Unit = synchronized { waiting = waiting ++ changes }
 
-  /** These are written; what has come for the same paths since still waits. */
+  /** Forgets changes that are written; newer changes of the same paths still wait. */
   def forget(written: Seq[Change]): Unit = synchronized {
     waiting = waiting.removedAll(written.collect { case (path, bytes) if waiting.get(path).exists(_ eq bytes) => path })
   }

@@ -13,11 +13,13 @@ import org.apache.spark.sql.execution.streaming.state.LocalBases
 import org.apache.spark.sql.kafka010.TableStarts
 import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, StreamTimes, TimedSources}
 
-/** What the driver's Python side calls; everything else happens at Spark's plug-in points. */
+/** The calls of the driver's Python side; everything else happens at Spark's plug-in points. */
 object DriverBridge {
 
-  /** A run begins: opens the application's metadata topic as `owner` ("namespace/name/uid", or "local/name"),
-   * and fences an older driver. The state of `adopted`, null for nobody, becomes the new owner's. */
+  /**
+   * Begins a run: opens the application's metadata topic as `owner` ("namespace/name/uid", or "local/name"),
+   * and fences an older driver. The new owner takes over the state of `adopted`, null for nobody.
+   */
   def begin(settings: JMap[String, String], owner: String, adopted: String): Unit = {
     EpochPacer.clear()
     EpochReports.clear()
@@ -28,9 +30,9 @@ object DriverBridge {
   }
 
   /**
-   * What earlier runs have left of sub-topologies, as JSON: {"NAME": {"stateful": …, "offsets": "…", "planned": …,
+   * The traces of earlier runs, by sub-topology, as JSON: {"NAME": {"stateful": …, "offsets": "…", "planned": …,
    * "committed": …, "notes": {"hops": "…", …}}}, with the text of the last file of Spark's offset log (empty for
-   * none), the last epochs of offset log and commit log (-1 for none), and what `note` was given, if it was.
+   * none), the last epochs of offset log and commit log (-1 for none), and the texts given to `note`, if any.
    */
   def known(applicationId: String): String = {
     val prefix = s"/$applicationId/"
@@ -63,24 +65,26 @@ object DriverBridge {
     MetadataTopic.current(applicationId).put(Seq(pathOf(applicationId, subTopology, name) -> text.getBytes(UTF_8)))
   }
 
-  /** Forgets what Spark has written down of the form of a sub-topology's state. */
+  /** Forgets Spark's record of the form of a sub-topology's state. */
   def forgetState(applicationId: String, subTopology: String): Unit = {
     val topic = MetadataTopic.current(applicationId)
     val gone = topic.below(s"/$applicationId/$subTopology/state").map { case (path, _) => path -> null }
     if (gone.nonEmpty) topic.put(gone)
   }
 
-  /** Which internal topics a sub-topology writes, what its stores hold, and which numbers its sources have. */
+  /** The names of notes: the internal topics that a sub-topology writes, the content of its stores, and the numbers of its sources. */
   private val Notes = Seq("hops", "shape", "sources")
 
   private def pathOf(applicationId: String, subTopology: String, note: String): String =
     s"/$applicationId/$subTopology/$note"
 
-  /** Why this driver has to stop, as another one has taken over or an internal topic was made anew; empty for no reason.
-   * A driver without work writes nothing, and would never find out. */
+  /**
+   * The reason why this driver has to stop, as another one has taken over or an internal topic was made anew; empty for none.
+   * A driver without work writes nothing, and would never find out.
+   */
   def objection(applicationId: String): String = MetadataTopic.objection(applicationId).map(_.getMessage).getOrElse("")
 
-  /** The records that say what of Kafka is the application's, as JSON: {"own/…": "…"}. */
+  /** The records that list the application's objects in Kafka, as JSON: {"own/…": "…"}. */
   def own(applicationId: String): String = Serialization.write(MetadataTopic.current(applicationId).own)(DefaultFormats)
 
   /** Writes such records, all or none; null deletes. */
@@ -92,10 +96,10 @@ object DriverBridge {
   /** Whether no consumer group of the applicationId's name has members or offsets. */
   def groupIsFree(applicationId: String): Boolean = MetadataTopic.current(applicationId).groupIsFree
 
-  /** Which epochs have ended is durable then, as far as this driver has seen them end. */
+  /** Makes durable which epochs have ended, as far as this driver has seen them end. */
   def flush(applicationId: String): Unit = MetadataTopic.current(applicationId).flush()
 
-  /** The run has ended; a later one in this process opens everything anew. */
+  /** Ends the run; a later one in this process opens everything anew. */
   def end(applicationId: String): Unit = {
     TaskTransaction.closeAll(applicationId)
     SourcePosition.closeAll(applicationId)
@@ -105,15 +109,15 @@ object DriverBridge {
     MetadataTopic.close(applicationId)
   }
 
-  /** No further epoch is cut; the one under way runs to its end. */
+  /** Drains a sub-topology: no further epoch is cut, and the one under way runs to its end. */
   def drain(subTopology: String): Unit = EpochPacer.of(subTopology).drain()
 
   /** Totals per sub-topology as JSON (see EpochReports). */
   def epochs(): String = EpochReports.json()
 
   /**
-   * How far time has come, as JSON: {"SUBTOPOLOGY": MICROSECONDS}, of those that go by it and have had an epoch in this run; null
-   * before the first record.
+   * The times that sub-topologies have reached, as JSON: {"SUBTOPOLOGY": MICROSECONDS}, of those that go by time and have had an epoch
+   * in this run; null before the first record.
    */
   def times(applicationId: String): String = Serialization.write(EpochTimes.lastTimes(applicationId).map { case (sub, times) =>
     sub -> (times.closed +: times.reached.values.toSeq).filter(_ != StreamTimes.Unknown).maxOption.map(Long.box).orNull

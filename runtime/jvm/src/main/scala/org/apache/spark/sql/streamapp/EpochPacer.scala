@@ -10,9 +10,10 @@ import scala.collection.mutable
  * bounded, a stop or a scaling step is never far away, and nothing needs tuning.
  *
  * A step controller, not a model of the rate: an epoch has a fixed part and a part that grows with its keys rather than
- * its records, so that "records per second" says little about an epoch of another size. What ends well before the
- * target may be two to eight times as large next time; what takes much longer is cut in proportion. The first epoch of a
- * process, which compiles and connects, does not count, unless it took half of what a transaction may take.
+ * its records, so that "records per second" says little about an epoch of another size. After an epoch that ends well
+ * before the target, the next one may be two to eight times as large; after one that takes much longer, the next one is
+ * cut in proportion. The first epoch of a process, which compiles and connects, does not count, unless it took half of
+ * the time that a transaction may take.
  *
  * The range of an epoch is fixed before its first task runs, so the first epochs are small: nobody knows yet how long a
  * record takes, and Kafka ends a transaction that outlives its timeout.
@@ -29,13 +30,13 @@ final class EpochPacer {
   private val input = mutable.Map[AnyRef, Long]()
   private var startedNs = 0L
 
-  /** Most records that the next epoch may take from each of the sub-topology's sources. */
+  /** The most records that the next epoch may take from each of the sub-topology's sources. */
   def limit: Long = if (draining) 0L else math.min(limitRecords, most)
 
   def drain(): Unit = draining = true
 
   /**
-   * A query starts, in a process that may have had it before.
+   * Starts a query, in a process that may have run it before.
    *
    * @param transactionMs  how long one transaction may take
    * @param learned        the limit that an earlier run has noted (see [[worthNoting]])
@@ -48,7 +49,7 @@ final class EpochPacer {
     input.clear()
   }
 
-  /** True while the query is at an epoch whose range was fixed before it started: an earlier try has not ended it. */
+  /** True while the query runs an epoch whose range was fixed before the query started: an earlier attempt did not finish it. */
   def repeating: Boolean = !chosen
 
   /**
@@ -57,24 +58,24 @@ final class EpochPacer {
    */
   def worthNoting: Option[Long] = Some(limitRecords).filter(_ < FirstLimit)
 
-  /** How many records the sources give to the epoch that is under way. */
+  /** The number of records that the sources give to the epoch under way. */
   def underWay: Long = synchronized(input.values.sum)
 
-  /** A source will have so many records for the next epoch; returns what all sources have told so far. */
+  /** Notes how many records a source will have for the next epoch; returns the sum over all sources so far. */
   def expect(source: AnyRef, records: Long): Long = synchronized {
     chosen = true
     expected(source) = records
     expected.values.sum
   }
 
-  /** A source is about to read so many records in the epoch that starts now. */
+  /** Notes how many records a source is about to read in the epoch that starts now. */
   def planned(source: AnyRef, records: Long): Unit = synchronized {
     if (input.isEmpty) startedNs = System.nanoTime()
     input(source) = records
     expected.clear()
   }
 
-  /** The epoch is committed: learn from it. */
+  /** Learns from a committed epoch. */
   def epochDone(): Unit = synchronized {
     if (input.nonEmpty) {
       observe(input.values.sum, (System.nanoTime() - startedNs) / 1000000)
@@ -112,7 +113,7 @@ object EpochPacer {
 
   @volatile private var most = Long.MaxValue
 
-  /** For this run no epoch takes more records from a source: tests cut small ones by it. */
+  /** Limits the records that an epoch takes from a source, for this run: tests use it to get small epochs. */
   def atMost(records: Long): Unit = most = records
 
   def clear(): Unit = {

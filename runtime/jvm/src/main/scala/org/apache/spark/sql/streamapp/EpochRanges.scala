@@ -10,24 +10,24 @@ import org.json4s.jackson.JsonMethods
 import org.apache.spark.{SparkContext, TaskContext}
 
 /**
- * Which records an epoch reads, as a short text that is equal for equal ranges. Tasks write it into the markers of their
+ * The records that an epoch reads, as a short text that is equal for equal ranges. Tasks write it into the markers of their
  * stores: a task that finds its epoch done must have done it with the ranges that the epoch has now. They differ when the
  * record of the epoch on the metadata topic was lost and the epoch was planned anew; then records would be lost.
  */
 object EpochRanges {
   private val Property = "streamapp.epochRanges"
 
-  /** To be called on the driver before the tasks of the epoch start. */
+  /** Sets the ranges of an epoch. To be called on the driver before the tasks of the epoch start. */
   def announce(context: SparkContext, conf: RuntimeConf, epoch: Long): Unit =
     context.setLocalProperty(Property, MetadataTopic.find(conf.applicationId).flatMap(digest(_, conf, epoch)).orNull)
 
-  /** Of the epoch that the running task belongs to, if it is known. */
+  /** The ranges of the running task's epoch, if they are known. */
   def current: Option[String] = Option(TaskContext.get()).flatMap(task => Option(task.getLocalProperty(Property)))
 
-  /** Up to where an epoch reads each partition of each of the query's sources, which have numbers for names. */
+  /** The offset up to which an epoch reads a partition of one of the query's sources, which have numbers for names. */
   final case class End(source: Int, topic: String, partition: Int, offset: Long)
 
-  /** None when the epoch is not on the metadata topic. */
+  /** The ends of an epoch; None when it is not on the metadata topic. */
   def ends(metadata: MetadataTopic, conf: RuntimeConf, epoch: Long): Option[Seq[End]] =
     metadata.get(s"/${conf.applicationId}/${conf.subTopology}/offsets/$epoch").map(file => parse(new String(file.bytes, UTF_8)))
 
@@ -41,7 +41,7 @@ object EpochRanges {
     }
   }
 
-  /** Of a file of Spark's offset log: after a line for the version and one for the metadata comes NUMBER:POSITION for each source. */
+  /** Parses a file of Spark's offset log: after a line for the version and one for the metadata comes NUMBER:POSITION for each source. */
   private def parse(log: String): Seq[End] =
     for {
       line <- log.linesIterator.toSeq.drop(2)

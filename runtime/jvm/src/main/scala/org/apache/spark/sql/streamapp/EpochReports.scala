@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec
 import org.apache.spark.sql.execution.streaming.StreamingQueryPlanTraverseHelper.collectFromUnfoldedPlan
 import org.apache.spark.sql.streamapp.keyed.StreamTimes
 
-/** What a task reports to the driver when it has committed; of its `records`, `hops` went to topics of the app's own. */
+/** A task's report to the driver when it has committed; of its `records`, `hops` went to topics of the app's own. */
 final class TaskReport(val partition: Int, val skipped: Boolean, val records: Long, val hops: Long,
     val changelogRecords: Long, val bytes: Long, val stores: Seq[StoreSize]) extends Serializable
 
@@ -35,7 +35,7 @@ object StoreStats {
 }
 
 /**
- * What Spark's finished tasks have counted in an epoch.
+ * The counts of Spark's finished tasks in an epoch.
  *
  * @param read records by source, see [[CountedSource]]
  * @param late records, once for each window or join that was over for them
@@ -43,15 +43,15 @@ object StoreStats {
  */
 final case class EpochCounts(read: Seq[(Option[String], Long)], late: Long, bad: Map[String, Long])
 
-/** A source that knows what its records count for: the user's topics that it reads, None where they are ours. */
+/** A source that knows the user's topics that its records count for; None where the topics are ours. */
 trait CountedSource {
   def countedAs: Option[String]
 }
 
 object EpochCounts {
   /**
-   * Out of the plan that was run, and not out of the progress that Spark reports: Spark keeps the last few reports
-   * alone, and makes none of an epoch that fails.
+   * Reads the counts from the plan that was run, and not from the progress that Spark reports: Spark keeps only the last few
+   * reports, and makes none of an epoch that fails.
    */
   def of(execution: QueryExecution): EpochCounts = {
     val read = collectFromUnfoldedPlan(execution.executedPlan) {
@@ -72,9 +72,9 @@ object EpochCounts {
 /**
  * Running totals per sub-topology on the driver; the driver's Python side reads them as one JSON text.
  *
- * Each is of the run, and exact: what is counted before a shuffle counts once per epoch, as a replay does it again; what
- * is counted in the tasks that commit counts per task, as a replay leaves out those that have. Only a task that commits
- * while its epoch is already being given up, or with an executor that dies before it has told, is missed.
+ * Each total is of the run, and exact: a count before a shuffle is added once per epoch, as a replay does it again; a count
+ * in the tasks that commit is added per task, as a replay leaves out those that have. Only a task that commits while its
+ * epoch is already being given up, or on an executor that dies before its report, is missed.
  */
 object EpochReports {
   private final class Totals {
@@ -101,20 +101,20 @@ object EpochReports {
 
   private def of(subTopology: String): Totals = totals.getOrElseUpdate(subTopology, new Totals)
 
-  /** The wait for the next epoch is over: what follows is work. */
+  /** Ends the wait for the next epoch: the time from now on is work. */
   def begins(subTopology: String): Unit = synchronized(of(subTopology).beganNs = Some(System.nanoTime()))
 
-  /** A query starts: what an earlier one had begun is over, and the time since was no work. */
+  /** Starts a query: the work that an earlier one had begun is over, and the time since was no work. */
   def starts(subTopology: String): Unit = synchronized(of(subTopology).beganNs = None)
 
   /**
-   * An attempt at an epoch is over.
+   * Adds an attempt at an epoch, which is over.
    *
-   * @param reports of the tasks that have committed in it
+   * @param reports the reports of the tasks that have committed in it
    * @param stateful whether a shuffle lies before these tasks
-   * @param done whether all have, so that the epoch has ended
-   * @param startedNs when the sink was given it
-   * @param times how far event time has come, where windows close by it
+   * @param done whether all tasks have committed, so that the epoch has ended
+   * @param startedNs when the sink got the epoch
+   * @param times the event times that were reached, where windows close by them
    */
   def add(subTopology: String, epoch: Long, reports: Seq[TaskReport], counts: EpochCounts, stateful: Boolean, done: Boolean,
       startedNs: Long, times: Option[StreamTimes]): Unit = synchronized {
@@ -142,7 +142,7 @@ object EpochReports {
   }
 
   /**
-   * Records that were gone before they were read, from this offset of a source partition on; a replay tells them again.
+   * Adds records that were gone before they were read, from this offset of a source partition on; a replay reports them again.
    * @return whether this was news
    */
   def lost(subTopology: String, source: TopicPartition, from: Long, records: Long): Boolean = synchronized {
@@ -157,7 +157,7 @@ object EpochReports {
 
   /**
    * {"SUBTOPOLOGY": {"epoch": …, "records": …, "read": {"TOPICS": …}, "stores": {"NAME": {"rowsEstimate": …, "bytes": …}}}}.
-   * `read` has the user's topics, as its source names them; `recordsIn` is of all topics.
+   * `read` has the user's topics, as its source names them; `recordsIn` counts all topics.
    */
   def json(): String = synchronized {
     Serialization.write(totals.map { case (name, total) =>

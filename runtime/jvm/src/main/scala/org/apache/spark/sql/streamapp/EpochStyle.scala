@@ -5,7 +5,7 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.internal.SQLConf
 
 /**
- * What depends on the size of an epoch. Epochs of few records run on Spark's interpreted expressions: generating code costs
+ * The settings that depend on the size of an epoch. Epochs of few records run on Spark's interpreted expressions: generating code costs
  * the driver and each task milliseconds for every epoch, whatever its size, and pays only from some thousand records on;
  * the results are the same. Tasks of larger epochs share the processors ([[ProcessorShare]]).
  */
@@ -18,11 +18,11 @@ object EpochStyle {
     val few = records < Few
     session.conf.set(SQLConf.WHOLESTAGE_CODEGEN_ENABLED.key, !few)
     session.conf.set(SQLConf.CODEGEN_FACTORY_MODE.key, if (few) Interpreted else "FALLBACK")
-    // To look for what is computed twice takes a task longer than to compute it twice for some hundred records.
+    // Looking for repeated expressions takes a task longer than computing them twice for some hundred records.
     session.conf.set(SQLConf.SUBEXPRESSION_ELIMINATION_ENABLED.key, !few)
     ProcessorShare.declare(session.sparkContext, large = !few)
   }
 
-  /** Of the task that asks: whether the expressions of its epoch are compiled. */
+  /** Whether the expressions of the epoch are compiled, for the task that asks. */
   def compiles: Boolean = SQLConf.get.getConf(SQLConf.CODEGEN_FACTORY_MODE).toString != Interpreted
 }

@@ -12,12 +12,12 @@ import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend
 import org.apache.spark.sql.classic.SparkSession
 
 /**
- * The executors of a running application: more or fewer of them without a restart. State goes where its tasks go, through
+ * The executors of a running application: scales them up and down without a restart. State moves with the tasks, through
  * the changelogs.
  *
- * An executor that is too many is decommissioned: it gets no further task, ends those that it has, and leaves. One that
- * was asked for and comes up only after fewer were wanted is noticed by the next look, so `keep` is to be called again
- * and again.
+ * A surplus executor is decommissioned: it gets no further task, finishes the tasks that it has, and leaves. An executor
+ * that was requested and comes up only after fewer were wanted is noticed by the next call, so `keep` must be called
+ * again and again.
  */
 class Executors(session: SparkSession) {
 
@@ -31,15 +31,14 @@ class Executors(session: SparkSession) {
   private val losses = new Losses
   context.addSparkListener(losses)
 
-  /** Brings their number closer to `wanted`, and gives each its share of the state; returns how many there are that
-   * stay. */
+  /** Moves the number of executors toward `wanted`, and gives each its share of the state. Returns the number that stays. */
   def keep(wanted: Int): Int = synchronized {
     if (wanted != requested) {
       context.requestTotalExecutors(wanted, 0, Map.empty)
       LocalWorkers.atLeast(context, wanted)
       requested = wanted
     }
-    // The youngest go: they have had the least time to gather state.
+    // The youngest leave: they have had the least time to gather state.
     val (stay, go) = backend.getExecutorIds().filter(backend.isExecutorActive).sortBy(_.toLong).splitAt(wanted)
     if (go.nonEmpty) {
       val why = ExecutorDecommissionInfo(s"$wanted executors are wanted")
@@ -49,23 +48,23 @@ class Executors(session: SparkSession) {
     stay.size
   }
 
-  /** How many were lost, other than by being too many. */
+  /** The number of lost executors, without those that were decommissioned. */
   def lost(): Int = losses.count
 
-  /** How the last of those ended, in Spark's words; empty for none. */
+  /** Spark's reason for the last loss; empty if there was none. */
   def lastLoss(): String = losses.last
 
-  /** How many state partitions each executor has, by its id. */
+  /** The number of state partitions of each executor, by its id. */
   def statePartitions(): JMap[String, Int] = placement.counts().asJava
 }
 
-/** Executors that have ended without being asked to. */
+/** Executors that ended without a request. */
 private final class Losses extends SparkListener {
   @volatile var count = 0
   @volatile var last = ""
   private val ended = mutable.Queue.empty[String]
 
-  // Spark may tell of an end twice: that an executor was asked to leave, and then that its process has ended.
+  // Spark may report an end twice: first that an executor was asked to leave, then that its process has ended.
   override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit = if (!ended.contains(event.executorId)) {
     ended += event.executorId
     if (ended.size > Losses.Remembered) ended.dequeue()
@@ -77,6 +76,6 @@ private final class Losses extends SparkListener {
 }
 
 private object Losses {
-  /** More executors than can have been asked to leave and still be there. */
+  /** An upper bound on the executors that were asked to leave and are still there. */
   val Remembered = 1000
 }

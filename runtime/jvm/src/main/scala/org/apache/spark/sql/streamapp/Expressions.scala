@@ -21,13 +21,13 @@ import org.apache.spark.sql.classic.ExpressionUtils
 import org.apache.spark.sql.types.{DataType, DateType, StringType, TimestampNTZType, TimestampType}
 
 /**
- * What Spark makes of the author's expressions; `spark/guard.py` judges it. Names come and go as a JSON array: for Python each call is a
- * message, and each element of a collection would be one.
+ * Spark's analysis of the author's expressions; `spark/guard.py` judges it. Names come and go as a JSON array: for Python each call is
+ * a message, and each element of a collection would be one.
  */
 object Expressions {
   private implicit val formats: DefaultFormats.type = DefaultFormats
 
-  /** The session forgets every function of Spark's that is not kept, so that no text can call it. Operators stay. */
+  /** Removes every function of Spark's that is not kept from the session, so that no text can call it. Operators stay. */
   def restrict(spark: SparkSession, kept: String): Unit = {
     val keep = names(kept)
     val state = castToImpl(spark).sessionState
@@ -38,7 +38,7 @@ object Expressions {
     tables.listFunction().foreach(tables.dropFunction)
   }
 
-  /** What Spark's own parser sees in the text: `call NAME` of a function, `column NAME`, a `query`, and a `name` given to it. */
+  /** Returns what Spark's own parser finds in the text: `call NAME` of a function, `column NAME`, a `query`, and a `name` given to the text. */
   def read(spark: SparkSession, text: String): String = {
     val found = mutable.LinkedHashSet.empty[String]
     val parsed = castToImpl(spark).sessionState.sqlParser.parseExpression(text)
@@ -53,9 +53,9 @@ object Expressions {
   }
 
   /**
-   * An aggregate over the fields of a struct, of the rows that have it.
+   * An aggregate over the fields of a struct, over the rows that have the struct.
    *
-   * @param outside columns that are none of the struct's, in lower case
+   * @param outside the columns that do not belong to the struct, in lower case
    * @param aggregates the functions in the text that aggregate, in lower case
    */
   def within(spark: SparkSession, text: String, struct: String, outside: String, aggregates: String): Column = {
@@ -67,14 +67,13 @@ object Expressions {
         UnresolvedAttribute(struct +: column.nameParts)
       case call: UnresolvedFunction if folds.contains(call.nameParts.last.toLowerCase(Locale.ROOT)) =>
         call.copy(filter = of(call.filter))
-      case call: AggregateExpression => call.copy(filter = of(call.filter)) // what the parser has words of its own for, as `first`
+      case call: AggregateExpression => call.copy(filter = of(call.filter)) // aggregates with a syntax of their own, as `first`
     })
   }
 
   /**
-   * Names of all expressions in the analysed plan of a frame: of their classes, without Spark's package; for one that calls
-   * a method of Java's or a function that was registered, with its name; and for a text that Spark takes for the time of its
-   * clock, with the text.
+   * The names of all expressions in the analysed plan of a frame: their classes, without Spark's package; for a call of a method of
+   * Java's or of a registered function, with its name; and for a text that Spark takes for the time of its clock, with the text.
    */
   def classes(frame: DataFrame): String = {
     val found = mutable.TreeSet.empty[String]
@@ -90,15 +89,15 @@ object Expressions {
       case call: StaticInvoke => s"$kind ${short(call.staticObject)}.${call.functionName}"
       case call: Invoke => s"$kind ${call.functionName}"
       case call: ScalaUDF => s"$kind ${call.udfName.getOrElse("")}"
-      case call: PythonUDF => s"$kind ${call.evalType}" // how it is called: on columns, on whole batches
+      case call: PythonUDF => s"$kind ${call.evalType}" // the kind of call: on columns, on whole batches
       case Cast(text, to, zone, _) if text.foldable && text.dataType == StringType =>
         movingTime(text, to, zone.fold[ZoneId](UTC)(DateTimeUtils.getZoneId)).fold(kind)(word => s"$kind of '$word'")
       case _ => kind
     }
   }
 
-  // 'now' and its kin are replaced when an epoch is planned, 'epoch' always by the same. What becomes no time is not computed
-  // here: a constant may well be an error.
+  // 'now' and its kin are replaced when an epoch is planned, 'epoch' always by the same time. A text that becomes no time is not
+  // computed here: a constant may well be an error.
   private def movingTime(text: Expression, to: DataType, zone: ZoneId): Option[String] = Special.get(to).flatMap { known =>
     Option(text.eval()).map(_.toString)
       .filter(word => known(word, zone).isDefined && !word.trim.toLowerCase(Locale.ROOT).startsWith("epoch"))

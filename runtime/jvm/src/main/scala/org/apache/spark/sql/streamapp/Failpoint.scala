@@ -41,7 +41,7 @@ object Failpoint {
     if (armed.nonEmpty) armed.foreach(point => if (point.name == name) point.hit(epoch, partition))
 
   /**
-   * For a file of the driver, by where it lies below its sub-topology: "/app/part/offsets/7" is NAME.offsets at epoch 7,
+   * Hits the failpoint of a driver's file, by where it lies below its sub-topology: "/app/part/offsets/7" is NAME.offsets at epoch 7,
    * "/app/part/state/0/_metadata/metadata" is NAME.state._metadata.metadata. A folder's name ends with ".folder".
    */
   def hitAt(name: String, path: String): Unit = if (armed.nonEmpty) {

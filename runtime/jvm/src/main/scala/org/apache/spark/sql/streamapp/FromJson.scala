@@ -20,9 +20,9 @@ import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
- * Spark's `from_json` of an object, with the same results. Spark takes it for something that costs nothing: it reads the text anew for each
- * condition on what is in it. This one is read once. It needs no generated code around it to stop, and reads bytes where Spark reads
- * characters.
+ * Spark's `from_json` of an object, with the same results. Spark takes it for something that costs nothing: it reads the text anew for
+ * each condition on its content. This one reads it once. Generated code around it need not stop for it, and it reads bytes where Spark
+ * reads characters.
  */
 final case class FromJson(reader: JsonReader, child: Expression) extends UnaryExpression {
   override def dataType: DataType = reader.spark.nullableSchema
@@ -38,7 +38,7 @@ final case class FromJson(reader: JsonReader, child: Expression) extends UnaryEx
   override protected def withNewChildInternal(newChild: Expression): FromJson = copy(child = newChild)
 }
 
-/** @param spark what reads all that is not plain: its word is the last on what is wrong with a text */
+/** @param spark reads all texts that are not plain: its word is the last on the mistake in a text */
 final case class JsonReader(spark: JsonToStructsEvaluator) {
   @transient private lazy val plain = {
     val schema = spark.nullableSchema.asInstanceOf[StructType]
@@ -48,7 +48,7 @@ final case class JsonReader(spark: JsonToStructsEvaluator) {
     new FailureSafeParser[UTF8String](parser.parse(_, JsonReader.bytesOf, identity[UTF8String]), FailFastMode, schema, corrupt)
   }
 
-  /** @return null where there is no object; good until the next */
+  /** @return null where there is no object; good until the next call */
   def read(text: UTF8String): Any =
     if (!JsonReader.isPlain(text)) spark.evaluate(text)
     else {
@@ -60,15 +60,15 @@ final case class JsonReader(spark: JsonToStructsEvaluator) {
 object JsonReader {
   private val bytesOf: (JsonFactory, UTF8String) => JsonParser = (factory, text) => {
     val bytes = text.getByteBuffer
-    // Of an array itself, Spark would take a text out at another place.
+    // From the array itself, Spark would take a text out at another place.
     factory.createParser(new ByteArrayInputStream(bytes.array, bytes.arrayOffset + bytes.position(), bytes.remaining))
   }
 
-  // Of other bytes the parser guesses at their encoding, which Spark takes for UTF-8 with replacements.
+  // The parser guesses the encoding of other bytes, which Spark takes for UTF-8 with replacements.
   private def isPlain(text: UTF8String): Boolean = text.numBytes > 1 && text.getByte(0) == '{' && text.getByte(1) != 0 && text.isValid
 }
 
-/** Puts it in the place of Spark's. */
+/** Replaces Spark's `from_json`. */
 object FromJson extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.transformAllExpressionsWithPruning(_.containsPattern(TreePattern.JSON_TO_STRUCT)) {

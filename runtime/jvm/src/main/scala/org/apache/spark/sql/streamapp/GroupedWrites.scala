@@ -4,11 +4,11 @@ package org.apache.spark.sql.streamapp
 import java.util.concurrent.{CompletableFuture, ConcurrentLinkedQueue, ExecutionException, Executors, RejectedExecutionException}
 
 /**
- * Few writes for many threads: what is asked for while one is under way goes out together in the next.
+ * Few writes for many threads: items that come while a write is under way go out together in the next.
  *
- * One thread of its own writes. A thread that is interrupted stops waiting, and leaves its write and those of others alone.
+ * One thread of its own does the writes. A caller that is interrupted stops waiting, and leaves its write and those of others alone.
  *
- * @param write gets all that waits, in the order in which it was asked for; what it throws, each of them gets
+ * @param write gets all waiting items, in the order in which they came; an exception from it goes to each of their callers
  */
 private[streamapp] final class GroupedWrites[Item](name: String, write: Seq[Item] => Unit) {
   private final class Waiting(val item: Item) {
@@ -22,7 +22,7 @@ private[streamapp] final class GroupedWrites[Item](name: String, write: Seq[Item
     thread
   }
 
-  /** Returns when it is written. */
+  /** Writes an item; returns when it is written. */
   def apply(item: Item): Unit = {
     val mine = new Waiting(item)
     waiting.add(mine)
@@ -31,7 +31,7 @@ private[streamapp] final class GroupedWrites[Item](name: String, write: Seq[Item
     catch { case failed: ExecutionException => throw failed.getCause }
   }
 
-  /** Does something between two writes, after those that wait, and then ends. */
+  /** Writes the waiting items, calls `last`, and then ends. */
   def close(last: () => Unit): Unit = {
     val ended = new CompletableFuture[Unit]
     submit(() => try last() finally ended.complete(()))

@@ -14,13 +14,12 @@ import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StringType, Str
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
- * The first thing that keeps a JSON text from being read with a schema.
+ * The first mistake that keeps a JSON text from being read with a schema.
  *
- * @param error a sentence that says it all.
+ * @param error the whole mistake in one sentence.
  * @param field where it is: `key` or `value`, and the path below it, e.g. `value.items[2].price`.
  * @param expected the type that the schema asks for there.
- * @param found what is there, as JSON; for a text that is not JSON, what the parser has against it and at which line and
- *              column.
+ * @param found the JSON that is there; for a text that is not JSON, the parser's complaint, with its line and column.
  */
 final case class JsonMistake(error: String, field: String, expected: String, found: String)
 
@@ -83,7 +82,7 @@ object JsonMistake {
       below.orElse(Some(Place(path, wanted.sql, excerpt(node.toString))))
     }
 
-  /** Spark's own reader decides, so that a mistake is one exactly where it was for the record. */
+  /** Whether Spark's own reader reads the node, so that a mistake is one exactly where it was for the record. */
   private def readable(node: JsonNode, wanted: DataType, options: JSONOptions): Boolean = {
     val parser = new JacksonParser(StructType(Seq(StructField("v", wanted))), options, allowArrayAsStructs = false)
     try {

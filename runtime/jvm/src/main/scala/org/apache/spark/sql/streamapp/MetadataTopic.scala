@@ -18,7 +18,7 @@ import org.apache.spark.SparkEnv
 /** Another runtime of the same application has taken over. */
 final class FencedException(message: String) extends RuntimeException(message)
 
-/** What is committed and what the epoch log says do not belong together: trying again cannot help. */
+/** The committed state and the epoch log do not belong together: a retry cannot help. */
 final class PositionMismatchException(message: String) extends RuntimeException(message)
 
 /** The applicationId belongs to somebody else. */
@@ -33,24 +33,26 @@ final case class MetadataFile(bytes: Array[Byte], modified: Long)
  * One instance per driver. It holds all files in memory (Spark keeps about a hundred small ones per query) and is the
  * only writer: opening it fences the driver before it, whose next write fails with [[FencedException]].
  *
- * A write is a transaction, and each epoch waits for one: what several queries write at a time shares it, and what need
- * not be durable at once ([[defer]]) goes with the next.
+ * A write is a transaction, and each epoch waits for one. Queries that write at the same time share a transaction, and a
+ * change that need not be durable at once ([[defer]]) goes with the next one.
  *
- * Being fenced alone says little: the broker does the same to a driver that stood still for longer than the
- * transaction timeout. So a driver writes its name before it fences: the last name on the topic is the driver's, and
- * who was fenced looks there.
+ * Being fenced alone says little: the broker also fences a driver that stood still for longer than the transaction
+ * timeout. So a driver writes its name before it fences: the last name on the topic is the current driver's, and a fenced
+ * driver looks there.
  */
 final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Option[String]) {
   import MetadataTopic._
 
   private val topic = conf.metadataTopic
   private val partition = new TopicPartition(topic, 0)
-  /** As they are to be read: with what is deferred. */
+  /** The files as readers see them: with the deferred changes. */
   private val files = new ConcurrentSkipListMap[String, MetadataFile]()
   private val deferred = new DeferredChanges
   private val incarnation = UUID.randomUUID().toString
-  /** All that others have written before this offset is in `files`. Only reading moves it: behind a record of ours may
-   * lie the name of a newer driver as well as the marker of our transaction. */
+  /**
+   * The offset before which `files` has all records of other writers. Only reading moves it: behind a record of ours may
+   * lie the name of a newer driver as well as the marker of our transaction.
+   */
   private var end = 0L
   private var producer: KafkaProducer[String, Array[Byte]] = _
   private val writes = new GroupedWrites[Seq[Change]](s"the writer of $topic", writeTogether)
@@ -59,7 +61,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
   private var confirmedAt = System.nanoTime() - ConfirmedForNs - 1
 
   locally {
-    // The owner is looked at before anything is fenced: a stranger must not even disturb the rightful owner.
+    // The owner is checked before anything is fenced: a stranger must not even disturb the rightful owner.
     end = readFrom(None)
     requireOwner()
     announce()
@@ -71,7 +73,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
     } catch { case error: Throwable => close(); throw error }
   }
 
-  // Outside of a transaction, as opening one would fence.
+  // Outside of a transaction, because opening one would fence.
   private def announce(): Unit = {
     val outside = new KafkaProducer(conf.client(ProducerConfig.ACKS_CONFIG -> "all"),
       new StringSerializer, new ByteArraySerializer)
@@ -90,7 +92,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
         s"applicationId '${conf.applicationId}' belongs to '$other' on this Kafka (topic $topic), not to '$owner'$wrong: " +
           s"choose another spec.applicationId, or go on with its state: `streamapp run ... --adopt $other`, on a cluster " +
           s"`streamapp adopt NAME $other`")
-    // A driver writes the owner before all but these: what is there without it is no application's metadata.
+    // A driver writes the owner before all keys but these: other records without an owner are no application's metadata.
     case None => files.keySet.asScala.find(key => key != DriverKey && key != ConfirmedKey).foreach { key =>
       throw new ForeignOwnerException(
         s"topic $topic has records that no application has written (the first is '${key.take(40)}'): applicationId " +
@@ -98,7 +100,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
     }
   }
 
-  // What was read is shown at once, and at its last state: others may be reading the files.
+  // The files appear all at once, each in its last state: other threads may be reading them.
   private def readFrom(from: Option[Long]): Long = {
     val found = new LinkedHashMap[String, Option[MetadataFile]]
     val end = TopicReader.readToEnd(conf, partition, from) { record =>
@@ -132,22 +134,22 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
   }
 
   /**
-   * Writes all changes or none, and what was deferred before; a null value deletes. When Kafka does not answer, the
-   * outcome is unknown: the call fails, and the next one first finds out what is there.
+   * Writes all changes or none, with the changes that were deferred before; a null value deletes. When Kafka does not
+   * answer, the outcome is unknown: the call fails, and the next one first finds out what is there.
    * @throws FencedException when another driver has opened the topic since
    */
   def put(changes: Seq[Change]): Unit = writes(changes)
 
   /**
-   * Makes changes that this driver sees at once, and that are written with the next [[put]]. A driver that ends before
-   * has not made them.
+   * Makes changes that this driver sees at once, and that the next [[put]] writes. If the driver ends before that, the
+   * changes are lost.
    */
   def defer(changes: Seq[Change]): Unit = {
     deferred.add(changes)
     showNow(changes)
   }
 
-  /** Writes what is deferred, if anything is: what this driver has seen until now is durable then. */
+  /** Writes the deferred changes, if there are any: then all that this driver has seen so far is durable. */
   def flush(): Unit = if (deferred.all.nonEmpty) put(Nil)
 
   private def writeTogether(group: Seq[Seq[Change]]): Unit = {
@@ -174,8 +176,8 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
     }
 
   /**
-   * Makes sure that no other driver has taken over, by writing, and that no internal topic was made anew. What was
-   * confirmed within the last second is believed.
+   * Makes sure, by a write, that no other driver has taken over, and that no internal topic was made anew. A confirmation
+   * within the last second is trusted.
    * @throws FencedException when another driver has opened the topic since
    * @throws PositionMismatchException when an internal topic is not the one on record
    */
@@ -189,21 +191,21 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
     kafkaObjects.requireKept(own)
   }
 
-  /** What of Kafka is the application's: the records `own/…` by key. */
+  /** The records `own/…` by key: they name the application's objects in Kafka. */
   def own: Map[String, String] =
     below(OwnObjects.Folder).map { case (key, file) => key -> new String(file.bytes, UTF_8) }.toMap
 
   /** Whether no consumer group of the applicationId's name has members or offsets. */
   def groupIsFree: Boolean = kafkaObjects.groupIsFree(conf.applicationId)
 
-  // A newer driver is looked for first, so that it is not fenced by us.
+  // Looks for a newer driver first, so that we do not fence it.
   private def reopen(): Unit = {
     end = readFrom(Some(end))
     requireCurrent()
     takeOver()
   }
 
-  // What was under way, ours or a former driver's, is settled by the new producer.
+  // The new producer settles the transaction under way, ours or a former driver's.
   private def takeOver(): Unit = {
     producer = newProducer()
     end = readFrom(Some(end))
@@ -223,7 +225,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
 
   def get(path: String): Option[MetadataFile] = Option(files.get(path))
 
-  /** A file, a made folder, or a folder that exists because something lies below it. */
+  /** Whether the path is a file, a made folder, or a folder that exists because something lies below it. */
   def exists(path: String): Boolean = files.containsKey(path) || {
     val next = files.ceilingKey(path + "/")
     next != null && next.startsWith(path + "/")
@@ -233,7 +235,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
   def below(path: String): Seq[(String, MetadataFile)] =
     files.subMap(path + "/", path + "0").asScala.toSeq // '0' is the character after '/'
 
-  /** What is deferred is not written any more. */
+  /** Closes the topic. Deferred changes are not written any more. */
   def close(): Unit = {
     writes.close(() => closeProducer())
     kafkaObjects.close()
@@ -241,21 +243,21 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
 }
 
 object MetadataTopic {
-  /** A file's path and what is in it now; null: there is none. */
+  /** A file's path and its new content; null for a file that is gone. */
   type Change = (String, Array[Byte])
 
   /** Holds the application's owner: "namespace/name/uid", or "local/name" on a laptop. No path of Spark's starts like this. */
   val OwnerKey = "owner"
 
-  /** Which driver opened the topic last: written once by each. */
+  /** The key of the driver that opened the topic last: each driver writes it once. */
   private val DriverKey = "driver"
 
-  /** Which driver has last made sure that it is the one: never the last word, as two may be at it at once. */
+  /** The key of the driver that confirmed itself last: it decides nothing, as two drivers may confirm at once. */
   private val ConfirmedKey = "confirmed"
 
   private val ConfirmedForNs = 1000000000L
 
-  /** The producer is no longer the one of its transactional id, which has several causes (see [[MetadataTopic]]). */
+  /** Whether the producer is no longer the one of its transactional id, which has several causes (see [[MetadataTopic]]). */
   private[streamapp] def isDisowned(error: Throwable): Boolean = Iterator.iterate(error)(_.getCause).takeWhile(_ != null).exists {
     case _: ProducerFencedException | _: InvalidProducerEpochException | _: InvalidTxnStateException |
         _: InvalidPidMappingException | _: UnknownProducerIdException => true
@@ -266,7 +268,7 @@ object MetadataTopic {
 
   /**
    * Opens the metadata of an application in this driver and fences an older driver.
-   * @param adopted an owner of before, whose state `owner` goes on with if the applicationId is still that one's
+   * @param adopted a former owner: `owner` takes over its state if the applicationId still belongs to it
    * @throws ForeignOwnerException when the applicationId belongs to another owner
    */
   def open(conf: RuntimeConf, owner: String, adopted: Option[String]): MetadataTopic =
@@ -275,8 +277,8 @@ object MetadataTopic {
   def close(applicationId: String): Unit = Option(opened.remove(applicationId)).foreach(_.close())
 
   /**
-   * What keeps an executor from fencing on behalf of this driver: another one has taken over, or an internal topic was
-   * made anew. None when all is well, or when this process has opened no metadata and so cannot know.
+   * The reason why an executor must not fence on behalf of this driver: another driver has taken over, or an internal
+   * topic was made anew. None when all is well, or when this process has opened no metadata and so cannot know.
    */
   def objection(applicationId: String): Option[RuntimeException] = Option(opened.get(applicationId)).flatMap { topic =>
     try { topic.confirm(); None } catch { case found @ (_: FencedException | _: PositionMismatchException) =>
@@ -284,10 +286,10 @@ object MetadataTopic {
     }
   }
 
-  /** The metadata this driver has opened, if it has. */
+  /** The metadata that this driver has opened, if any. */
   def find(applicationId: String): Option[MetadataTopic] = Option(opened.get(applicationId))
 
-  /** The metadata this driver has opened; on an executor, writing the driver's files is an error. */
+  /** The metadata that this driver has opened; on an executor, writing the driver's files is an error. */
   def current(applicationId: String): MetadataTopic = {
     val topic = opened.get(applicationId)
     if (topic == null) {

@@ -9,7 +9,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.kafka.clients.admin.{Admin, DescribeTopicsOptions, TopicDescription}
 import org.apache.kafka.common.errors.GroupIdNotFoundException
 
-/** Looks at what of Kafka is the application's: internal topics by their ids, the consumer group. */
+/** Checks the application's objects in Kafka: the ids of the internal topics, and the consumer group. */
 private[streamapp] final class OwnObjects(conf: RuntimeConf) extends AutoCloseable {
   import OwnObjects._
 
@@ -25,8 +25,8 @@ private[streamapp] final class OwnObjects(conf: RuntimeConf) extends AutoCloseab
   }
 
   /**
-   * Compares the internal topics' ids with those on record. What was right within the last second is believed; a topic that
-   * is not there, and a Kafka that does not answer, are told by those who read and write.
+   * Compares the internal topics' ids with those on record. A check within the last second is trusted. A missing topic, or
+   * a Kafka that does not answer, is no error here: readers and writers report it.
    * @throws PositionMismatchException when a topic was made anew
    */
   def requireKept(own: Map[String, String]): Unit = synchronized {
@@ -63,7 +63,7 @@ private[streamapp] final class OwnObjects(conf: RuntimeConf) extends AutoCloseab
 }
 
 object OwnObjects {
-  /** Below which the metadata topic has what is the application's (the runtime's kafka/ownership.py says what). */
+  /** The folder of the metadata topic that lists the application's objects (see the runtime's kafka/ownership.py). */
   val Folder = "own"
   private val Topics = s"$Folder/topic/"
   private val KeptForNs = 1000000000L

@@ -13,20 +13,20 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
 import org.apache.spark.sql.execution.streaming.state.{StateStoreCoordinatorRef, StateStoreId, StateStoreProviderId}
 
 /**
- * Which executor has which state partition. Spark runs a task where its store is, wherever that came to be: an executor
- * that is new would get a share only by chance. So the stores are told where they are to be, and the next epoch's tasks
- * follow, restoring them there.
+ * The executor of each state partition. Spark runs a task where its store is, wherever that came to be: a new executor would
+ * get a share only by chance. So this sets the places of the stores, and the next epoch's tasks follow and restore the
+ * stores there.
  */
 private[streamapp] class Placement(session: SparkSession) {
 
   private val coordinator = StateStoreCoordinatorRef.forDriver(SparkEnv.get, session.sessionState.conf)
   private var balanced: (Set[String], Set[UUID]) = (Set.empty, Set.empty)
-  /** By query and operator: the version that a store was at when it was last told where its partitions are to be. */
+  /** By query and operator: the version of a store when the places of its partitions were last set. */
   private val told = mutable.Map.empty[(UUID, Long), Long]
 
   /**
-   * Gives each executor its share, if executors or queries are others than at the last time. Tasks of an epoch that was
-   * planned before may open a store once more where it was, so it is looked at again until such epochs are over.
+   * Gives each executor its share, if executors or queries have changed since the last time. Tasks of an epoch that was
+   * planned before may open a store at its old place once more, so the check repeats until such epochs are over.
    */
   def balance(executors: Set[String]): Unit = {
     val stores = states()
@@ -53,7 +53,7 @@ private[streamapp] class Placement(session: SparkSession) {
     }
   }
 
-  /** State partitions by executor. */
+  /** The number of state partitions of each executor. */
   def counts(): Map[String, Int] =
     states().flatMap(store => 0.until(store.numPartitions).flatMap(owner(store, _))).groupMapReduce(identity)(_ => 1)(_ + _)
 
@@ -78,9 +78,9 @@ private[streamapp] class Placement(session: SparkSession) {
 private[streamapp] object Placement {
 
   /**
-   * Who gets which partition, so that all have equally many, give or take one, and as few as possible move.
+   * The new executors of the partitions that move, so that all have equally many, give or take one, and as few as possible move.
    *
-   * @param owners by partition; an executor that is not among `executors` has lost what it had
+   * @param owners the executor of each partition; one that is not among `executors` has lost its partitions
    */
   def moves(owners: Seq[Option[String]], executors: Seq[String]): Map[Int, String] = {
     val shares = executors.map(_ -> mutable.Stack.empty[Int]).toMap

@@ -32,7 +32,7 @@ final class RestoreProgress private (store: String, partition: Int) {
     }
   }
 
-  /** To be called once or more often; the first call counts. */
+  /** Reports the end of the restore; only the first call counts. */
   def finish(): Unit = if (!ended) {
     ended = true
     tell(finished = true)
@@ -49,7 +49,7 @@ object RestoreProgress {
   def start(store: String, partition: Int): RestoreProgress = new RestoreProgress(store, partition)
 }
 
-/** The driver's view of all restores: the last state told for each store partition, and what all of them have passed. */
+/** The driver's view of all restores: the last reported state of each store partition, and the offsets that all of them have passed. */
 object Restores {
   private val states = new ConcurrentHashMap[(String, Int), RestoreState]()
   private val passed = new ConcurrentHashMap[String, java.lang.Long]()

@@ -7,10 +7,10 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sql.streamapp.keyed.{AskClosing, EpochTimes}
 
-/** May an executor make its own the transactional ids of the application? Answered by null, or the exception that says why not. */
+/** The question whether an executor may take over the application's transactional ids. The answer is null, or the exception that says why not. */
 final case class MayFence(applicationId: String)
 
-/** Spark's plug-in point for what executors tell the driver outside of a task's result (`spark.plugins`). */
+/** Spark's plug-in point for the messages of executors to the driver outside of a task's result (`spark.plugins`). */
 class RuntimePlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new DriverPlugin {
     override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = Collections.emptyMap()
@@ -27,7 +27,7 @@ class RuntimePlugin extends SparkPlugin {
   override def executorPlugin(): ExecutorPlugin = new ExecutorPlugin {
     override def init(plugin: PluginContext, extraConf: JMap[String, String]): Unit = {
       RuntimePlugin.context = plugin
-      // Spark's own consumers get their settings with their tasks; what belongs to the process is set before the first.
+      // Spark's own consumers get their settings with their tasks; the settings of the process are there before the first.
       Option(plugin.conf.get(s"${RuntimeConf.Prefix}clientConfig", "")).filter(_.nonEmpty).foreach(ClientProperties.load)
     }
   }
@@ -39,7 +39,7 @@ object RuntimePlugin {
   def executorId: String = if (context == null) "driver" else context.executorID()
 
   /**
-   * To be called before a task fences: tasks of a driver that was taken over must not fence those of its successor.
+   * Checks that this driver may go on. To be called before a task fences: tasks of a replaced driver must not fence those of its successor.
    * @throws FencedException when another driver has taken over
    * @throws PositionMismatchException when an internal topic was made anew
    */

@@ -11,22 +11,22 @@ import org.apache.kafka.clients.admin.Admin
 import org.apache.kafka.common.config.{ConfigResource, TopicConfig}
 import org.apache.kafka.common.errors.{InvalidTimestampException, RecordTooLargeException}
 
-/** A record is larger than its topic, or a producer of ours, takes: trying again cannot help. */
+/** A record is larger than its topic, or a producer of ours, allows: trying again cannot help. */
 final class OversizedRecordException(message: String, cause: Throwable) extends RuntimeException(message, cause)
 
-/** A topic does not take records of that time: trying again cannot help. */
+/** A topic does not accept records of that time: trying again cannot help. */
 final class RefusedTimeException(message: String, cause: Throwable) extends RuntimeException(message, cause)
 
 /**
- * Why a record was not taken.
+ * The reason why a record was not accepted.
  *
- * @param size of its key and value, in bytes
- * @param timestampMs null where the producer gives it one
+ * @param size the size of its key and value, in bytes
+ * @param timestampMs null where the producer sets it
  */
 private[streamapp] final class SendError(cause: Exception, topic: String, size: Int, timestampMs: java.lang.Long) {
   import SendError._
 
-  /** The error with what a user must know. Kafka's own words name no topic, no limit and no record. */
+  /** The error with the facts that a user needs. Kafka's own words name no topic, no limit and no record. */
   def inFull(conf: RuntimeConf): Exception = cause match {
     case _: RecordTooLargeException => new OversizedRecordException(oversized(conf), cause)
     case _: InvalidTimestampException => new RefusedTimeException(refusedTime(conf), cause)
@@ -69,6 +69,6 @@ private[streamapp] final class SendError(cause: Exception, topic: String, size: 
 
 private object SendError {
   private val AnswerSeconds = 5L
-  /** What Kafka adds to key and value of a record, at the most. */
+  /** The most that Kafka adds to the key and value of a record. */
   private val Overhead = 1024
 }

@@ -6,12 +6,12 @@ import java.util.{Collections, Enumeration}
 
 /**
  * Spark's machine learning adds functions to each session that is made, and a tenth of a start is spent on them: they
- * alone need Scala's reflection. No app can call them, so a session is made by a thread that does not find them.
+ * alone need Scala's reflection. No app can call them, so a thread that does not find them makes the session.
  */
 object SessionServices {
   private val Services = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
 
-  /** For this thread, and those that it starts, until [[show]]. */
+  /** Hides them from this thread, and those that it starts, until [[show]]. */
   def hide(): Unit = {
     val thread = Thread.currentThread
     thread.setContextClassLoader(new WithoutMachineLearning(thread.getContextClassLoader))

@@ -17,8 +17,8 @@ import org.apache.kafka.common.utils.Utils.{murmur2, toPositive}
  * How far a sub-topology without state has come in one source partition, kept on the compacted topic
  * `APP-position` under the key `SUBTOPOLOGY/TOPIC/PARTITION` and written in the transaction of the output.
  *
- * An epoch's range `[from, until)` comes from Spark's offset log and is the same in every replay, so the position
- * says all: at `from` the range is still to be done, at `until` it is done with all its effects.
+ * An epoch's range `[from, until)` comes from Spark's offset log and is the same in every replay, so the position alone
+ * decides: at `from` the range is still to be done, at `until` it is done with all its effects.
  */
 final class SourcePosition private (private val conf: RuntimeConf, val source: TopicPartition, partitions: Int)
     extends TransactionParticipant {
@@ -28,19 +28,19 @@ final class SourcePosition private (private val conf: RuntimeConf, val source: T
   private val key = transactionId.getBytes(UTF_8)
   private val home = new TopicPartition(conf.positionTopic, toPositive(murmur2(key)) % partitions)
 
-  // What this process read or committed last.
+  // The position that this process read or committed last.
   private var known: Option[Long] = None
   private var knownBy = ""
 
   /**
    * Takes the transaction for this task attempt and decides whether the range is still to be done.
    *
-   * @param run of the query; a new one has fenced all (see [[SourcePosition.settle]]), and trusts nothing
+   * @param run the id of the query's run; a new run has fenced all (see [[SourcePosition.settle]]), and trusts nothing
    * @throws IllegalStateException when the position is neither at the range's start nor at its end
    */
   def begin(transaction: TaskTransaction, epoch: Long, from: Long, until: Long, run: String): Unit = {
     transaction.begin(epoch, this)
-    // What is known in this process is good only if nobody else can have committed since.
+    // The position known in this process is good only if nobody else can have committed since.
     val remembered = known.filter(position => knownBy == run && transaction.live && (position == from || position == until))
     val position = remembered.getOrElse(readFenced(transaction))
     known = Some(position)
@@ -56,7 +56,7 @@ final class SourcePosition private (private val conf: RuntimeConf, val source: T
   private def readFenced(transaction: TaskTransaction): Long = {
     transaction.fence()
     var position = Nothing
-    // Others have positions in the same partition: ours may be committed behind one of theirs that is still open.
+    // Other sources have positions in the same partition: ours may be committed behind one of theirs that is still open.
     TopicReader.readToEnd(conf, home, None, throughOpen = true) { record =>
       if (java.util.Arrays.equals(record.key, key)) position = ByteBuffer.wrap(record.value).getLong
     }
@@ -72,7 +72,7 @@ final class SourcePosition private (private val conf: RuntimeConf, val source: T
 }
 
 object SourcePosition {
-  /** Nothing was ever committed. */
+  /** The position before the first commit. */
   private val Nothing = -1L
   /** How long Kafka's clients wait for an answer, before they ask again. */
   private val UsualAnswerMs = 30000
@@ -80,8 +80,8 @@ object SourcePosition {
   private val tidiedAtMs = new AtomicLong(System.currentTimeMillis())
 
   /**
-   * Ends what a former run has left open under these ids, before any task reads its position. A task could wait for
-   * that itself, but all running tasks could be waiting for one that is not running yet. Called on the driver.
+   * Ends the transactions that a former run has left open under these ids, before any task reads its position. A task could
+   * wait for them itself, but all running tasks could be waiting for one that is not running yet. Called on the driver.
    */
   def settle(conf: RuntimeConf, sources: Iterable[TopicPartition]): Unit = if (conf.exactlyOnce) {
     MetadataTopic.current(conf.applicationId).confirm()
@@ -115,9 +115,9 @@ object SourcePosition {
     positions.values.removeIf(position => TaskTransaction.find(position.conf, position.transactionId).isEmpty)
   }
 
-  /** In this process none of the application is at work any more. */
+  /** Forgets the positions of an application that is not at work in this process any more. */
   def closeAll(applicationId: String): Unit = positions.values.removeIf(_.conf.applicationId == applicationId)
 
-  /** For tests: how many there are. */
+  /** For tests: the number of positions. */
   def count: Int = positions.size
 }

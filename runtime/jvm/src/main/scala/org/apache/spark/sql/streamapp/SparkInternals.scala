@@ -9,7 +9,7 @@ import org.apache.spark.deploy.LocalSparkCluster
 import org.apache.spark.rpc.RpcEnv
 import org.apache.spark.sql.execution.streaming.state.RocksDB
 
-/** What Spark keeps to itself: all reflection is here. */
+/** Access to members that Spark keeps private: all reflection is here. */
 private[spark] object SparkInternals {
   private val Native = new Internal[RocksDB, NativeRocksDB](classOf[RocksDB], "db")
   private val NativeStatistics = new Internal[RocksDB, Statistics](classOf[RocksDB], "nativeStats")
@@ -21,7 +21,7 @@ private[spark] object SparkInternals {
 
   def statistics(store: RocksDB): Statistics = NativeStatistics.of(store)
 
-  /** A `local-cluster` stops these when it ends. */
+  /** The workers of a `local-cluster`, which stops them when it ends. */
   def workers(cluster: LocalSparkCluster): ArrayBuffer[RpcEnv] = Workers.of(cluster)
 
   def masters(cluster: LocalSparkCluster): ArrayBuffer[RpcEnv] = Masters.of(cluster)

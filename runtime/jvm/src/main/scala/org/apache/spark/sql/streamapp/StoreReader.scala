@@ -22,22 +22,22 @@ import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.CollectionAccumulator
 
 /**
- * A store of a running query as a table: what its partitions hold at their last committed epochs.
+ * A store of a running query as a table: the rows of its partitions at their last committed epochs.
  *
- * The rows are finished by the same operator that finishes them in each epoch; only what it reads is another. Reading
- * is a job of Spark's, whose tasks go to the executors that have the partitions.
+ * The rows are finished by the same operator that finishes them in each epoch; only its input is another. Reading is a
+ * job of Spark's, whose tasks go to the executors that have the partitions.
  *
  * @param frame the key's columns as `__key_0`, `__key_1`, …, then those of the aggregation; reads when it is collected
  */
 final class StoreReader private (val frame: DataFrame, missing: CollectionAccumulator[Integer]) {
-  /** Partitions that were not where they were expected, or not new enough; to be asked for after the frame was read. */
+  /** Partitions that were not where they were expected, or not new enough; to be read after the frame was read. */
   def absent: JList[Integer] = missing.value
 }
 
 object StoreReader {
 
   /**
-   * Every answer has in it all of the epochs that had ended when this was called.
+   * Opens a store. Every answer covers all epochs that had ended at the call.
    *
    * @param key one text per column of the key, without a window; null for all rows
    * @return null when the query has never had an epoch: its store is empty
@@ -72,12 +72,12 @@ object StoreReader {
   }
 
   /**
-   * The first texts of a frame of one column, from as few partitions as it takes.
+   * Returns the first texts of a frame of one column, from as few partitions as it takes.
    *
-   * Nothing larger than `bytes` is kept, here or by a task: an executor sends no more than it may, and what comes from
-   * several of them is dropped as soon as it is more together.
+   * Nothing larger than `bytes` is kept, here or by a task: an executor sends no more than that, and the texts of several
+   * executors are dropped as soon as they are larger together.
    *
-   * @throws AnswerTooLargeException when they are larger than `bytes`, in UTF-8
+   * @throws AnswerTooLargeException when the texts are larger than `bytes`, in UTF-8
    */
   def take(frame: DataFrame, count: Int, bytes: Long): JList[String] = {
     val rows = frame.queryExecution.toRdd
@@ -98,7 +98,7 @@ object StoreReader {
     found.take(count).asJava
   }
 
-  /** What the partitions have, in their order, and how large it is; nothing when that is too large. */
+  /** Returns the texts of the partitions in their order, and their size; no texts when that is too large. */
   private def read(rows: RDD[InternalRow], partitions: Range, count: Int, bytes: Long): (Seq[String], Long) = {
     val found = new Array[Array[String]](partitions.size)
     var size = 0L
@@ -143,17 +143,17 @@ object StoreReader {
       .eval(key).asInstanceOf[Int]
 }
 
-/** The state may be asked for later. */
+/** The state cannot be read yet: a later question may succeed. */
 final class StoreNotReadyException(message: String) extends RuntimeException(message)
 
-/** Less may be asked for. */
+/** The answer is too large: a question for less may succeed. */
 final class AnswerTooLargeException(message: String) extends RuntimeException(message)
 
 private final case class LocatedStore(place: StorePlace, id: StateStoreId, location: Option[String])
 
 private final case class StoreSplit(index: Int, store: LocatedStore) extends Partition
 
-/** What stores have in them, as the operator that keeps them reads it. */
+/** The rows of stores, as the operator that keeps them reads them. */
 private final class CommittedRows(context: SparkContext, stores: Seq[LocatedStore], least: Long, scan: StoredScan,
     missing: CollectionAccumulator[Integer])
   extends RDD[InternalRow](context, Nil) {

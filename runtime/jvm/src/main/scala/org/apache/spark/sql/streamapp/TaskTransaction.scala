@@ -15,14 +15,14 @@ import org.apache.spark.TaskContext
 
 /** A store whose changes belong to the transaction of its task. */
 trait TransactionParticipant {
-  /** The marker has its place on the topic, and is not committed yet. Throws where it cannot belong there. */
+  /** Called when the marker has its place on the topic, before it is committed. Throws where it cannot belong there. */
   def arrived(nextOffset: Long): Unit = ()
 
-  /** The changes up to and including `version` are committed in Kafka; `nextOffset` follows their marker. */
+  /** Called when the changes up to and including `version` are committed in Kafka; `nextOffset` follows their marker. */
   def confirmed(version: Long, nextOffset: Long): Unit
-  /** Whether the transaction's producer must live as long as this does, which says itself when it leaves. */
+  /** Whether the transaction's producer must live as long as this participant, which itself reports when it leaves. */
   def staysUntilClosed: Boolean = true
-  /** The changes that were marked do not become real, or it is not known whether they have. */
+  /** Called when the changes that were marked do not become real, or when that is not known. */
   def lost(): Unit = ()
 }
 
@@ -48,7 +48,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private var open = false
   private var openedNs = 0L
   private var timeoutMs = 0
-  // The producer was made for work that is tried again, and has the longest timeout.
+  // Whether the producer was made for work that is tried again, and has the longest timeout.
   private var extended = false
   private var fencedBy = NoAttempt
   // One per producer: a discarded producer still reports the records it dropped, and that must not hit its successor.
@@ -63,7 +63,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   private var sentBytes = 0L
   @volatile private var usedAtMs = System.currentTimeMillis()
 
-  /** The current attempt takes the transaction for `epoch`; the same attempt may call again (Spark loads twice). */
+  /** Gives the transaction to the current attempt, for `epoch`; the same attempt may call again (Spark loads twice). */
   def begin(epoch: Long, participant: TransactionParticipant): Unit = synchronized {
     val attempt = currentAttempt
     lastTakenBy = participant
@@ -82,7 +82,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
 
   def ownerAttempt: Long = owner
 
-  /** All effects of this epoch are already committed: nothing may be processed or sent. */
+  /** Whether all effects of this epoch are already committed: then nothing may be processed or sent. */
   def alreadyDone: Boolean = done
 
   def markAlreadyDone(): Unit = synchronized { checkOwner(); done = true }
@@ -114,8 +114,8 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   }
 
   /**
-   * True when this process holds a producer that nothing is known to have fenced, and whose transactions may take as long as
-   * the task needs. Another producer must not just take its place: what others have committed meanwhile would be missed.
+   * Whether this process holds a producer that is not known to be fenced, and whose transactions may take as long as the task
+   * needs. Another producer must not just take its place: commits of others in the meantime would be missed.
    */
   def live: Boolean = synchronized(producer != null && (extended || !conf.exactlyOnce || !TransactionTimeout.isAgain))
 
@@ -133,7 +133,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     if (waiting > LeastWaitingBytes && waiting > mostWaitingBytes(conf)) producing(producer.flush())
   }
 
-  /** The participant has sent all changes of the epoch; its marker record goes out with the commit. */
+  /** Takes the marker of a participant that has sent all changes of the epoch; the marker goes out with the commit. */
   def mark(participant: TransactionParticipant, version: Long, marker: ProducerRecord[Array[Byte], Array[Byte]]): Unit =
     synchronized {
       checkOwner()
@@ -146,7 +146,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   def bytesSent: Long = sentBytes
 
   /**
-   * Commits. What a crash leaves behind, step by step:
+   * Commits. A crash leaves behind, step by step:
    *  1. before the markers: an open transaction, aborted by the next holder's fence; the epoch runs again
    *  2. markers sent, not committed: the same
    *  3. committed: the marker is visible, the epoch's replay finds it and does nothing
@@ -171,8 +171,8 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
         marks.remove(participant)
         participant.confirmed(mark.version, mark.nextOffset)
       }
-      // What a process leaves open holds readers up until its timeout: a long one serves one epoch. The next task makes a
-      // producer as after a move, so that it misses nothing.
+      // A transaction that a process leaves open holds readers up until its timeout: a long timeout serves one epoch. The next task
+      // makes a producer as after a move, so that it misses nothing.
       if (extended && conf.exactlyOnce) discard()
     }
     lose()
@@ -180,7 +180,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     usedAtMs = System.currentTimeMillis()
   }
 
-  /** The attempt failed: what it sent must never become visible. */
+  /** Aborts the attempt, which has failed: its records must never become visible. */
   def abort(): Unit = synchronized {
     if (owner != NoAttempt && owner == currentAttempt) {
       discard()
@@ -190,12 +190,12 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   }
 
   /**
-   * Releases the producer, e.g. when the partition has moved to another executor. The stores of a former run of the
-   * query are closed late, when those of the next have long taken the transaction: that must not be theirs.
+   * Releases the producer, e.g. when the partition has moved to another executor. The stores of a former run of the query are
+   * closed late, long after those of the next run have taken the transaction: they must not close it.
    */
   def close(participant: TransactionParticipant): Unit = synchronized(if (lastTakenBy eq participant) close())
 
-  /** Closes it when nobody has used it since, as when its partition has moved away; false where it stays. */
+  /** Closes the transaction if nobody has used it since, as when its partition has moved away; returns false where it stays. */
   private def closeUnused(sinceMs: Long): Boolean = synchronized {
     val unused = owner == NoAttempt && usedAtMs < sinceMs && (lastTakenBy == null || !lastTakenBy.staysUntilClosed)
     if (unused) close()
@@ -249,11 +249,11 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     if (error != null) throw explained(error.inFull(conf))
   }
 
-  /** After a failed send every call of the producer fails, saying only that one before it has: the first error counts. */
+  /** After a failed send every call of the producer fails, and says only that an earlier call has: the first error counts. */
   private def producing[Result](call: => Result): Result =
     try call catch { case error: KafkaException => rethrowSendError(); throw explained(error) }
 
-  // Kafka says only that the producer is not the one of its id any more.
+  // Kafka says only that the producer is no longer the one of its id.
   private def explained(error: Exception): Exception = {
     val tookMs = (System.nanoTime() - openedNs) / 1000000
     if (!conf.exactlyOnce || !open || tookMs < timeoutMs || !TransactionTimeout.mayHaveEnded(error)) error
@@ -268,7 +268,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     }
   }
 
-  /** What one producer was given, and what came of it. */
+  /** The records that one producer got, and their fate. */
   private final class Deliveries {
     var sent = 0L
     val arrived = new AtomicLong
@@ -337,8 +337,8 @@ object TaskTransaction {
   private val ArrivalTimeoutNs = 150L * 1000 * 1000 * 1000
   /** The largest record that can be sent. */
   private[streamapp] val MaxRequestBytes = 8 << 20
-  // One producer per partition and sub-topology: as small as the largest record lets it be, so that many fit. A producer keeps
-  // what it has ever used of it, so together they use no more than a share of the heap.
+  // One producer per partition and sub-topology: as small as the largest record allows, so that many fit. A producer keeps all the
+  // memory that it has ever used, so together they use no more than a share of the heap.
   private val BufferBytes = MaxRequestBytes
   private val HeapShare = 8
   private val LeastWaitingBytes = 1L << 20
@@ -355,8 +355,8 @@ object TaskTransaction {
     })
 
   /**
-   * Closes and forgets those of source partitions that no task of this process has had for ten minutes: they have moved, or are
-   * silent. A task that comes reads its position from Kafka. To be called now and then.
+   * Closes and forgets the transactions of source partitions that no task of this process has had for ten minutes: the partitions have
+   * moved, or are silent. A later task reads its position from Kafka. To be called now and then.
    */
   private[streamapp] def tidy(nowMs: Long): Unit =
     transactions.keySet.forEach { key =>
@@ -364,18 +364,18 @@ object TaskTransaction {
     }
 
   /**
-   * How much one producer may hold that Kafka has not confirmed yet, where there are so many of them. Bytes as they were given,
-   * which is more than what a batch takes: where there is room for a whole buffer, that alone is the bound.
+   * The most bytes that one producer may hold before Kafka has confirmed them, given the number of producers. Bytes count as they were
+   * given, which is more than a batch takes: where there is room for a whole buffer, that alone is the bound.
    */
   private def mostWaitingBytes(conf: RuntimeConf): Long = {
     val share = conf.producersBytes.getOrElse(Runtime.getRuntime.maxMemory / HeapShare) / math.max(1, transactions.size)
     if (share < BufferBytes) share else Long.MaxValue
   }
 
-  /** For tests: how many transactions hold a producer. */
+  /** For tests: the number of transactions that hold a producer. */
   def producers: Int = transactions.values.stream.filter(_.live).count.toInt
 
-  /** In this process none of the application is at work any more. */
+  /** Closes the transactions of an application that is not at work in this process any more. */
   def closeAll(applicationId: String): Unit =
     transactions.entrySet.removeIf { entry =>
       val ours = entry.getKey.startsWith(s"$applicationId/")

@@ -11,8 +11,8 @@ import org.apache.spark.sql.catalyst.trees.TreePattern
 import org.apache.spark.sql.types.DataType
 
 /**
- * Spark's `to_json`, called as it is. Spark itself calls it by the name of a method, and asks Scala's reflection how that is
- * spelled: nothing else of a start does, and it takes a third of a second.
+ * Spark's `to_json`, called directly. Spark itself calls it by the name of a method, and asks Scala's reflection for the
+ * spelling: nothing else of a start does, and it takes a third of a second.
  */
 final case class ToJson(evaluator: StructsToJsonEvaluator, child: Expression, dataType: DataType) extends UnaryExpression {
   override def nullable: Boolean = child.nullable
@@ -24,7 +24,7 @@ final case class ToJson(evaluator: StructsToJsonEvaluator, child: Expression, da
   override protected def withNewChildInternal(newChild: Expression): Expression = copy(child = newChild)
 }
 
-/** Puts it where the optimizer has put a call by name. */
+/** Replaces the call by name that the optimizer has made. */
 object ToJson extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.transformAllExpressionsWithPruning(_.containsPattern(TreePattern.INVOKE)) {

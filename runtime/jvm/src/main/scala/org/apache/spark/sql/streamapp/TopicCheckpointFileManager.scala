@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.streamapp.keyed.EpochTimes
 
 /**
- * Spark's checkpoint files on the application's metadata topic, so that Kafka is the only durable thing.
+ * Spark's checkpoint files on the application's metadata topic, so that nothing but Kafka has to be durable.
  * Spark makes one by name for every log it opens (`spark.sql.streaming.checkpointFileManagerClass`).
  */
 class TopicCheckpointFileManager(root: Path, hadoopConf: Configuration) extends CheckpointFileManager {
@@ -44,8 +44,8 @@ class TopicCheckpointFileManager(root: Path, hadoopConf: Configuration) extends 
     }
   }
 
-  // That an epoch has ended is known from the markers too: its replay does nothing. So this goes with the range of the next
-  // epoch. Not that of the first one, which says that the state has its form, and that the app has run.
+  // The markers also say that an epoch has ended: its replay does nothing. So this file goes with the range of the next epoch.
+  // But not the file of the first epoch, which says that the state has its form, and that the app has run.
   private def mayWait(path: Path): Boolean =
     path.getParent.getName == "commits" && path.getName.toLongOption.exists(_ > 0)
 
@@ -72,7 +72,7 @@ class TopicCheckpointFileManager(root: Path, hadoopConf: Configuration) extends 
 
   override def exists(path: Path): Boolean = topic.exists(key(path))
 
-  // What Spark deletes are files that it does not read any more.
+  // Spark deletes only files that it does not read any more.
   override def delete(path: Path): Unit = {
     val gone = topic.below(key(path)).map(_._1) ++ topic.get(key(path)).map(_ => key(path))
     if (gone.nonEmpty) topic.defer(gone.map(_ -> null))

@@ -12,7 +12,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer
 object TopicReader {
   type Record = ConsumerRecord[Array[Byte], Array[Byte]]
 
-  /** How long no progress at all is borne before the read is given up. */
+  /** The longest time without any progress before the read is given up. */
   private val StallTimeoutMs = 60000L
 
   /**
@@ -21,8 +21,8 @@ object TopicReader {
    * transactions leave gaps, so the last offsets of a partition often hold no record at all.
    *
    * @param from first offset, or none for the log start
-   * @param throughOpen the end is that of all that was written when the read starts: transactions of others that are
-   *                    open there are waited for, as committed records may lie behind them
+   * @param throughOpen the end is that of all records that were written when the read starts: transactions of others that
+   *                    are open there are waited for, as committed records may lie behind them
    * @param onProgress called after each poll with (position - start, end - start), in offsets
    * @throws PositionMismatchException when the topic ends before `from`
    * @return the end offset reached
@@ -37,7 +37,7 @@ object TopicReader {
       ConsumerConfig.FETCH_MAX_BYTES_CONFIG -> (64 << 20).toString,
       ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG -> (16 << 20).toString,
       ConsumerConfig.RECEIVE_BUFFER_CONFIG -> (1 << 20).toString,
-      // All of what is asked for is there already: waiting for more would only add latency.
+      // All wanted records are there already: waiting for more would only add latency.
       ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG -> "50",
       ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG -> "false"),
       new ByteArrayDeserializer, new ByteArrayDeserializer)
@@ -75,7 +75,7 @@ object TopicReader {
     } finally consumer.close()
   }
 
-  /** The log start offset of a partition, i.e. what is still there. */
+  /** The log start offset of a partition: the first record that is still there. */
   def logStart(conf: RuntimeConf, partition: TopicPartition): Long = {
     val consumer = new KafkaConsumer(conf.client(), new ByteArrayDeserializer, new ByteArrayDeserializer)
     try consumer.beginningOffsets(Collections.singletonList(partition)).get(partition) finally consumer.close()

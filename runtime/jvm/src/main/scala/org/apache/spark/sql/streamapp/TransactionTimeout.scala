@@ -29,16 +29,16 @@ private[streamapp] object TransactionTimeout {
   private val Again = "streamapp.epochAgain"
   private val Records = "streamapp.epochRecords"
   private val BrokerSetting = "transaction.max.timeout.ms"
-  /** What brokers allow by default. */
+  /** The longest timeout that brokers allow by default. */
   private val UsualMostMs = 900000
   private val AnswerSeconds = 5L
-  /** What is known of the most that brokers allow, by their addresses. */
+  /** The longest timeout that brokers are known to allow, by their addresses. */
   private val known = new ConcurrentHashMap[String, Int]()
 
   /**
-   * For the jobs that this thread starts from now on.
+   * Sets the properties of the jobs that this thread starts from now on.
    *
-   * @param records of all sources in the epoch
+   * @param records the records of all sources in the epoch
    * @param again   whether the epoch was planned by an earlier try
    */
   def announce(spark: SparkContext, records: Long, again: Boolean): Unit = {
@@ -51,33 +51,33 @@ private[streamapp] object TransactionTimeout {
     task.attemptNumber() > 0 || task.stageAttemptNumber() > 0 || Option(task.getLocalProperty(Again)).exists(_.toBoolean)
   }
 
-  /** How many records the epoch of the task at hand has. */
+  /** The number of records in the epoch of the task at hand. */
   def recordsOfEpoch: Option[String] = Option(TaskContext.get()).flatMap(task => Option(task.getLocalProperty(Records)))
 
-  /** The most that brokers allow, in milliseconds, as far as we may know; not less than the user asks for. */
+  /** The longest timeout that brokers allow, in milliseconds, as far as we may know; not less than the user asks for. */
   def most(conf: RuntimeConf): Int =
     math.max(conf.transactionTimeoutMs, known.computeIfAbsent(conf.bootstrapServers, _ => allowed(conf).getOrElse(UsualMostMs)))
 
   /**
-   * What to ask for next when brokers allow less than what was asked for, and do not let us read how much: so at least half
-   * of what they allow is had. Not less than what the user asks for, which is no guess.
+   * The next timeout to ask for when brokers refuse one, and do not let us read what they allow: half of it, so that we get at least
+   * half of what they allow. Not less than the user asks for, which is no guess.
    */
   def less(conf: RuntimeConf, refusedMs: Int): Int = {
     known.merge(conf.bootstrapServers, refusedMs / 2, (some, other) => math.min(some, other))
     most(conf)
   }
 
-  /** What Kafka answers to a producer whose transaction it has ended: as to one that is fenced, or, since 4.0, that it can abort. */
+  /** Whether Kafka may have ended the transaction: it then answers as to a fenced producer or, since 4.0, that the producer can abort. */
   def mayHaveEnded(error: Throwable): Boolean = MetadataTopic.isDisowned(error) ||
     Iterator.iterate(error)(_.getCause).takeWhile(_ != null).exists(_.isInstanceOf[TransactionAbortableException])
 
-  /** Whether it says that brokers allow less. The producer passes on Kafka's words, and not always the kind of error. */
+  /** Whether the error says that brokers allow less. The producer passes on Kafka's words, and not always the kind of error. */
   def isRefused(error: Throwable): Boolean = {
     val words = Errors.INVALID_TRANSACTION_TIMEOUT.message
     Iterator.iterate(error)(_.getCause).takeWhile(_ != null).exists(cause => String.valueOf(cause.getMessage).contains(words))
   }
 
-  // Not everybody may read the settings of a broker.
+  // Some clients may not read the settings of a broker.
   private def allowed(conf: RuntimeConf): Option[Int] = Try {
     val admin = Admin.create(conf.client())
     try {

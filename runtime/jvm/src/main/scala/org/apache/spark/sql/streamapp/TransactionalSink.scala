@@ -40,14 +40,14 @@ class TransactionalSinkProvider extends StreamSinkProvider {
 
 class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions: Int, timed: Boolean, hops: Seq[String]) extends Sink {
 
-  // One sink for each start of a query. The first epoch may be one that a former run has left half done.
+  // One sink for each start of a query. A former run may have left the first epoch half done.
   private val queryRun = UUID.randomUUID().toString
   private var settled = false
   private val pacer = EpochPacer.of(conf.subTopology)
   private val pace = s"/${conf.applicationId}/${conf.subTopology}/pace"
   private var noted = metadata.get(pace).flatMap(file => new String(file.bytes, UTF_8).toLongOption)
   pacer.begin(conf.transactionTimeoutMs, noted)
-  // An earlier version may have kept times. They say nothing of what comes after epochs without them.
+  // An earlier version may have kept times. They say nothing about the time after epochs without them.
   if (!timed) StreamTimes.forget(conf.applicationId, conf.subTopology)
 
   override def addBatch(epoch: Long, data: DataFrame): Unit = {
@@ -59,7 +59,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     val rows = execution.toRdd
     Failpoint.hit("epoch.planned", epoch)
     TransactionTimeout.announce(rows.sparkContext, pacer.underWay, again = pacer.repeating)
-    // Tasks that have committed count, whatever becomes of the epoch: its replay does not run them again.
+    // Tasks that have committed count, even if the epoch fails: its replay does not run them again.
     val reports = mutable.Buffer[TaskReport]()
     var done = false
     try {
@@ -81,7 +81,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
 
   private def metadata: MetadataTopic = MetadataTopic.current(conf.applicationId)
 
-  // Only of apps that are slow, and there only when the limit is another one by half.
+  // Notes the limit for slow apps alone, and there only when it has doubled or halved.
   private def notePace(): Unit = {
     val limit = pacer.worthNoting
     val same = (limit, noted) match {
@@ -125,7 +125,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
       val position = SourcePosition.of(conf, range.source, partitions)
       val transaction = TaskTransaction.of(conf, position.transactionId)
       position.begin(transaction, epoch, range.from, range.until, queryRun)
-      // How far time had come in its partition, nobody else reads.
+      // No other task reads how far time had come in this partition.
       if (timed && transaction.alreadyDone) records.foreach(_ => ())
       TransactionalSink.write(conf, transaction, records, epoch) {
         position.mark(transaction, range.until)
@@ -143,11 +143,11 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
 
 object TransactionalSink {
 
-  /** One task of one epoch: pull the rows, send them, let the stores and the position mark, commit. */
+  /** The work of one task in one epoch: pulls the rows, sends them, lets the stores and the position mark, and commits. */
   private[streamapp] def write(conf: RuntimeConf, transaction: TaskTransaction, rows: Iterator[InternalRow],
       epoch: Long)(seal: => Unit): TaskReport = {
     val context = TaskContext.get()
-    // A cancelled task is told by an interrupt, which can end a Kafka call half way: never commit after a failure.
+    // An interrupt cancels a task, and can end a Kafka call half way: never commit after a failure.
     context.addTaskFailureListener((_: TaskContext, _: Throwable) => transaction.abort())
     try {
       val records = new RecordConverter(conf)
@@ -156,7 +156,7 @@ object TransactionalSink {
       if (!transaction.alreadyDone) {
         while (rows.hasNext) {
           val row = rows.next()
-          if (!row.isNullAt(0)) { // else it is of a table that is written nowhere
+          if (!row.isNullAt(0)) { // else the row is of a table that is written nowhere
             transaction.send(records.convert(row))
             written += 1
             if (records.isHop) hops += 1
@@ -178,7 +178,7 @@ object TransactionalSink {
     }
   }
 
-  /** Row to record. Columns: topic STRING, key BINARY, value BINARY, timestamp BIGINT (ms), headers ARRAY<STRUCT>. */
+  /** Turns a row into a record. Columns: topic STRING, key BINARY, value BINARY, timestamp BIGINT (ms), headers ARRAY<STRUCT>. */
   private final class RecordConverter(conf: RuntimeConf) {
     private var topicBytes: UTF8String = _
     private var topic: String = _

@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types.StructType
 
 /**
- * The aggregates of a node, bound to the rows that a task gets and keeps: what is shipped to executors.
+ * The aggregates of a node, bound to the rows that a task gets and keeps, as they are shipped to executors.
  *
  * Rows that come in are groups and buffers, as Spark's partial aggregation makes them. A buffer in the state has the
  * same columns without the groups.
@@ -58,8 +58,8 @@ object BoundAggregates {
 }
 
 /**
- * Catalyst's aggregates over buffers that a task keeps. Where all columns of a buffer can be set in an UnsafeRow it is one,
- * and goes to the state as it is; else its columns are objects until it does. For one thread.
+ * Catalyst's aggregates over buffers that a task keeps. Where all columns of a buffer can be set in an UnsafeRow, the buffer is one,
+ * and goes to the state as it is; otherwise its columns are objects until it does. For one thread.
  */
 final class AggregateBuffers(bound: BoundAggregates) {
   private val schema = bound.bufferSchema
@@ -77,21 +77,21 @@ final class AggregateBuffers(bound: BoundAggregates) {
     case (place, function: TypedImperativeAggregate[_]) => place -> function
   }
 
-  /** A buffer of a group that has had no row yet. */
+  /** Returns a buffer for a group that has had no row yet. */
   def fresh(): InternalRow = {
     val buffer = open(initial)
     bound.imperative.foreach(_._2.initialize(buffer))
     buffer
   }
 
-  /** A buffer out of the state. */
+  /** Returns the buffer of a row from the state. */
   def fromState(row: UnsafeRow): InternalRow = {
     val buffer = open(row)
     typed.foreach { case (place, function) => buffer.update(place, function.deserialize(row.getBinary(place))) }
     buffer
   }
 
-  /** What the state is to keep of a buffer; good until the next call. The buffer itself can go on. */
+  /** Returns the row that the state keeps for a buffer; good until the next call. The buffer itself stays usable. */
   def toState(buffer: InternalRow): UnsafeRow = buffer match {
     case row: UnsafeRow => row
     case objects if typed.isEmpty => packed(objects)
@@ -102,13 +102,13 @@ final class AggregateBuffers(bound: BoundAggregates) {
       packed(copy)
   }
 
-  /** Adds what an incoming row has of the group. */
+  /** Merges an incoming row into the buffer of its group. */
   def merge(buffer: InternalRow, row: InternalRow): Unit = {
     merging.target(buffer)(bufferAndRow(buffer, row))
     bound.imperative.foreach(_._2.merge(buffer, row))
   }
 
-  /** The row that the node gives for a group; good until the next call. */
+  /** Returns the node's output row for a group; good until the next call. */
   def result(group: InternalRow, buffer: InternalRow): UnsafeRow = {
     var place = 0
     while (place < values.numFields) {

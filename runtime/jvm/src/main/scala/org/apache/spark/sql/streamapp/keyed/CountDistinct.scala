@@ -17,13 +17,13 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.AGGREGATE_EXPRESSION
 import org.apache.spark.sql.types.{DataType, LongType, MapType, VariantType}
 
 /**
- * How many different values a group has, of rows in which none of them is null: `count(DISTINCT a, b)`. Spark plans that by
+ * The number of different values of a group, over rows in which none of them is null: `count(DISTINCT a, b)`. Spark plans that by
  * shuffling rows a second time, which a stream's plan has no place for; here the values are in the group's buffer.
  */
 final case class CountDistinct(children: Seq[Expression], mutableAggBufferOffset: Int = 0, inputAggBufferOffset: Int = 0)
   extends TypedImperativeAggregate[JHashSet[UnsafeRow]] {
 
-  // Equal numbers are one value, however they are written: 0.0 is -0.0.
+  // Equal numbers are one value, however they are written: 0.0 equals -0.0.
   @transient private lazy val valuesOf = UnsafeProjection.create(children.map(NormalizeFloatingNumbers.normalize))
 
   override def prettyName: String = "count_distinct"
@@ -59,7 +59,7 @@ final case class CountDistinct(children: Seq[Expression], mutableAggBufferOffset
       s"$sql: a group has more than ${CountDistinct.Most} different values, which are all kept with it; " +
         "approx_count_distinct has no such bound, and groupBy by the values as well keeps each by itself")
 
-  // None of the values is null: what says so of each is left out. Where their lengths differ, each has its own before it.
+  // No value is null, so the null bits are left out. Where rows differ in length, each has its length before it.
   private lazy val nulls = UnsafeRow.calculateBitSetWidthInBytes(children.length)
   private lazy val fixed = Option.when(children.forall(child => UnsafeRow.isFixedLength(child.dataType)))(children.length * java.lang.Long.BYTES)
 
@@ -93,11 +93,11 @@ final case class CountDistinct(children: Seq[Expression], mutableAggBufferOffset
 }
 
 object CountDistinct {
-  /** Values of a group: they are read and written whenever the group changes. */
+  /** The most values of a group: they are read and written whenever the group changes. */
   val Most = 100000
 }
 
-/** Puts [[CountDistinct]] in the place of Spark's count of distinct values, as soon as Spark has found out what is counted. */
+/** Replaces Spark's count of distinct values by [[CountDistinct]], as soon as Spark has resolved what is counted. */
 object CountsDistinct extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveExpressionsWithPruning(_.containsPattern(AGGREGATE_EXPRESSION)) {
     case call @ AggregateExpression(Count(values), _, true, _, _) if values.forall(_.resolved) =>

@@ -8,10 +8,10 @@ import org.apache.spark.sql.types.{DataType, LongType}
 
 /**
  * Lets a record pass unless one with its key has passed that is at most `within` away from it. The store has the time of
- * the latest that has passed.
+ * the latest record that has passed, for each key.
  *
- * A record that is older than its partition's time by more than `within` passes unseen. So what is older than the time of all
- * partitions by twice as much is not within reach of any record: it can be swept whenever it suits.
+ * A record that is older than its partition's time by more than `within` passes unseen. So an entry that is older than the
+ * time of all partitions by more than twice `within` is out of reach of any record: it can be swept at any time.
  */
 private[keyed] final class DeduplicateProcessor(node: Deduplicate, task: TaskAtWork) extends Processor {
   private var store: StateStore = _
@@ -40,7 +40,7 @@ private[keyed] final class DeduplicateProcessor(node: Deduplicate, task: TaskAtW
 
   override def forgets: Boolean = true
 
-  /** Looks through the whole store, but only when time has gone on by `within` since the last look. */
+  /** Scans the whole store, but only when time has gone on by `within` since the last scan. */
   override def forget(closing: Closing, fresh: Boolean): Unit = {
     val closed = closing.after
     if (closed != StreamTimes.Unknown && (sweptAt == StreamTimes.Unknown || closed - sweptAt > node.within)) {

@@ -10,8 +10,8 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
 import org.apache.spark.sql.types.{DataType, DateType, TimestampNTZType, TimestampType}
 
 /**
- * The time of the epoch in what a task computes, whose expressions live from epoch to epoch: Spark would put the time at which it
- * optimizes them in its place. The same in each run of the epoch.
+ * The time of the epoch in the expressions of a task, which live from epoch to epoch: Spark would fix the current time as the time at
+ * which it optimizes them. It is the same in each run of the epoch.
  */
 private[keyed] case class EpochNow() extends LeafExpression with CodegenFallback {
   override def dataType: DataType = TimestampType
@@ -23,18 +23,18 @@ private[keyed] case class EpochNow() extends LeafExpression with CodegenFallback
 private[keyed] object EpochNow {
   private val ofThread = new ThreadLocal[java.lang.Long]
 
-  /** An epoch's task goes on, on this thread. */
+  /** Sets the time of the epoch whose task goes on, on this thread. */
   def begin(micros: Long): Unit = ofThread.set(micros)
 
-  /** It has ended: its thread may answer a question next. */
+  /** Clears the time: the thread may answer a question next. */
   def end(): Unit = ofThread.remove()
 
-  /** Who asks a question has the clock's. */
+  /** The epoch's time; for a question, the time of the clock. */
   private def micros: Long = Option(ofThread.get).fold(System.currentTimeMillis * 1000)(_.longValue)
 }
 
 /**
- * What expressions call the current time is that of the epoch: in a query's plan Spark gives `current_timestamp` that meaning, but not
+ * Gives expressions the time of the epoch as the current time: in a query's plan Spark does this for `current_timestamp`, but not for
  * `now`; in the rows of a task it is [[EpochNow]].
  */
 object EpochTime extends Rule[LogicalPlan] {

@@ -17,41 +17,41 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.sql.streamapp.{EpochRanges, MetadataTopic, RuntimeConf, RuntimePlugin}
 import org.apache.spark.util.AccumulatorV2
 
-/** Up to where windows were closed when the epoch began, and when its records were read. */
+/** The time up to which windows were closed when the epoch began, and when its records were read. */
 final case class Closing(before: Long, after: Long) {
-  /** The same for what comes by so much later. */
+  /** The same on a clock that is `lag` behind. */
   def behind(lag: Long): Closing = Closing(StreamTimes.behind(before, lag), StreamTimes.behind(after, lag))
 }
 
-/** A task asks its driver for them, when all records of the epoch were read. Answered by [[Closing]]. */
+/** The question of a task to its driver for the [[Closing]], when all records of the epoch were read. */
 final case class AskClosing(applicationId: String, subTopology: String, attempt: Long)
 
 /**
- * What the tasks behind the shuffle learn of time, and tell: when the first is over of what they have still open.
+ * The times for the tasks behind the shuffle, and their report: when the first of the things that they still have open is over.
  *
- * @param before up to where windows were closed when the epoch began
+ * @param before the time up to which windows were closed when the epoch began
  * @param fresh whether it is the first epoch of a driver: an earlier version of the app may have had other settings
  */
 final case class TaskClosing(question: AskClosing, due: EarliestTime, before: Long, fresh: Boolean) {
-  /** To be asked when all records of the epoch were read. */
+  /** Asks the driver. To be called when all records of the epoch were read. */
   def ask(): Closing = RuntimePlugin.ask[Closing](question)
 }
 
 object TaskClosing {
   /**
-   * To be made on the driver, when the operator of these tasks is planned.
+   * Made on the driver, when the operator of these tasks is planned.
    *
-   * @param lasting until how long after its event time what a record has opened stays open, in microseconds
+   * @param lasting how long after its event time a record keeps something open, in microseconds
    */
   private[keyed] def of(operator: SparkPlan, state: StatefulOperatorStateInfo, lasting: Option[Long]): TaskClosing =
     EpochTimes.underWay(RuntimeConf(operator.session.conf.getAll)).ofTasks(operator.session.sparkContext, state.numPartitions, lasting)
 }
 
 /**
- * The times of one attempt at an epoch, on the driver: those that it begins with, and what its map tasks report.
+ * The times of one attempt at an epoch, on the driver: those that it begins with, and those that its map tasks report.
  *
- * What closes follows from the epoch's range, the times written with the end of the epoch before, and the idle
- * partitions written with the range: a replay comes to the same.
+ * The closed time follows from the epoch's range, the times written with the end of the epoch before, and the idle
+ * partitions written with the range: a replay comes to the same time.
  */
 final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val attempt: Long) {
   val before: StreamTimes = EpochTimes.before(conf, epoch)
@@ -62,10 +62,10 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val 
   private var fresh = false
 
   /**
-   * For the tasks behind the shuffle, each of which tells when the first of what it has open is over.
+   * The times for the tasks behind the shuffle, each of which reports when the first of the things that it has open is over.
    *
-   * @param tasks how many there are
-   * @param longest until how long after its event time what a record has opened stays open, in microseconds
+   * @param tasks the number of tasks
+   * @param longest how long after its event time a record keeps something open, in microseconds
    */
   def ofTasks(context: SparkContext, tasks: Int, longest: Option[Long]): TaskClosing = {
     val times = new EarliestTime
@@ -75,20 +75,20 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val 
     TaskClosing(AskClosing(conf.applicationId, conf.subTopology, attempt), times, before.closed, fresh)
   }
 
-  /** Whether a task has something open, or has not told. */
+  /** Whether a task has something open, or has not reported. */
   private def hasOpen: Boolean = due.exists { case (times, tasks) => times.told < tasks || times.value != Long.MaxValue }
 
   /**
-   * Whether a window is over that is still open, with time at `closed`; also when a task has not told, as it had committed
-   * in an earlier attempt.
+   * Whether a window that is still open is over, with time at `closed`; also when a task has not reported, because it had
+   * committed in an earlier attempt.
    */
   def isOver(closed: Long): Boolean =
     closed > after.closed && due.exists { case (times, tasks) => times.told < tasks || times.value <= closed }
 
-  /** The time at which nothing is open that a record has opened; None where nothing stays open. */
+  /** The time at which everything is over that a record has opened; None where nothing stays open. */
   def allOver: Option[Long] = for (longest <- lasting; latest <- after.reached.values.maxOption) yield latest + longest
 
-  /** For one group of map tasks. */
+  /** The accumulator for one group of map tasks. */
   def measured(context: SparkContext): LatestTimes = synchronized {
     val times = new LatestTimes
     context.register(times)
@@ -96,24 +96,24 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val 
     times
   }
 
-  /** All that are read. */
+  /** All partitions that are read. */
   private lazy val partitions: Set[String] =
     EpochRanges.ends(MetadataTopic.current(conf.applicationId), conf, epoch).getOrElse(Nil).flatMap {
       end => TimedSources.tagOf(conf.subTopology, end.source).map(TimedSources.key(_, end.topic, end.partition))
     }.toSet
 
-  /** To be read when all map tasks have ended: the tasks behind the shuffle start no earlier. */
+  /** The times at the end of the epoch. To be read when all map tasks have ended: the tasks behind the shuffle start no earlier. */
   lazy val after: StreamTimes = synchronized {
     val Waiting(_, idle, upTo, hops) = EpochTimes.waiting(conf, epoch)
     before.after(seen.flatMap(_.value).toMap, partitions, idle.toSet, upTo, hops)
   }
 
-  /** The times at the end of the next epoch, were it cut now and without records. */
+  /** The times at the end of the next epoch, if it were cut now and without records. */
   private def next(idleness: Idleness): StreamTimes =
     after.after(Map.empty, partitions, idleness.partitions, withoutRecords(idleness), idleness.hops)
 
-  // When nothing comes, event time goes on as fast as the clock, from the latest that was read; not where an internal topic
-  // may still bring something, as its writer has a clock too.
+  // Without records, event time goes on as fast as the clock, from the latest time that was read; but not where an internal
+  // topic may still bring something, as its writer has a clock too.
   private def withoutRecords(idleness: Idleness): Long = {
     val byClock =
       if (idleness.over) allOver
@@ -129,12 +129,12 @@ object EpochTimes {
   private implicit val formats: Formats = DefaultFormats
   private val attempts = new AtomicLong
   private val current = new ConcurrentHashMap[(String, String), EpochTimes]()
-  /** Up to where a test case has moved the time of a sub-topology, in microseconds. */
+  /** The time to which a test case has moved a sub-topology, in microseconds. */
   private val moved = new ConcurrentHashMap[(String, String), Long]()
 
   /**
-   * An attempt at an epoch begins, of a sub-topology that goes by them or writes for one that does; an earlier one in this
-   * process is over.
+   * Begins an attempt at an epoch, of a sub-topology that goes by times or writes for one that does; an earlier attempt in
+   * this process is over.
    */
   def begin(conf: RuntimeConf, epoch: Long): Unit = {
     val times = new EpochTimes(conf, epoch, attempts.incrementAndGet())
@@ -143,7 +143,7 @@ object EpochTimes {
     times.fresh = former.forall(last => last.fresh && last.epoch == times.epoch)
   }
 
-  /** That of the attempt which is being planned. */
+  /** The times of the attempt that is being planned. */
   def underWay(conf: RuntimeConf): EpochTimes = current.get((conf.applicationId, conf.subTopology))
 
   def answer(question: AskClosing): Closing = {
@@ -153,21 +153,21 @@ object EpochTimes {
     times.closing
   }
 
-  /** The epoch under way has ended. What time has reached then. */
+  /** Ends the epoch under way, and returns the times at its end. */
   def end(conf: RuntimeConf): StreamTimes = {
     val times = underWay(conf)
     times.done = true
     times.after
   }
 
-  /** Whether an epoch without records would close windows, or is to move time. */
+  /** Whether an epoch without records would close windows, or has to move time. */
   def isDue(subTopology: String): Boolean = ended(subTopology).exists { times =>
     movedTo(subTopology).exists(_ > times.after.closed) ||
       (times.hasOpen && times.isOver(times.next(TimedSources.idleness(subTopology)).closed)) // asked all the time
   }
 
   /**
-   * How far time has come in a sub-topology for who has read all that it has written. None while it has an epoch under way;
+   * The time that a sub-topology has reached, for a reader that has read all that it has written. None while it has an epoch under way;
    * [[HopTimes.NotAwaited]] where nothing comes to it and nothing is open there.
    */
   def reached(applicationId: String, subTopology: String): Option[Long] = {
@@ -176,21 +176,21 @@ object EpochTimes {
       case Some(times) if !times.done => scala.None
       case Some(times) if idleness.silentUs.isEmpty || times.hasOpen =>
         val next = times.next(idleness).closed
-        // What is over then is still to be written.
+        // The results of what is over then are still to be written.
         Some(if (times.isOver(next)) times.after.closed else next)
       case _ => Option.when(idleness.silentUs.isDefined)(HopTimes.NotAwaited)
     }
   }
 
   /**
-   * All partitions of a sub-topology come to a time, without a record: an epoch does it, which is noted as one that the clock
+   * Moves all partitions of a sub-topology to a time, without a record: an epoch does it, and is noted as one that the clock
    * has caused.
    *
-   * @param to in microseconds; one that is over changes nothing
+   * @param to the time in microseconds; a time that has passed changes nothing
    */
   def move(applicationId: String, subTopology: String, to: Long): Unit = moved.put((applicationId, subTopology), to)
 
-  /** The times at the end of the last epoch, of the sub-topologies that go by them and have had one in this run. */
+  /** The times at the end of the last epoch, of the sub-topologies that go by times and have had an epoch in this run. */
   def lastTimes(applicationId: String): Map[String, StreamTimes] =
     current.asScala.collect { case ((app, sub), times) if app == applicationId && times.done => sub -> times.after }.toMap
 
@@ -203,7 +203,7 @@ object EpochTimes {
   def clear(applicationId: String): Unit = for (times <- Seq(current, moved))
     times.keySet.asScala.toSeq.filter(_._1 == applicationId).foreach(times.remove)
 
-  /** What is to be written in one transaction with this file of Spark's. */
+  /** The changes to be written in one transaction with this file of Spark's. */
   def riders(path: String): Seq[MetadataTopic.Change] = path.split('/') match {
     case Array("", app, sub, "commits", epoch) =>
       Option(current.get((app, sub))).map(_.after).filter(_.epoch.toString == epoch)
@@ -238,11 +238,11 @@ object EpochTimes {
 }
 
 /**
- * What the clock has said about an epoch: noted with its range, as a replay must come to the same.
+ * The part of the clock in an epoch: noted with its range, as a replay must come to the same times.
  *
  * @param idle the partitions that windows do not wait for
- * @param upTo when all are idle, how far time has come by the clock; at the end of a run that closes its windows, theirs
- * @param hops by the tags of internal topics, how far time had come where they are written; nothing in what older versions have noted
+ * @param upTo when all are idle, the time that is reached by the clock; at the end of a run that closes its windows, the time when all are over
+ * @param hops the time that the writer of each internal topic has reached, by the topic's tag; empty in notes of older versions
  */
 private final case class Waiting(epoch: Long, idle: Seq[String], upTo: Long, hops: Map[String, Long] = Map.empty)
 
@@ -257,7 +257,7 @@ private[keyed] abstract class Mergeable[In, Out] extends AccumulatorV2[In, Out] 
   }
 }
 
-/** The earliest of some times in microseconds, and how many tasks have told one. */
+/** The earliest of some times in microseconds, and how many tasks have reported one. */
 final class EarliestTime extends Mergeable[Long, Long] {
   private var earliest = Long.MaxValue
   private var tasks = 0

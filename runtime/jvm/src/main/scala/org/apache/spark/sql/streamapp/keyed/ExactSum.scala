@@ -10,8 +10,8 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{ImperativeAggregate,
 import org.apache.spark.sql.types.{DataType, DoubleType}
 
 /**
- * The sum of floating-point numbers without any rounding on the way, of which a number that was added can be taken out as if
- * it had never been there. The result is the double that is nearest to it.
+ * The sum of floating-point numbers without any rounding on the way, so that a number can be taken out again as if it had
+ * never been there. The result is the double nearest to the sum.
  *
  * @param value a DOUBLE; null adds nothing
  * @param sign  1 to add it, -1 to take it out
@@ -46,8 +46,8 @@ final case class ExactSum(value: Expression, sign: Expression, mutableAggBufferO
 }
 
 /**
- * A sum of doubles, as a whole number of units of 2 to the `exponent`: each finite double is such a number. What is none is
- * counted, so that it can be taken out too.
+ * A sum of doubles, as a whole number of units of 2 to the `exponent`: each finite double is such a number. NaN and the
+ * infinities are counted, so that they can be taken out too.
  */
 final class ExactTotal {
   private var units = BigInteger.ZERO
@@ -93,7 +93,7 @@ final class ExactTotal {
     else if (belowAll > 0) Double.NegativeInfinity
     else {
       val size = units.abs
-      // How many bits a double has no place for.
+      // The number of bits that do not fit into a double.
       val surplus = math.max(size.bitLength + exponent - 53, -1074) - exponent
       val rounded =
         if (surplus <= 0) Math.scalb(size.doubleValue, exponent)

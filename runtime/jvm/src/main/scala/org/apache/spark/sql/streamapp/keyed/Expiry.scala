@@ -9,8 +9,8 @@ import org.apache.spark.sql.types.{LongType, StructType}
 /**
  * Finds the rows of a table that are older than `ttl`, in microseconds of event time.
  *
- * Beside the rows stand looks, in the order of their times: for each row one, no later than the row itself. So a row that is
- * updated costs no further write, and none is found by a scan of all.
+ * The store also has looks, in the order of their times: one for each row, no later than the row itself. So a row that is
+ * updated costs no further write, and finding expired rows takes no scan of the whole store.
  *
  * @param keys the columns of a row's key
  */
@@ -31,28 +31,28 @@ private[keyed] final class Expiry(val ttl: Long, keys: StructType) {
     store.createColFamilyIfAbsent(family, looks, KeyedOperator.Unused, TimeOrder.encoding(looks))
   }
 
-  /** Whether a row of that time is there no more, with time at `now`. */
+  /** Whether a row of that time has expired, with time at `now`. */
   def isOver(time: Long, now: Long): Boolean = now != StreamTimes.Unknown && time <= now - ttl
 
   /**
-   * There is a row of that time now.
+   * Notes that there is a row of that time now.
    *
-   * @param before that of the row that it replaces; None where there was none
+   * @param before the time of the row that it replaces; None where there was none
    */
   def note(key: UnsafeRow, time: Long, before: Option[Long]): Unit = if (before.forall(time < _)) {
-    // What is behind the times that were looked at is looked at no more.
+    // A look before the time that was looked at would not be found any more.
     this.time.update(0, if (closed == StreamTimes.Unknown) time else math.max(time, closed - ttl))
     store.put(toLook(joined(this.time, key)), nothing, family)
   }
 
   /**
-   * Takes out the looks whose time has come.
+   * Removes the looks that are due.
    *
-   * @param timeOf of the row of a key, if it is there
-   * @return keys of rows that are over, each good until the next
+   * @param timeOf the time of the row of a key, if it is there
+   * @return keys of expired rows, each good until the next
    */
   def over(closing: Closing, fresh: Boolean, timeOf: UnsafeRow => Option[Long]): Iterator[UnsafeRow] = {
-    // What was taken out before is not passed again; but an earlier version of the app may have kept rows for longer, and another
+    // Looks that were removed before are not passed again. But an earlier version of the app may have kept rows for longer, and another
     // process may have looked, and noted, meanwhile.
     val goesOn = !fresh && closed != StreamTimes.Unknown && closed == closing.before
     val from = Option.when(goesOn)(behind(closed))
@@ -71,7 +71,7 @@ private[keyed] final class Expiry(val ttl: Long, keys: StructType) {
     }
   }
 
-  /** When the first row may be over; Long.MaxValue when there is none. */
+  /** The time at which the first row may expire; Long.MaxValue when there is none. */
   def due: Long = {
     val from = Option.when(closed != StreamTimes.Unknown)(behind(closed))
     val scan = store.rangeScan(from, None, family)
@@ -79,6 +79,6 @@ private[keyed] final class Expiry(val ttl: Long, keys: StructType) {
     finally scan.close()
   }
 
-  // A key of just the bound's time may be on either side of it, and late rows are noted there.
+  // A key of exactly the bound's time may be on either side of it, and late rows are noted there.
   private def behind(closed: Long): UnsafeRow = bound(closed - ttl - 1)
 }

@@ -7,34 +7,34 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /**
- * What has become of a row of the left table at a place, which is the key of the right table that it names. All that a place
- * says of a row comes in order; of what several say, the highest version counts.
+ * The state of a left table's row at a place. The place is the key of the right table that the row names. The reports of one place
+ * about a row come in order; of the reports of several places, the highest version counts.
  */
 private[keyed] object Move {
-  /** It is there, and was there, or nowhere. */
+  /** The row is here, and was here before, or nowhere. */
   val Here = 0
-  /** It is there, and has come from another place, which says [[Left]] with the same version. */
+  /** The row is here, and has come from another place, which reports [[Left]] with the same version. */
   val Moved = 1
-  /** It has left for another place: this one has said its last word of that stay. */
+  /** The row has left for another place: this is the last report of that stay. */
   val Left = 2
-  /** It is no more. */
+  /** The row is deleted. */
   val Gone = 3
-  /** The fields of the column that says it: version and what. */
+  /** The number of fields of the column with the move: the version, and one of the above. */
   val Width = 2
 }
 
 /**
- * Rows of the left table beside the right one's row that they name: says what each comes to, as records.
+ * Keeps rows of the left table at the right table's row that they name, and sends the result of each, as records.
  *
  * @param left   rows with a [[Move]]
- * @param foreign of a left row: the right table's key
- * @param key    of a left row: where the store has it; begins with `foreign`
- * @param value  of a left row: what the store keeps
- * @param row    of a value: the left row
- * @param result of both rows; null where there is no right one
- * @param none   of the same: that the left row has no result
- * @param moveAt where a left row has its move
- * @param timeAt which column of result and none is the event time
+ * @param foreign the right table's key, over a left row
+ * @param key    the key of a left row in the store; begins with `foreign`
+ * @param value  the columns that the store keeps of a left row
+ * @param row    the left row, over a value
+ * @param result the result, over both rows; null where there is no right one
+ * @param none   the record that says that the left row has no result, over both rows
+ * @param moveAt the column of a left row with its move
+ * @param timeAt the column of result and none with the event time
  */
 private[keyed] final case class ForeignRows(left: Int, right: Int, name: String, foreign: RowsOf, key: RowsOf, value: RowsOf,
     row: RowsOf, result: RowsOf, none: RowsOf, moveAt: Int, timeAt: Int, rightSide: Side, keepsLeft: Boolean) extends TaskNode {
@@ -44,12 +44,12 @@ private[keyed] final case class ForeignRows(left: Int, right: Int, name: String,
 }
 
 /**
- * The latest result of each row.
+ * Keeps the latest result of each row.
  *
- * @param input what places say: rows with a [[Move]]; of a row for which column `deletedAt` is true there is no result
- * @param value of such a row, and the state: what the store keeps
- * @param again of what the store has, and the state: the same with that state
- * @param row   of key and value: the result as it goes on
+ * @param input the reports of the places: rows with a [[Move]]; a row for which column `deletedAt` is true has no result
+ * @param value the columns that the store keeps, over such a row and the state
+ * @param again the same columns with a new state, over the stored columns and the state
+ * @param row   the result that goes on, over key and value
  */
 private[keyed] final case class ForeignResults(input: Int, name: String, key: RowsOf, value: RowsOf, again: RowsOf, row: RowsOf,
     deletedAt: Int, moveAt: Int, timeAt: Int) extends TaskNode {
@@ -58,7 +58,7 @@ private[keyed] final case class ForeignResults(input: Int, name: String, key: Ro
   override def open(task: TaskAtWork): Processor = new ForeignResultsProcessor(this, task)
 }
 
-/** A row that names nothing is kept nowhere: nothing can change for it here. */
+/** A left row that names nothing is not stored: nothing can change for it here. */
 private[keyed] final class ForeignRowsProcessor(node: ForeignRows, task: TaskAtWork) extends Processor {
   private var store: StateStore = _
   private val foreignOf = node.foreign.projection
@@ -102,7 +102,7 @@ private[keyed] final class ForeignRowsProcessor(node: ForeignRows, task: TaskAtW
     if (right == null && !node.keepsLeft) none(left, right, time)
     else forward(null, resultOf(both(left, if (right == null) noRight else right)), null, time)
 
-  // A result goes when one of its rows does: at the later one of their times, and of the change's.
+  // A result goes when one of its rows does: at the latest of the times of both rows and of the change.
   private def none(left: InternalRow, right: InternalRow, time: Long): Unit = {
     val said = noneOf(both(left, if (right == null) noRight else right))
     val at = math.max(time, said.getLong(node.timeAt))
@@ -112,9 +112,10 @@ private[keyed] final class ForeignRowsProcessor(node: ForeignRows, task: TaskAtW
 }
 
 /**
- * Drops what a place says of a row that has left it. Only what was said before the row left can come late, and where it left and
- * where it came to both say so, with one version: as long as one of them is awaited, the highest version is remembered,
- * also of a row without a result. When none is, nothing is to come of what is older, and such a row is forgotten.
+ * Drops what a place reports of a row that has left it. Only reports from before the row left can come late. The place that the row
+ * left and the place that it came to both report the move, with one version: as long as one of the two reports is awaited, the highest
+ * version is remembered, also of a row without a result. When none is awaited, no older report can come, and a row without a result is
+ * forgotten.
  */
 private[keyed] final class ForeignResultsProcessor(node: ForeignResults, task: TaskAtWork) extends StoredRows(task) {
   import ForeignResultsProcessor._
@@ -164,13 +165,13 @@ private[keyed] final class ForeignResultsProcessor(node: ForeignResults, task: T
     if (stored == null || !stored.getBoolean(There)) null else ofFound(both(key, stored))
   }
 
-  /** Without the other end of the same move; or with this one, when that has not been told. */
+  /** Returns the awaited ends without the other end of the same move; if that has not been reported, with this end. */
   private def told(awaited: Array[Long], end: Long): Array[Long] =
     if (awaited.contains(-end)) awaited.filter(_ != -end) else awaited :+ end
 }
 
 private[keyed] object ForeignResultsProcessor {
-  // How a value of the store begins: its version, whether there is a result, and the ends of moves that were told alone.
+  // The first columns of a stored value: its version, whether there is a result, and the ends of moves that were reported alone.
   private val Version = 0
   private val There = 1
   private val Awaited = 2

@@ -13,17 +13,17 @@ import org.apache.spark.sql.types.{LongType, StructType, TimestampType}
  * The windows of an aggregation; times are in microseconds.
  *
  * @param advance how often one starts
- * @param retention how long windows stay in the state when they are closed
+ * @param retention how long windows stay in the state after they close
  * @param isFinal whether a window gives one result when it closes, and none before
  */
 final case class Windows(size: Long, advance: Long, grace: Long, retention: Long, isFinal: Boolean) {
-  /** Where the windows start that this time is in, the latest first. */
+  /** The starts of the windows that this time is in, the latest first. */
   def startsOf(time: Long): Iterator[Long] = Iterator.iterate(Math.floorDiv(time, advance) * advance)(_ - advance).takeWhile(_ > time - size)
 
   /** The start of the last window that is over when time has come that far. */
   def lastStart(closed: Long): Long = closed - lasting
 
-  /** Until how long after its start a window is open. */
+  /** How long after its start a window is open. */
   def lasting: Long = size + grace
 }
 
@@ -34,17 +34,17 @@ object Windows {
   def of(groups: Seq[Attribute]): Option[Windows] =
     groups.headOption.map(_.metadata).filter(_.contains(Metadata)).map(metadata => read(metadata.getString(Metadata)))
 
-  /** Out of JSON. */
+  /** Reads windows from JSON. */
   def read(text: String): Windows = Serialization.read[Windows](text)(DefaultFormats, manifest[Windows])
 }
 
 /**
- * How the groups of an aggregation are keys of its state: as they are; or, where the first column is a window, with its
- * start in place of it. Then the state is in the order of the windows, and those that are over are the first.
+ * How the groups of an aggregation are keys of its state: as they are; or, where the first column is a window, with the
+ * window's start in its place. Then the state is in the order of the windows, and those that are over come first.
  *
- * The last column may be a late record ([[GroupKeys.Late]]): a row that has one is of no group, and not for the state.
+ * The last column may be a late record ([[GroupKeys.Late]]): a row that has one belongs to no group, and not to the state.
  *
- * @param groups columns of the group
+ * @param groups the columns of the group
  */
 final case class GroupKeys(groups: Seq[Attribute], windows: Option[Windows]) {
   val late: Option[Attribute] = groups.lastOption.filter(_.metadata.contains(GroupKeys.Late))
@@ -69,7 +69,7 @@ final case class GroupKeys(groups: Seq[Attribute], windows: Option[Windows]) {
       UnsafeProjection.create(start +: kept.tail, columns)
   }
 
-  /** The group out of a key. */
+  /** The group of a key. */
   def toGroup: UnsafeProjection = {
     val columns = schema.fields.zipWithIndex.map { case (field, i) => BoundReference(i, field.dataType, field.nullable) }.toSeq
     val noLate = late.map(record => Literal(null, record.dataType))

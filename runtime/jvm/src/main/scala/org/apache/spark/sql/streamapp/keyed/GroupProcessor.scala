@@ -8,11 +8,11 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /**
- * Aggregates the records of groups in the order in which they come. A group is read and written once per epoch, and says
- * then what has become of it; whoever looks it up before sees all records until now.
+ * Aggregates the records of groups in the order in which they come. A group is read and written once per epoch, and sends its
+ * change then; a lookup before that sees all records until now.
  *
- * With a ttl, a group whose latest record is as old by the time of the record under way is there no more: the record begins it anew,
- * unless it is as old itself. A group is deleted, and that is told, when the time of all partitions has come there.
+ * With a ttl, a group whose latest record has expired by the time of the record under way does not exist any more: the record begins
+ * it anew, unless it is as old itself. A group is deleted, and the deletion is sent, when the time of all partitions has come there.
  */
 private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends Processor {
   private var store: StateStore = _
@@ -23,7 +23,7 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
   private val Seq(buffers, ofOld, ofFound) = Seq.fill(3)(new AggregateBuffers(node.aggregates.buffers))
   private val held = new JLinkedHashMap[UnsafeRow, HeldGroup]()
   private var heldBytes = 0L
-  /** The group that says now what has become of it. */
+  /** The group whose change is being sent. */
   private var saying: Option[HeldGroup] = None
   private val expiry = node.ttl.map(_.open)
 
@@ -77,7 +77,7 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
     val group = first.next().getValue
     first.remove()
     if (held.isEmpty) heldBytes = 0
-    // Nothing has become of it where all of its records were too old.
+    // A group has not changed where all of its records were too old.
     if (group.time != StreamTimes.Unknown) {
       saying = Some(group)
       store.put(group.key, buffers.toState(group.buffer))
@@ -127,18 +127,18 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
 /**
  * A group that has had records in the epoch.
  *
- * @param old its row before them
+ * @param old its row before those records
  * @param time the event time of its latest record; unknown before the first
  */
 private final class HeldGroup(val key: UnsafeRow, var buffer: InternalRow, val old: InternalRow, var time: Long) {
-  /** It begins anew. */
+  /** Begins the group anew. */
   def reset(fresh: InternalRow): Unit = {
     buffer = fresh
     time = StreamTimes.Unknown
   }
 }
 
-/** Whether a key has nothing in any of its columns: its record is of no row. One with some nulls is of one. */
+/** Whether all columns of a key are null: its record is of no row. A key with some nulls is of one. */
 private[keyed] object NoKey {
   def apply(key: UnsafeRow): Boolean = {
     var column = 0

@@ -7,10 +7,11 @@ import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreIte
 import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
- * Holds records back until the time of all partitions has passed theirs by `grace`, and joins them then, in the order of their times:
- * what of the table was late by no more than that is there. So what a record meets depends on times alone.
+ * Holds records back until the time of all partitions has passed theirs by `grace`, and then joins them, in the order of their
+ * times: a change of the table that was late by no more than that is there by then. So the row that a record meets depends on
+ * times alone.
  *
- * A record that is too late for the table's history meets nothing older, and does not wait for it.
+ * A record that is too late for the table's history meets no older row, and does not wait.
  */
 private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processor, task: TaskAtWork)
   extends LookupProcessor(node.lookup, table, task) {
@@ -20,9 +21,9 @@ private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processo
   private var store: StateStore = _
   private var number = 0L
   private var closed = StreamTimes.Unknown
-  /** The earliest time among the records that have come since. */
+  /** The earliest time among the records that have come since the last call of [[forget]]. */
   private var earliest = Long.MaxValue
-  /** Those that go on at the end of the epoch, and the one that is next. */
+  /** The records that go on at the end of the epoch, and the next one of them. */
   private var going: Option[StateStoreIterator[UnsafeRowPair]] = None
   private var waiting: UnsafeRowPair = _
 
@@ -43,19 +44,19 @@ private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processo
         key.update(2, number)
         number += 1
         earliest = math.min(earliest, time)
-        store.put(toKey(key), row.asInstanceOf[UnsafeRow]) // as the step before it has made it
+        store.put(toKey(key), row.asInstanceOf[UnsafeRow]) // the step before it has made it an UnsafeRow
       }
     }
 
   override def end(): Unit = going.foreach(_.close())
 
   override def forgets: Boolean = true
-  // They look up what others are about to forget.
+  // The records look up rows that other processors are about to forget.
   override def stage: Int = TaskAtWork.Records
   override def gathers: Boolean = true
 
   override def forget(closing: Closing, fresh: Boolean): Unit = {
-    // What has gone on is not passed again.
+    // The scan does not pass the records that have gone on.
     val from = Option.when(!fresh && closed != StreamTimes.Unknown && closed == closing.before)(math.min(earliest, closed - node.grace))
     closed = closing.after
     earliest = Long.MaxValue
@@ -73,7 +74,7 @@ private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processo
     more
   }
 
-  // One at a time: they may be more than there is memory for.
+  // One at a time: all of them together may not fit into memory.
   override def letGo(): Unit = {
     val (time, row) = (waiting.key.getLong(0), waiting.value.copy())
     store.remove(waiting.key)
@@ -88,11 +89,11 @@ private[keyed] final class HeldLookupProcessor(node: HeldLookup, table: Processo
     finally scan.close()
   }
 
-  // A key of just the bound's time may be on either side of it.
+  // A key of exactly the bound's time may be on either side of it.
   private def behind(time: Long): UnsafeRow = bound(time - 1)
 }
 
 private[keyed] object HeldRecords {
-  /** Of a record that waits: its time, and the epoch it came in with its number there. */
+  /** The key of a waiting record: its time, its epoch, and its number in the epoch. */
   val Keys: StructType = Seq("time", "epoch", "number").foldLeft(new StructType())(_.add(_, LongType, nullable = false))
 }

@@ -11,39 +11,39 @@ import org.apache.spark.sql.kafka010.PartitionEnds
 import org.apache.spark.sql.streamapp.{MetadataTopic, RuntimeConf}
 
 /**
- * How far time had come where an internal topic (a hop) is written, for those that read it; on the driver.
+ * The time that the writer of an internal topic (a hop) has reached, for the readers of the topic; on the driver.
  *
- * A hop mixes the records of all partitions before it, so the event times in it do not say what is still to come. What its
- * writer had closed at the end of an epoch is closed for a reader too, once it has read all that this epoch has written.
+ * A hop mixes the records of all partitions before it, so the event times in it do not say what is still to come. The windows that
+ * its writer had closed at the end of an epoch are closed for a reader too, once it has read all that this epoch has written.
  */
 object HopTimes {
-  /** There is nothing to wait for. */
+  /** The time of a writer that need not be waited for. */
   val NotAwaited: Long = Long.MaxValue
 
-  /** How many epochs of a writer are remembered that a reader is behind. */
+  /** The most epochs of a writer that are remembered for a reader that is behind. */
   private val Most = 500
 
   /**
    * The end of an epoch of the writer.
    *
-   * @param ends up to where the topic's partitions have its records, and those of all epochs before
+   * @param ends the end offsets of the topic's partitions, behind the records of this and all earlier epochs
    * @param inThisRun whether this driver has seen it end
    */
   private final case class Ended(closed: Long, ends: Map[Int, Long], inThisRun: Boolean) {
     def isRead(read: Map[Int, Long]): Boolean = ends.forall { case (partition, end) => read.getOrElse(partition, 0L) >= end }
   }
 
-  /** @param epochs the latest first; of several that have closed the same, the earliest alone */
+  /** @param epochs the latest first; of several with the same closed time, the earliest alone */
   private final case class Written(epochs: List[Ended], latest: Map[Int, Long])
 
   private val topics = new ConcurrentHashMap[(String, String), Written]()
   private val clients = new ConcurrentHashMap[String, PartitionEnds]()
 
   /**
-   * An epoch of a writer has ended.
+   * Notes the end of an epoch of a writer.
    *
    * @param hops the topics whose readers go by time
-   * @param wrote whether it may have written to one
+   * @param wrote whether the epoch may have written to one
    */
   def ended(conf: RuntimeConf, hops: Seq[String], closed: Long, wrote: Boolean): Unit = {
     val known = hops.flatMap(topic => Option(topics.get((conf.applicationId, topic))).map(topic -> _.latest)).toMap
@@ -51,7 +51,7 @@ object HopTimes {
     hops.foreach(topic => add(conf, topic, Ended(closed, ends(topic), inThisRun = true)))
   }
 
-  /** A reader starts. What the writer had closed when its run ended, it has said. */
+  /** Starts a reader, with the closed time that the writer had noted when its run ended. */
   def begin(conf: RuntimeConf, writer: String, topic: String): Unit =
     for (file <- MetadataTopic.current(conf.applicationId).get(StreamTimes.path(conf.applicationId, writer))) {
       val closed = StreamTimes.read(file.bytes).closed
@@ -67,7 +67,7 @@ object HopTimes {
       case all => Written(epoch :: all, epoch.ends)
     })
 
-  // An epoch begins when the one before has ended, so what is in the topics now is of no later one.
+  // An epoch begins after the end of the one before, so the records in the topics now are of no later epoch.
   private def endsOf(conf: RuntimeConf, hops: Seq[String]): Map[String, Map[Int, Long]] = {
     val partitions = for (topic <- hops; partition <- 0 until conf.maxParallelism) yield new TopicPartition(topic, partition)
     clients.computeIfAbsent(conf.applicationId, _ => new PartitionEnds(conf)).of(partitions.toSet)
@@ -75,10 +75,10 @@ object HopTimes {
   }
 
   /**
-   * How far time had come for who has read the topic so far. [[StreamTimes.Unknown]] before the writer's first epoch.
+   * The time that the writer has reached, for a reader that has read the topic so far. [[StreamTimes.Unknown]] before the writer's first epoch.
    *
    * @param writer the sub-topology that writes it
-   * @param bounded whether in a run to the end, in which writers have ended before their readers start
+   * @param bounded whether this is a run to the end, in which writers have ended before their readers start
    * @param silent whether nothing of the topic is read in such a run
    */
   def closed(applicationId: String, writer: String, topic: String, read: Map[Int, Long], bounded: Boolean, silent: Boolean): Long = {

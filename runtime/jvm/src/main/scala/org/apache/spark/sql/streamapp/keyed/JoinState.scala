@@ -10,41 +10,41 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types._
 
 /**
- * A join of two streams, as the manifest has it; times are in microseconds.
+ * A join of two streams, as the manifest defines it; times are in microseconds.
  *
  * @param before how much earlier than a left row's event time the right row's may be
  * @param after how much later
  * @param grace how much later than that a row may come
- * @param keepsLeft whether a left row that meets none gives a result
- * @param keepsRight the same of a right row
+ * @param keepsLeft whether a left row without a match gives a result
+ * @param keepsRight the same for a right row
  */
 final case class Pairing(before: Long, after: Long, grace: Long, keepsLeft: Boolean, keepsRight: Boolean) {
   /** How far apart two rows may be, in both directions together. */
   def reach: Long = before + after
 
-  /** How much earlier than what is closed a result may be. */
+  /** How much earlier than the closed time a result may be. */
   def lasting: Long = math.max(before, after) + grace + 1
 }
 
 object Pairing {
-  /** Out of JSON. */
+  /** Reads a pairing from JSON. */
   def read(text: String): Pairing = Serialization.read[Pairing](text)(DefaultFormats, manifest[Pairing])
 }
 
 /**
- * One side of a join, as it is kept.
+ * One side of a join, as the store keeps it.
  *
  * @param schema the columns of a row
- * @param timeAt which is the event time
- * @param streamTimeAt which one says how far its partition's event time had come when the row was read; -1: none, as nothing waits
+ * @param timeAt the column with the event time
+ * @param streamTimeAt the column with the stream time of the row's partition when it was read; -1 for none, as nothing waits
  * @param later how much later than one of its rows a row of the other side may be
  * @param earlier how much earlier
- * @param keeps whether a row that meets none gives a result
+ * @param keeps whether a row without a match gives a result
  */
 private[keyed] final case class JoinSide(name: String, schema: StructType, timeAt: Int, streamTimeAt: Int, earlier: Long, later: Long,
     keeps: Boolean)
 
-/** The rows of one side in the state: by key, in the order of their times, and which of them have met none. */
+/** The rows of one side in the state: by key, in the order of their times, and those without a match so far. */
 private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType], pairing: Pairing) {
   private val keys = StructType(keyTypes.zipWithIndex.map { case (dataType, i) => StructField(s"key$i", dataType) })
   private val place = new StructType().add("time", LongType, nullable = false).add("number", LongType, nullable = false)
@@ -57,7 +57,7 @@ private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType]
   private val toByTime = UnsafeProjection.create(byTime)
   private val keyOfTimes = moved(byTime, place.length)
   private val timesOfKey = moved(byKey, keys.length)
-  // Rows of just its time may be on either side of it.
+  // Rows of exactly the bound's time may be on either side of it.
   private val bound = TimeOrder.bound(byTime)
   private val joined = new JoinedRow
   private val now = new GenericInternalRow(place.length)
@@ -65,7 +65,7 @@ private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType]
   // Numbers rise from epoch to epoch, so that rows of one key and time have different ones.
   private var number = 0L
 
-  /** An epoch begins, with the store at its version. */
+  /** Begins an epoch, with the store at its version. */
   def begin(store: StateStore): Unit = {
     this.store = store
     number = store.version << 32
@@ -74,10 +74,10 @@ private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType]
     if (side.keeps) store.createColFamilyIfAbsent(alone, byTime, KeyedOperator.Unused, TimeOrder.encoding(byTime))
   }
 
-  /** A record of this side that is not there. */
+  /** The row of nulls that stands for a missing row of this side. */
   def missing: InternalRow = new GenericInternalRow(side.schema.length)
 
-  /** @return where it is among the times, good until the next is added */
+  /** @return the row's place among the times, good until the next row is added */
   def add(key: UnsafeRow, row: UnsafeRow): UnsafeRow = {
     now.update(0, row.getLong(side.timeAt))
     now.update(1, number)
@@ -88,10 +88,10 @@ private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType]
     where
   }
 
-  /** The rows of a key with their keys in the state, good until the next. */
+  /** Returns the rows of a key with their keys in the state, each good until the next. */
   def ofKey(key: UnsafeRow): Iterator[UnsafeRowPair] = store.prefixScan(key, side.name)
 
-  /** Whether a row of this side and one of the other that has the same key are a pair. */
+  /** Whether a row of this side and a row of the other side with the same key are a pair. */
   def meets(row: InternalRow, others: JoinState, other: InternalRow): Boolean = {
     val (mine, theirs) = (row.getLong(side.timeAt), other.getLong(others.side.timeAt))
     theirs >= mine - side.earlier && theirs <= mine + side.later &&
@@ -99,7 +99,7 @@ private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType]
       (!others.side.keeps || row.getLong(side.streamTimeAt) <= others.lastMoment(theirs))
   }
 
-  /** A row has met none yet. */
+  /** Notes that a row has no match yet. */
   def waits(where: UnsafeRow): Unit = if (side.keeps) store.put(where, nothing, alone)
 
   def noMoreAlone(key: UnsafeRow): Unit = if (side.keeps) {
@@ -107,7 +107,7 @@ private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType]
     if (store.get(where, alone) != null) store.remove(where, alone)
   }
 
-  /** Takes out those that wait and that no row can meet any more, the earliest first; each is good until the next. */
+  /** Removes the waiting rows that no row can meet any more, the earliest first; each is good until the next. */
   def over(before: Long, after: Long): Iterator[InternalRow] =
     if (!side.keeps || after == before) Iterator.empty
     else upTo(waitingSince(before), waitingSince(after), alone).map { where =>
@@ -115,7 +115,7 @@ private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType]
       store.get(keyOfTimes(where), side.name)
     }
 
-  /** When the first of those that wait is over, with time at `closed`; Long.MaxValue when none waits. */
+  /** The time at which the first waiting row is over, with time at `closed`; Long.MaxValue when none waits. */
   def earliest(closed: Long): Long =
     if (!side.keeps) Long.MaxValue
     else {
@@ -124,23 +124,23 @@ private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType]
       finally scan.close()
     }
 
-  /** Takes out the rows that are of no use to a row that is not late. */
+  /** Removes the rows that only a late row could meet. */
   def remove(before: Long, after: Long): Unit =
     if (after != before) upTo(neededSince(before), neededSince(after), times).foreach { where =>
       store.remove(keyOfTimes(where), side.name)
       store.remove(where, times)
     }
 
-  /** How far stream time may have come when a row of the other side is read that is to meet one of this time. */
+  /** The latest stream time at which a row of the other side can be read and still meet a row of this time. */
   def lastMoment(time: Long): Long = time + side.later + pairing.grace
 
-  // The earliest event time of rows that may be there when time has come that far.
+  // The earliest event time of the rows that may still be there when time has reached `closed`.
   private def waitingSince(closed: Long): Option[Long] =
     Option.when(closed != StreamTimes.Unknown)(closed - side.later - pairing.grace)
   private def neededSince(closed: Long): Option[Long] =
     Option.when(closed != StreamTimes.Unknown)(closed - pairing.reach - pairing.grace)
 
-  // What is before `first` was taken out before; the files still have its deletions, which a scan would have to pass.
+  // The rows before `first` were removed before; their deletions are still in the files, and a scan would have to pass them.
   private def upTo(first: Option[Long], end: Option[Long], family: String): Iterator[UnsafeRow] = end match {
     case None => Iterator.empty
     case Some(last) =>
@@ -151,7 +151,7 @@ private[keyed] final class JoinState(val side: JoinSide, keyTypes: Seq[DataType]
       }
   }
 
-  // The columns behind the first `n`, and then those.
+  // The columns behind the first `n`, and then the first `n`.
   private def moved(schema: StructType, n: Int): UnsafeProjection = {
     val columns = schema.fields.zipWithIndex.map { case (field, i) => BoundReference(i, field.dataType, field.nullable) }.toSeq
     UnsafeProjection.create(columns.drop(n) ++ columns.take(n))

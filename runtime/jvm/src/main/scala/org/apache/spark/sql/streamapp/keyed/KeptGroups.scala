@@ -12,22 +12,22 @@ import org.apache.spark.sql.types.StructType
 final class GroupTooLargeException(message: String) extends RuntimeException(message)
 
 /**
- * How the rows of groups are kept: by group and the row's own key. Beside them each group has an entry without a key of
- * its own, whose time is that of the group's last change; it stays when the last row has gone.
+ * How the rows of groups are kept: by group and the row's own key. Each group also has an entry without a row key, with the
+ * time of the group's last change; it stays when the last row has gone.
  *
  * @param store the store's name
- * @param groups how many of the key's columns are the group, the first
- * @param keys, values the columns of the store; of the values, the first is the event time
- * @param row of key and value: the row, as it has come
- * @param rows what is aggregated of a row
- * @param timeAt which column of the result is its event time
+ * @param groups the number of the key's columns that are the group; they are the first
+ * @param keys, values the columns of the store; the first value is the event time
+ * @param row the row as it came, over key and value
+ * @param rows the columns of a row that are aggregated
+ * @param timeAt the column of the result with its event time
  */
 private[keyed] final case class KeptRows(store: String, groups: Int, keys: StructType, values: StructType, row: RowsOf, rows: RowsOf,
     aggregates: RowAggregates, timeAt: Int) {
   def encoding: KeyStateEncoderSpec = PrefixKeyScanStateEncoderSpec(keys, groups)
 }
 
-/** What groups come to, of the rows that are kept of them. For one thread. */
+/** Computes the results of groups from their kept rows. For one thread. */
 private[keyed] final class KeptResults(kept: KeptRows) {
   private val rowOf = kept.row.projection
   private val columnsOf = kept.rows.projection
@@ -37,9 +37,9 @@ private[keyed] final class KeptResults(kept: KeptRows) {
   private val own = kept.groups until kept.keys.length
 
   /**
-   * The row of a group, whose rows count in the order of their times; null where there are no entries of it. It stays good.
+   * The row of a group, whose rows count in the order of their times; null where the group has no entries. It stays good.
    *
-   * @throws GroupTooLargeException when they are too many
+   * @throws GroupTooLargeException when there are too many rows
    */
   def of(group: UnsafeRow, entries: Iterator[UnsafeRowPair]): UnsafeRow = {
     var time = StreamTimes.Unknown
@@ -72,15 +72,15 @@ private[keyed] final class KeptResults(kept: KeptRows) {
 }
 
 private[keyed] object KeptResults {
-  /** Rows of a group. */
+  /** The most rows of a group. */
   val Most = 100000
 }
 
 /**
- * What the rows of a table come to, by groups, where what a row was cannot be taken out of a result again: the rows are kept, and of a
- * group that has changed all are read.
+ * Aggregates the rows of a table by groups, where a row's old value cannot be taken out of a result: the rows are kept, and all rows
+ * of a changed group are read.
  *
- * @param input rows of changes: in column `signAt` 1 for what is, -1 for what was
+ * @param input rows of changes: column `signAt` is 1 for the new row, -1 for the old one
  * @param group, key, value over such a row
  */
 private[keyed] final case class KeptGroup(input: Int, name: String, group: RowsOf, key: RowsOf, value: RowsOf, kept: KeptRows, signAt: Int)
@@ -165,7 +165,7 @@ private[keyed] final class KeptGroupProcessor(node: KeptGroup, task: TaskAtWork)
 /**
  * A group whose rows have changed in the epoch.
  *
- * @param old its row before
- * @param time of its last change
+ * @param old its row before the change
+ * @param time the time of its last change
  */
 private final class ChangedGroup(val key: UnsafeRow, val old: InternalRow, var time: Long)

@@ -16,16 +16,15 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.streamapp.{FromJson, ToJson}
 
 /**
- * An aggregation as one operator: reads each group of an epoch once from the state, merges what has come, writes it back
- * and gives the result. It stands for four of Spark's (merge, restore, merge, save) and for the final aggregation, and is
- * made of their plan, when Spark has written down what it writes down of them.
+ * An aggregation as one operator: it reads each group of an epoch once from the state, merges the new rows, writes the group back
+ * and gives the result. It replaces four operators of Spark's (merge, restore, merge, save) and the final aggregation. It is made of
+ * their plan, after Spark has written down what it records of them.
  *
- * Windows close when their time has come, in the epoch in which it comes: see [[EpochTimes]]. Rows of windows that were
- * over before do not come here.
+ * Windows close in the epoch in which their time comes: see [[EpochTimes]]. Rows of windows that were over before do not come here.
  *
- * @param finish Spark's final aggregation; with `save` it says what the state holds, and what becomes of it
- * @param save what Spark would save the state with
- * @param child gives groups and buffers of partial aggregations, each group in one partition
+ * @param finish Spark's final aggregation; with `save` it defines the content of the state, and the results
+ * @param save Spark's operator that would save the state
+ * @param child the plan that gives groups and buffers of partial aggregations, each group in one partition
  */
 case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExec, child: SparkPlan)
   extends UnaryExecNode with StatefulOperator {
@@ -36,7 +35,7 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
 
   def groupKeys: GroupKeys = GroupKeys(save.keyExpressions, Windows.of(save.keyExpressions))
 
-  // Spark's own operator has done it, before this one was put in its place.
+  // Spark's own operator did this before this one took its place.
   override def validateAndMaybeEvolveStateSchema(hadoopConf: Configuration, batchId: Long,
       stateSchemaVersion: Int): List[StateSchemaValidationResult] = Nil
 
@@ -56,7 +55,7 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
   override protected def withNewChildInternal(newChild: SparkPlan): KeyedAggregateExec = copy(child = newChild)
 }
 
-/** Puts [[KeyedAggregateExec]] in the place of the operators that Spark aggregates with. */
+/** Replaces the operators that Spark aggregates with by [[KeyedAggregateExec]]. */
 object KeyedAggregates extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
     case finish: BaseAggregateExec => unsorted(finish.child) match {
@@ -65,7 +64,7 @@ object KeyedAggregates extends Rule[SparkPlan] {
     }
   }
 
-  /** What the first of Spark's merges reads. */
+  /** The input of the first of Spark's merges. */
   private def shuffled(save: StateStoreSaveExec): SparkPlan = unsorted(save.child) match {
     case again: BaseAggregateExec => unsorted(again.child) match {
       case restore: StateStoreRestoreExec => unsorted(restore.child) match {

@@ -10,8 +10,8 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, U
 import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair}
 
 /**
- * The work of one task of [[KeyedAggregateExec]]. Late records pass. Results come in the order in which their groups have come, behind them
- * those of windows that close, the earliest first.
+ * The work of one task of [[KeyedAggregateExec]]. Late records pass through. Results come in the order in which their groups came, then
+ * the results of the windows that close, the earliest first.
  */
 private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[InternalRow], keys: GroupKeys,
     incoming: Seq[Attribute], buffers: AggregateBuffers, times: Option[TaskClosing]) extends Iterator[InternalRow] {
@@ -95,7 +95,7 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
   }
 }
 
-/** How much of groups a task holds before it gives results: an epoch that changes more gives some of them several times. */
+/** How much of its groups a task holds before it gives results: an epoch that changes more gives some of them several times. */
 private[keyed] object Held {
   private val MostGroups = 100000
   private val MostBytes = 32L << 20
@@ -108,17 +108,17 @@ private[keyed] final class WindowClosing(keys: GroupKeys, val windows: Windows) 
   private val bound = TimeOrder.bound(keys.schema)
   private var store: StateStore = _
 
-  /** An epoch begins, with the store at its version. */
+  /** Begins an epoch, with the store at its version. */
   def begin(store: StateStore): this.type = {
     this.store = store
     this
   }
 
   /**
-   * Takes out of the state what is not kept any more. To be asked when all records of the epoch were read.
+   * Removes the windows whose retention has passed from the state. To be called when all records of the epoch were read.
    *
-   * @param fresh whether an earlier version of the app may have kept for longer
-   * @return keys and buffers of those that give a result now, the earliest first, each good until the next one
+   * @param fresh whether an earlier version of the app may have kept windows for longer
+   * @return keys and buffers of the windows that give a result now, the earliest first, each good until the next one
    */
   def over(closing: Closing, fresh: Boolean): Iterator[(UnsafeRow, UnsafeRow)] = {
     val Closing(before, after) = closing
@@ -130,14 +130,14 @@ private[keyed] final class WindowClosing(keys: GroupKeys, val windows: Windows) 
     }
   }
 
-  /** When those have been taken out: when the first that is open is over, with time at `closed`; Long.MaxValue when none is. */
+  /** After those were removed: the time at which the first open window is over, with time at `closed`; Long.MaxValue when none is open. */
   def earliest(closed: Long): Long = {
     val scan = store.rangeScan(behind(closed, kept = 0), None, StateStore.DEFAULT_COL_FAMILY_NAME)
     try if (scan.hasNext) scan.next().key.getLong(0) + windows.lasting else Long.MaxValue
     finally scan.close()
   }
 
-  /** The windows that have been closed for so long since time was at `before`. */
+  /** The windows that came to be closed for as long as `kept` while time went from `before` to `after`. */
   private def between(before: Long, after: Long, kept: Long): Iterator[UnsafeRowPair] =
     if (after == before) Iterator.empty
     else {
@@ -145,8 +145,8 @@ private[keyed] final class WindowClosing(keys: GroupKeys, val windows: Windows) 
       store.rangeScan(behind(before, kept), Some(bound(last + 1)), StateStore.DEFAULT_COL_FAMILY_NAME).takeWhile(_.key.getLong(0) <= last)
     }
 
-  // What was taken out before is not looked at again: the files still have its deletions, which a scan would have to pass. Windows
-  // begin at whole milliseconds, and those of just the bound's time may be on either side of it.
+  // The windows before the bound were removed before: their deletions are still in the files, and a scan would have to pass them.
+  // Windows begin at whole milliseconds, and those of exactly the bound's time may be on either side of it.
   private def behind(closed: Long, kept: Long): Option[UnsafeRow] = Option.when(closed != StreamTimes.Unknown) {
     val last = windows.lastStart(closed) - kept
     bound(if (Math.floorMod(last, 1000L) == 0) last + 1 else last)

@@ -15,13 +15,13 @@ import org.apache.spark.sql.types.{IntegerType, StructType}
 
 /**
  * A stateful operator that is ours from the logical plan on. Spark gives its own operators the place and version of their
- * stores when it plans an epoch; this one finds them in what the epoch's thread was told.
+ * stores when it plans an epoch; this one finds them in the local properties of the epoch's thread.
  */
 trait KeyedOperator extends SparkPlan with StatefulOperator {
 
   private var found: Option[StatefulOperatorStateInfo] = None
 
-  /** None as long as only others have asked: they are not told of the epoch. */
+  /** The place and version of the stores; None until the epoch's thread has asked, as other threads do not know the epoch. */
   override def stateInfo: Option[StatefulOperatorStateInfo] = synchronized {
     if (found.isEmpty) found = Option(sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)).map { run =>
       stateInfo(UUID.fromString(run), sparkContext.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY).toLong)
@@ -29,7 +29,7 @@ trait KeyedOperator extends SparkPlan with StatefulOperator {
     found
   }
 
-  /** That of a run of the query, and of a version. */
+  /** The place and version of the stores, for a run of the query and a version. */
   def stateInfo(run: UUID, version: Long): StatefulOperatorStateInfo = {
     val conf = RuntimeConf(session.conf.getAll)
     StatefulOperatorStateInfo(s"/${conf.applicationId}/${conf.subTopology}/state", run, operatorId = 0, storeVersion = version,

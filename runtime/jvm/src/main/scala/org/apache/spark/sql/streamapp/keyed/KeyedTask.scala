@@ -20,20 +20,20 @@ import org.apache.spark.sql.streamapp.EpochStyle
 import org.apache.spark.sql.types.LongType
 
 /**
- * All stateful nodes of a sub-topology, which are on one key, as one operator: one task per state partition runs their
- * graph over the rows of its keys, in an order that does not depend on how they came.
+ * All stateful nodes of a sub-topology, which have one key, as one operator: one task per state partition runs their graph over
+ * the rows of its keys, in an order that does not depend on how they came.
  *
- * @param keys  how many columns of the child, the first, decide the state partition
- * @param order how many columns behind those the rows of an epoch are in the order of; then come the graph's inputs
- * @param nowAt which column is the stream time of a row's partition
- * @param clock the current time: Spark puts the epoch's in its place
- * @param output a column for each exit; last, where that is asked for, the stream time of the row that one is made of
+ * @param keys  how many of the child's columns decide the state partition; they are the first
+ * @param order how many columns behind those order the rows of an epoch; then come the graph's inputs
+ * @param nowAt the column with the stream time of a row's partition
+ * @param clock the current time: Spark replaces it by the epoch's
+ * @param output a column for each exit; last, where that is asked for, the stream time of the row that the output row is made of
  */
 final case class KeyedTask(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, clock: Expression, output: Seq[Attribute], child: LogicalPlan)
   extends UnaryNode with SupportsNonDeterministicExpression {
-  // Spark counts the epoch's time among these.
+  // Spark takes the epoch's time for a nondeterministic expression.
   override def allowNonDeterministicExpression: Boolean = true
-  // The inputs are whole, whichever of their columns anybody uses.
+  // The inputs are whole, whichever of their columns are used.
   @transient override lazy val references: AttributeSet = child.outputSet
   override def producedAttributes: AttributeSet = AttributeSet(output)
   override protected def withNewChildInternal(newChild: LogicalPlan): KeyedTask = copy(child = newChild)
@@ -43,9 +43,9 @@ final case class KeyedTask(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, 
 object KeyedTaskStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case KeyedTask(keys, order, nowAt, graph, clock, output, child) =>
-      // Spark's `=` takes 0.0 and -0.0 for one, and so must what hashes them.
+      // Spark's `=` takes 0.0 and -0.0 as equal, and so must a hash of them.
       val by = child.output.take(keys).map(NormalizeFloatingNumbers.normalize)
-      // What one record was made into stays in its order: it comes from one map task.
+      // The rows that one record was made into stay in their order: they come from one map task.
       val numbered = ProjectExec(child.output :+ Alias(MonotonicallyIncreasingID(), "__number")(), planLater(child))
       val rows = ShuffleExchangeExec(HashPartitioning(by, SQLConf.get.numShufflePartitions), numbered, REPARTITION_BY_NUM)
       Seq(KeyedTaskExec(keys, order, nowAt, graph, clock.eval().asInstanceOf[Long], output, rows))
@@ -53,7 +53,7 @@ object KeyedTaskStrategy extends SparkStrategy {
   }
 }
 
-/** @param epochTime in microseconds */
+/** @param epochTime the time of the epoch, in microseconds */
 case class KeyedTaskExec(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, epochTime: Long, output: Seq[Attribute], child: SparkPlan)
   extends UnaryExecNode with KeyedOperator {
   override def producedAttributes: AttributeSet = AttributeSet(output)
@@ -84,7 +84,7 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
       EpochNow.end()
       stores.foreach { case (_, store) => if (!store.hasCommitted) store.abort() }
     }
-    // It may fail when the processors are through with it.
+    // The task may fail after the processors are through with it.
     context.addTaskFailureListener((_, _) => TasksAtWork.drop(state, split.index))
     new Iterator[InternalRow] {
       // Nobody asks for a row when the epoch is done already.
@@ -131,14 +131,14 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
 }
 
 /**
- * The processors of the partitions that this process has, from epoch to epoch: to compile their expressions takes longer than a
- * small epoch. One that has failed is not given back.
+ * The processors for this process's partitions, from epoch to epoch: compiling their expressions takes longer than a small
+ * epoch. The processors of a task that has failed are not given back.
  */
 private[keyed] object TasksAtWork {
   private final case class Kept(run: UUID, task: TaskAtWork)
   private val kept = new ConcurrentHashMap[(String, Int), Kept]()
 
-  /** That of this run of the query, or a new one; what a small epoch has left is not for a large one. */
+  /** The processors of this run of the query, or new ones; a large epoch does not take the interpreted ones of a small epoch. */
   def take(state: StatefulOperatorStateInfo, partition: Int, make: => TaskAtWork): TaskAtWork =
     Option(kept.remove((state.checkpointLocation, partition)))
       .filter(found => found.run == state.queryRunId && (found.task.isCompiled || !EpochStyle.compiles)).map(_.task).getOrElse(make)
@@ -148,7 +148,7 @@ private[keyed] object TasksAtWork {
     kept.put((state.checkpointLocation, partition), Kept(state.queryRunId, task))
   }
 
-  /** What the epoch has made of them is not to be gone on with. */
+  /** Drops the processors of a task that has failed: their state must not be used again. */
   def drop(state: StatefulOperatorStateInfo, partition: Int): Unit = kept.remove((state.checkpointLocation, partition))
 }
 
@@ -156,17 +156,17 @@ private[keyed] object TasksAtWork {
 private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribute]) {
   /** Rows on their way out. */
   val left = new ArrayDeque[InternalRow]()
-  /** Numbers what goes through the processors: a row from outside, or a change that one of them has held. */
+  /** The number of the row or change that goes through the processors: a row from outside, or a change that one of them has held. */
   var change = 0L
-  /** How far the time of the partition had come that the row under way was read from, in microseconds; behind all rows, that of all. */
+  /** The time of the partition that the row under way was read from, in microseconds; after all rows, the time of all partitions. */
   var now: Long = StreamTimes.Unknown
-  /** The processor that is to send what it holds before the next row is taken; null for none. */
+  /** The processor that must send what it holds before the next row is taken; null for none. */
   private var sending: Processor = _
   private var closed: Long = StreamTimes.Unknown
-  // Whether a row that leaves is made of the row under way. What was held, or is over, has no partition's time.
+  // Whether a row that leaves is made of the row under way. A row that was held back, or that expires, has no partition's time.
   private var isOfRow = false
 
-  /** Whether its expressions are; else they are interpreted. */
+  /** Whether the expressions of the processors are compiled; else they are interpreted. */
   val isCompiled: Boolean = EpochStyle.compiles
 
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
@@ -179,9 +179,9 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     node.inputs.zipWithIndex.foreach { case (input, number) => processors(input).readBy(processors(place).port(number)) }
   }
   private val entries = processors.collect { case entry: EntryProcessor => entry }
-  /** Those that keep what time makes worthless, in the order in which they let it go: each behind those that it reads. */
+  /** The processors whose state expires, in the order in which they forget it: each behind those that it reads. */
   val forgetting: Seq[Processor] = {
-    // One that lets nothing go has no part in it.
+    // A processor that forgets nothing has no part in the order.
     val stages = graph.alongInputs[Int] { (place, before) =>
       (before :+ (if (processors(place).forgets) processors(place).stage else TaskAtWork.Records)).max
     }
@@ -189,7 +189,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   }
   private val holding = processors.filter(_.gathers)
 
-  /** An epoch begins, with the stores at its version, and what is over by `closed` closed. */
+  /** Begins an epoch, with the stores at its version, and windows up to `closed` closed. */
   def begin(stores: Map[String, StateStore], closed: Long): TaskAtWork = {
     this.stores = stores
     this.closed = closed
@@ -198,7 +198,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     this
   }
 
-  /** The epoch is over: its stores are to be used no more. */
+  /** Ends the epoch: its stores must not be used any more. */
   def end(): Unit = {
     processors.foreach(_.end())
     stores = Map.empty
@@ -217,43 +217,43 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     sending = lastFull
   }
 
-  /** Whether something is to go on before the next row is taken. */
+  /** Whether a processor must send a change before the next row is taken. */
   def isLettingGo: Boolean = sending != null
 
-  // What one sends may fill those behind it: they are the first to send.
+  // The changes that a processor sends may fill those behind it: the ones behind send first.
   private def lastFull: Processor = {
     var place = holding.length - 1
     while (place >= 0 && !holding(place).isFull) place -= 1
     if (place < 0) null else holding(place)
   }
 
-  /** What a processor sends now is another change. */
+  /** Counts the next change that a processor sends as another one. */
   def nextChange(): Unit = change += 1
 
   /**
-   * How far time has come for what goes through the processors: that of its partition. What was held on its way has none, and goes by
-   * that of all, as far as it had come before the epoch.
+   * The time for what goes through the processors: the time of its partition. A change that was held back has no partition; its time is
+   * that of all partitions before the epoch.
    *
-   * @param lag for how long it may have been held
+   * @param lag how long it may have been held
    */
   def reached(lag: Long): Long = if (isOfRow) now else math.max(StreamTimes.behind(closed, lag), StreamTimes.LongAgo)
 
-  /** One of those forgets what time has come for. What it lets go has gone on before the next one does. */
+  /** Lets one of [[forgetting]] forget its expired state. The changes that it sends have gone on before the next one forgets. */
   def forget(number: Int, closing: Closing, fresh: Boolean): Unit = {
     now = closing.after
     isOfRow = false
     forgetting(number).forget(closing, fresh)
   }
 
-  /** The time at which the first of what it keeps is to be forgotten; Long.MaxValue for nothing. */
+  /** The next time at which state of the processors expires; Long.MaxValue for none. */
   def due: Long = forgetting.map(_.due).minOption.getOrElse(Long.MaxValue)
 
   def holds: Boolean = holding.exists(_.holds)
 
-  /** All rows were read: the first that holds something is to send it. */
+  /** All rows were read: makes the first processor that holds something send it. */
   def letAllGo(): Unit = sending = holding.find(_.holds).orNull
 
-  /** One change more. */
+  /** Sends one more change. */
   def letGo(): Unit = {
     change += 1
     isOfRow = false
@@ -272,10 +272,10 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
 }
 
 private[keyed] object TaskAtWork {
-  /** First records that were held back go on. */
+  /** First, records that were held back go on. */
   val Records = 0
-  /** Then is forgotten what they may have looked up, and changes go on that were held back. */
+  /** Then the rows are forgotten that those may have looked up, and changes that were held back go on. */
   val Rows = 1
-  /** Last windows close, with all that has gone on. */
+  /** Last, windows close, with all that has gone on. */
   val Windows = 2
 }

@@ -16,8 +16,8 @@ import org.apache.spark.sql.execution.streaming.state.{PrefixKeyScanStateEncoder
 import org.apache.spark.sql.types.{DataType, LongType, StructType}
 
 /**
- * Puts a [[KeyedTask]] together, step by step; Python calls this. Each step takes its inputs by their numbers and says its
- * own. What is computed of a row is a DataFrame over `rowOf`, whose columns are those of the row.
+ * Puts a [[KeyedTask]] together, step by step; Python calls this. Each step takes its inputs by their numbers and returns its
+ * own. The work on a row is a DataFrame over `rowOf`, whose columns are those of the row.
  *
  * @param deleted the column of a row that says that it is deleted
  * @param time    the column of a row with its event time
@@ -28,10 +28,10 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   private val stores = mutable.Buffer.empty[TaskStore]
   private val exits = mutable.Buffer.empty[StructType]
 
-  /** A row's columns, to compute with. */
+  /** A frame with a row's columns, to compute with. */
   def rowOf(schema: String): DataFrame = over(columns(schema, ""))
 
-  /** The columns of two rows, each under its alias, and then those of a third without one. */
+  /** A frame with the columns of two rows, each under its alias, and then those of a third without one. */
   def rowsOf(left: String, leftAlias: String, right: String, rightAlias: String, more: String): DataFrame =
     over(columns(left, leftAlias) ++ columns(right, rightAlias) ++ columns(more, ""))
 
@@ -47,9 +47,9 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   /**
    * @param key, value over the input's row
    * @param row over the columns of both
-   * @param answers over the same: what questions are answered with
-   * @param ttl how long a row lasts that is not updated, in microseconds; 0 for ever
-   * @param history for how long it is kept what a row was, in microseconds; 0 for not at all
+   * @param answers the columns of an answer to a question, over the same
+   * @param ttl how long a row without an update lasts, in microseconds; 0 for ever
+   * @param history how long earlier versions of a row are kept, in microseconds; 0 for not at all
    */
   def table(input: Int, store: String, key: DataFrame, value: DataFrame, row: DataFrame, answers: DataFrame, ttl: Long,
       history: Long): Int = {
@@ -64,8 +64,8 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
 
   /**
    * @param grouped an aggregation of the input's rows, by columns of theirs
-   * @param answers over the row of a group
-   * @param ttl how long a group lasts that has no record, in microseconds; 0 for ever
+   * @param answers the columns of an answer, over the row of a group
+   * @param ttl how long a group without a record lasts, in microseconds; 0 for ever
    */
   def group(input: Int, store: String, grouped: DataFrame, answers: DataFrame, ttl: Long): Int = {
     val of = Grouped(grouped)
@@ -75,11 +75,11 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   /**
    * Groups of a table's rows, which are kept.
    *
-   * @param sign the column of the input's row that says whether it is, or was
+   * @param sign the column of the input's row that says whether it is the new or the old row
    * @param key over that row: the group, and behind it the row's own key
    * @param value over the same; the event time is the first
    * @param row over the columns of both: the input's row
-   * @param grouped, answers as of `group`
+   * @param grouped, answers as for `group`
    */
   def keptGroup(input: Int, store: String, sign: String, key: DataFrame, value: DataFrame, row: DataFrame, grouped: DataFrame,
       answers: DataFrame): Int = {
@@ -98,8 +98,8 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    *
    * @param grouped an aggregation of the input's rows beside their window, by the window and columns of theirs
    * @param windows [[Windows]] as JSON
-   * @param late of a late record: over the row, its window's begin and end, and how far time had come; null where nobody gets it
-   * @param answers over the row of a group
+   * @param late the record to write for a late one: over the row, its window's begin and end, and the stream time; null where nobody gets it
+   * @param answers the columns of an answer, over the row of a group
    */
   def windowed(input: Int, store: String, grouped: DataFrame, windows: String, late: DataFrame, answers: DataFrame): Int = {
     val of = Grouped(grouped)
@@ -115,10 +115,10 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   /**
    * Groups in sessions or sliding windows.
    *
-   * @param found [[RecordWindows]] of the input's rows beside their stream time
-   * @param result over the columns of `found`: the row that goes on
-   * @param late of a late record, as of `windowed`
-   * @param answers over begin and end of a window, the columns of its group, and the aggregates
+   * @param found [[RecordWindows]] over the input's rows beside their stream time
+   * @param result the row that goes on, over the columns of `found`
+   * @param late the record to write for a late one, as for `windowed`
+   * @param answers the columns of an answer, over begin and end of a window, the columns of its group, and the aggregates
    */
   def recordWindowed(input: Int, store: String, found: DataFrame, result: DataFrame, late: DataFrame, answers: DataFrame): Int = {
     castToImpl(found).queryExecution.optimizedPlan match {
@@ -144,7 +144,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    *
    * @param pairing [[Pairing]] as JSON
    * @param result over the rows of both sides, as they are kept
-   * @param streamTime what their column is called with the stream time, if there is one
+   * @param streamTime the name of their column with the stream time, if there is one
    */
   def pairs(left: PairFrames, right: PairFrames, store: String, pairing: String, result: DataFrame, streamTime: String): Int = {
     val rule = Pairing.read(pairing)
@@ -162,7 +162,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
       store, rule, left.key.schema, RowsOf(result), result.schema.fieldIndex(time)), result.schema)
   }
 
-  // Where nobody gets them there is a column all the same: they are counted.
+  // Where nobody gets late records there is a column all the same: they are counted.
   private def lateExit(record: DataFrame): LateExit = {
     exits += Option(record).fold(new StructType().add("none", "int"))(_.schema)
     LateExit(exits.length - 1, Option(record).map(RowsOf(_)))
@@ -177,7 +177,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
 
   /**
    * @param key over the input's row
-   * @param within in microseconds
+   * @param within the time, in microseconds
    */
   def deduplicate(input: Int, store: String, key: DataFrame, within: Long): Int = {
     val passed = new StructType().add("passed", "bigint", nullable = false)
@@ -213,15 +213,15 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   /**
    * @param key over the stream's row
    * @param result over both rows
-   * @param asOf whether the row is that of the record's time
+   * @param asOf whether the record meets the row of its own event time
    */
   def lookup(stream: Int, table: Int, key: DataFrame, result: DataFrame, keepsAll: Boolean, asOf: Boolean): Int =
     add(lookupOf(stream, table, key, result, keepsAll, asOf), result.schema)
 
   /**
-   * The same with records that wait. They come from a step, which says how they lie.
+   * The same with records that wait in the store, with the columns of the step that they come from.
    *
-   * @param grace for how long, in microseconds
+   * @param grace how long they wait, in microseconds
    */
   def heldLookup(stream: Int, table: Int, store: String, key: DataFrame, result: DataFrame, keepsAll: Boolean, grace: Long): Int = {
     val keys = HeldRecords.Keys
@@ -265,14 +265,14 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   }
 
   /**
-   * Rows that leave, in a column of their own of the task's output: which it is.
+   * Rows that leave, in a column of their own of the task's output. Returns the number of the column.
    *
-   * @param gone over the row, and the time of its deletion in microseconds: the row that says so; null of a stream
+   * @param gone the row that reports a deletion, over the row and the time of its deletion in microseconds; null for a stream
    */
   def exit(input: Int, gone: DataFrame): Int =
     leave(schemas(input), at => Exit(input, at, schemas(input).length, Option(gone).map(RowsOf(_)), None))
 
-  /** @param change over the row that was, the row that is, and the time of the change; null columns where there is none */
+  /** @param change over the old row, the new row, and the time of the change; the columns of a missing row are null */
   def exitOfChanges(input: Int, change: DataFrame): Int =
     leave(change.schema, at => Exit(input, at, schemas(input).length, None, Some(RowsOf(change))))
 
@@ -281,11 +281,11 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    *
    * @param rows the columns of the key, those of the order, then a struct column for each entry, of which one is not null
    * @param now the column of the rows with the stream time of their partition
-   * @param streamTime what the column is called that says so of what leaves, if there is to be one; else empty
+   * @param streamTime the name of a column for the stream time of each output row, if there is to be one; else empty
    */
   def frame(rows: DataFrame, keys: Int, order: Int, now: String, streamTime: String): DataFrame = {
     val input = rows.asInstanceOf[Dataset[Row]]
-    // A table that is written nowhere has no exits, and a relation has columns.
+    // A table that is written nowhere has no exits, but a relation needs columns.
     val output = exits.toSeq.zipWithIndex.map { case (schema, at) => AttributeReference(s"__exit_$at", schema)() }
     val some = if (output.isEmpty) Seq(AttributeReference("__exit_0", new StructType().add("__none", "int"))()) else output
     val time = Option.when(streamTime.nonEmpty)(AttributeReference(streamTime, LongType)())
@@ -324,14 +324,14 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   private def over(columns: Seq[AttributeReference]): DataFrame = Dataset.ofRows(session, GivenRows(columns))
 }
 
-/** What comes to one side of a join of two streams, as frames. */
+/** The input of one side of a join of two streams, as frames. */
 final case class PairFrames(input: Int, key: DataFrame, row: DataFrame, late: DataFrame)
 
 /**
  * An aggregation of a processor's rows.
  *
- * @param rows what is aggregated of a row
- * @param key  the group, over that
+ * @param rows the columns of a row that are aggregated
+ * @param key  the group, over `rows`
  */
 private final case class Grouped(rows: RowsOf, key: Seq[Expression], aggregates: RowAggregates)
 

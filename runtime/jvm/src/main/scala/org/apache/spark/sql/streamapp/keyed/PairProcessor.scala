@@ -7,11 +7,11 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 
 /**
- * Joins two streams: each row meets the rows of the other side that are there, and is there for those that come. So each pair is
- * given once. When their time is over, the rows go on that have met none.
+ * Joins two streams: each row meets the rows of the other side that are there, and stays for those that come later. So each pair
+ * is given once. When their time is over, the rows without a match go on.
  *
- * A row that waits gives its result when time has passed the last moment at which another could meet it. So a row that is
- * read later than that in its partition meets it no more, although it is still there for others: what is a pair does not
+ * A row without a match gives its result when time has passed the last moment at which another row could meet it. So a row
+ * that is read later than that in its partition does not meet it, although it is still there for others: the pairs do not
  * depend on when results were given.
  */
 private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends Processor {
@@ -19,9 +19,9 @@ private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends 
   private val Seq(left, right) = Seq(node.left, node.right).map(new End(_))
   private val resultOf = node.result.projection
   private val both = new JoinedRow
-  /** What the row under way meets, or those that stay alone: there may be very many, and they are made one by one. */
+  /** The results of the row under way, or of the rows that stay alone: there may be very many, so they are made one by one. */
   private var results: Iterator[InternalRow] = Iterator.empty
-  /** Of rows that have come with it: of one that is on both sides, or that were held back together. */
+  /** The results of rows that have come with it: of a row that is on both sides, or of rows that were held back together. */
   private val ready = new ArrayDeque[InternalRow]()
 
   /** One side at work. */
@@ -53,7 +53,7 @@ private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends 
     throw new IllegalStateException("a row is of neither side")
 
   private def meet(mine: End, key: UnsafeRow, row: UnsafeRow): Unit = {
-    // What the row before meets must not be what this one puts there.
+    // The row before must not meet the row that this one stores.
     while (results.hasNext) ready.add(results.next().copy())
     results =
       if (key.anyNull) if (mine.state.side.keeps) Iterator.single(alone(mine, row)) else Iterator.empty // null equals nothing
@@ -76,7 +76,7 @@ private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends 
 
   override def gathers: Boolean = true
   override def holds: Boolean = !ready.isEmpty || results.hasNext
-  // They go on before another row comes that they could meet.
+  // The results go on before another row comes that they could meet.
   override def isFull: Boolean = holds
   override def letGo(): Unit = {
     val result = resultOf(if (ready.isEmpty) results.next() else ready.poll())
@@ -84,7 +84,7 @@ private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends 
   }
 
   override def forgets: Boolean = true
-  // Those alone look up what others are about to forget.
+  // The rows without a match look up rows that other processors are about to forget.
   override def stage: Int = TaskAtWork.Records
 
   override def forget(closing: Closing, fresh: Boolean): Unit = {

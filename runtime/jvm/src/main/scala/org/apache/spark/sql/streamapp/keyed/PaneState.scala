@@ -10,14 +10,14 @@ import org.apache.spark.sql.types.{LongType, StructType}
 /**
  * How sliding windows lie in a store: as panes, the records of a group that have one time and count in the same windows.
  *
- * @param group its columns
+ * @param group the columns of the group
  * @param values the columns of a buffer
  */
 final case class PaneLayout(group: Seq[Attribute], values: StructType) extends WindowRows {
   private val groupSchema = DataTypeUtils.fromAttributes(group)
   private val place = new StructType().add("place", LongType, nullable = false)
   val keys: StructType = StructType(groupSchema ++ place.add("from", LongType, nullable = false))
-  /** When to look after a group, and for the sake of which time. */
+  /** The entries that say when to look at a group, and for which of its times. */
   val looks: StructType = StructType(new StructType().add("at", LongType, nullable = false) ++ place ++ groupSchema)
 
   def encoding: KeyStateEncoderSpec = PrefixKeyScanStateEncoderSpec(keys, group.length)
@@ -31,12 +31,12 @@ final case class PaneLayout(group: Seq[Attribute], values: StructType) extends W
 }
 
 object PaneLayout {
-  /** The column family in which one row says up to where windows are closed, and panes gone. */
+  /** The column family in which one row says up to which time windows are closed, and panes are gone. */
   val Closed = "closed"
   val Reached: StructType = new StructType().add("closed", LongType, nullable = false).add("gone", LongType, nullable = false)
   private[keyed] val closedEncoding = NoPrefixKeyStateEncoderSpec(KeyedOperator.Unused)
 
-  /** Which windows a store had when it was committed: neither closed and not kept, nor without some of their panes. */
+  /** A test for the windows that a store had when it was committed: not those that are closed and not kept, nor those without some panes. */
   def shown(store: CommittedStore, slides: Slides): Slide => Boolean = store.as(closedEncoding, Reached).get(closedKey, Closed) match {
     case null => _ => true
     case row =>
@@ -50,7 +50,7 @@ object PaneLayout {
 /**
  * The records of a group that have one time and count in the same windows.
  *
- * @param from the earliest end of a window that they count in
+ * @param from the earliest end of the windows that they count in
  */
 private[keyed] final case class Pane(place: Long, from: Long, buffer: UnsafeRow)
 
@@ -58,7 +58,7 @@ private[keyed] object Pane {
   implicit val inOrder: Ordering[Pane] = Ordering.by(pane => (pane.place, pane.from))
 }
 
-/** Something is to be done for the sake of a time of a group. */
+/** Work that is to be done for a time of a group. */
 private[keyed] final case class Look(group: UnsafeRow, at: Long, place: Long)
 
 /** The panes of a task's store, and looks at the times at which their windows close. */
@@ -82,7 +82,7 @@ private[keyed] final class PaneState(slides: Slides, layout: PaneLayout) extends
     store.createColFamilyIfAbsent(PaneLayout.Closed, KeyedOperator.Unused, PaneLayout.Reached, PaneLayout.closedEncoding)
   }
 
-  /** In the order of their times. */
+  /** Returns the panes of a group in the order of their times. */
   def ofGroup(group: UnsafeRow): IndexedSeq[Pane] =
     store.prefixScan(group, StateStore.DEFAULT_COL_FAMILY_NAME)
       .map(layout.pane).toIndexedSeq.sorted
@@ -95,7 +95,7 @@ private[keyed] final class PaneState(slides: Slides, layout: PaneLayout) extends
     gone = math.max(gone, pane.place)
   }
 
-  /** Up to where windows are closed now. To be said when panes have been removed. */
+  /** Notes the time up to which windows are closed. To be called when panes have been removed. */
   def noteClosed(closed: Long): Unit = {
     val before = Option(store.get(nothing, PaneLayout.Closed)).fold(StreamTimes.Unknown)(_.getLong(1))
     store.put(nothing, toReached(InternalRow(closed, math.max(before, gone))), PaneLayout.Closed)
@@ -107,7 +107,7 @@ private[keyed] final class PaneState(slides: Slides, layout: PaneLayout) extends
     store.put(toLook(joined(two, group)), nothing, looks)
   }
 
-  /** Takes out the looks whose time has come, the earliest first; each is good until the next one. */
+  /** Removes the looks that are due, the earliest first; each is good until the next one. */
   def due(before: Long, after: Long): Iterator[Look] =
     if (after == before) Iterator.empty
     else {
@@ -118,7 +118,7 @@ private[keyed] final class PaneState(slides: Slides, layout: PaneLayout) extends
       }
     }
 
-  /** When the first look is to be taken, with time at `closed`; Long.MaxValue when there is none. */
+  /** The time of the first look, with time at `closed`; Long.MaxValue when there is none. */
   override def earliest(closed: Long): Long = {
     val scan = store.rangeScan(from(closed), None, looks)
     try if (scan.hasNext) scan.next().key.getLong(0) + slides.grace + 1 else Long.MaxValue

@@ -4,15 +4,15 @@ package org.apache.spark.sql.streamapp.keyed
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Expression, GenericInternalRow, JoinedRow, Predicate, UnsafeRow}
 
-/** Where a processor gets rows from one of its inputs. */
+/** The place where a processor gets the rows of one of its inputs. */
 private[keyed] trait Port {
   /**
-   * A record of a stream, or a change of a table. Rows are good until this returns.
+   * Takes a record of a stream, or a change of a table. Rows are good until this returns.
    *
-   * @param key  a table's; null of a stream
+   * @param key  the table's key; null for a stream
    * @param row  the record, or the row that the table has now; null where it has none any more
    * @param old  the row that the table had; null where it had none
-   * @param time event time of record or change, in microseconds
+   * @param time the event time of the record or change, in microseconds
    */
   def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit
 }
@@ -21,61 +21,61 @@ private[keyed] trait Port {
 private[keyed] abstract class Processor extends Port {
   private var readers: Array[Port] = Array.empty
 
-  /** An epoch begins. */
+  /** Begins an epoch. */
   def begin(): Unit = ()
 
-  /** It is over: its stores are to be used no more. */
+  /** Ends the epoch: the stores must not be used any more. */
   def end(): Unit = ()
 
-  /** Where the rows of one of its inputs go. */
+  /** The port for the rows of one of its inputs. */
   def port(number: Int): Port = this
 
-  /** Of a table: the row that it has for a key after all records until now, at the time of the one that asks; null for none; good until the next call. */
+  /** The row of a table for a key, after all records so far and at the time of the record that asks; null for none; good until the next call. */
   def get(key: UnsafeRow): InternalRow = throw new UnsupportedOperationException(s"$getClass is no table")
 
   /**
-   * Of a table with a history: the row that it had for a key at a time, as far as it knows by now; null for none. It stays good.
+   * The row for a key at a time, in a table with a history, as far as it is known by now; null for none. It stays good.
    *
-   * @param now what is beyond the history at that time is not known; Unknown: all that there is
+   * @param now the time from which the history reaches back: older versions are not known; Unknown for all that there are
    */
   def asOf(key: UnsafeRow, time: Long, now: Long): InternalRow = throw new UnsupportedOperationException(s"$getClass has no history")
 
-  /** Whether that time is beyond its history, with time at `now`. */
+  /** Whether that time is beyond the history, with time at `now`. */
   def isBeyond(time: Long, now: Long): Boolean = false
 
-  /** The same as far as its readers have been sent it: a group sends at the end of an epoch what has become of it. */
+  /** The row of [[get]] as its readers know it: a group sends its change at the end of an epoch. */
   def told(key: UnsafeRow): InternalRow = get(key)
 
-  /** The same before the change that is on its way through the task ([[TaskAtWork.change]]). */
+  /** The row of [[told]] before the change that is on its way through the task ([[TaskAtWork.change]]). */
   def before(key: UnsafeRow): InternalRow = told(key)
 
-  /** Whether it holds what has changed until all records of the epoch were read. */
+  /** Whether it holds its changes until all records of the epoch were read. */
   def gathers: Boolean = false
 
-  /** Whether something has changed that it has not sent. */
+  /** Whether it has changes that it has not sent. */
   def holds: Boolean = false
 
-  /** Whether that takes so much memory that it is to send it now. */
+  /** Whether those take so much memory that it must send them now. */
   def isFull: Boolean = false
 
-  /** Sends one change of those that it holds. */
+  /** Sends one of the changes that it holds. */
   def letGo(): Unit = ()
 
-  /** Whether it keeps things that time makes worthless. */
+  /** Whether it keeps state that expires with time. */
   def forgets: Boolean = false
 
-  /** In which of the stages of [[TaskAtWork]] it does, at the earliest. */
+  /** The earliest stage of [[TaskAtWork]] in which it forgets expired state. */
   def stage: Int = TaskAtWork.Rows
 
   /**
-   * All records of the epoch were read, and all that was held is sent.
+   * Forgets expired state. All records of the epoch were read, and all held changes were sent.
    *
-   * @param closing how far the time of all source partitions has come
-   * @param fresh whether it is the first epoch of a driver: an earlier version of the app may have kept things for longer
+   * @param closing the time that all source partitions have reached
+   * @param fresh whether it is the first epoch of a driver: an earlier version of the app may have kept state for longer
    */
   def forget(closing: Closing, fresh: Boolean): Unit = ()
 
-  /** The time at which something is to be forgotten next, told though no record comes; Long.MaxValue for nothing. */
+  /** The next time at which state expires, even if no record comes; Long.MaxValue for none. */
   def due: Long = Long.MaxValue
 
   final def readBy(port: Port): Unit = readers = readers :+ port
@@ -89,7 +89,7 @@ private[keyed] abstract class Processor extends Port {
   }
 }
 
-/** Rows from outside come here as structs of the task's rows. */
+/** Takes rows from outside, which come as structs of the task's rows. */
 private[keyed] final class EntryProcessor(node: Entry) extends Processor {
   /** Takes the row, if it is for this input. */
   def take(row: InternalRow): Boolean = !row.isNullAt(node.at) && {
@@ -109,7 +109,7 @@ private[keyed] final class StreamSteps(node: Steps) extends Processor {
     if (passes(row)) forward(key, resultOf(row), null, time)
 }
 
-/** The same columns of what is and of what was: what goes on is a change again, or nothing. */
+/** The same columns of the new and of the old row of a change: the result is a change again, or nothing. */
 private[keyed] final class TableSteps(node: Steps, table: Processor) extends Processor {
   private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.rows.projection)
 
@@ -132,7 +132,7 @@ private[keyed] final class TableSteps(node: Steps, table: Processor) extends Pro
     }
 }
 
-/** Rows that leave, each copied: they wait until they are asked for. */
+/** Rows that leave the task. Each is copied, because it waits until it is asked for. */
 private[keyed] final class ExitProcessor(node: Exit, task: TaskAtWork) extends Processor {
   private val goneOf = node.gone.map(_.projection)
   private val changeOf = node.change.map(_.projection)

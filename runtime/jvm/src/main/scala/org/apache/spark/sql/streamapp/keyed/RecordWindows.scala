@@ -8,33 +8,33 @@ import org.apache.spark.sql.classic.Dataset
 import org.apache.spark.sql.types.{BooleanType, DataType, LongType, TimestampType}
 
 /**
- * Windows that records make, of groups: over an aggregation of Spark's by event time, stream time, and group. It is never planned: a
- * keyed task is made of it ([[RecordWindowed]]). The aggregation brings the aggregates through Spark's optimizer.
+ * Windows that records make, per group: over an aggregation of Spark's by event time, stream time, and group. It is never planned
+ * itself: a keyed task is made from it ([[RecordWindowed]]). The aggregation brings the aggregates through Spark's optimizer.
  *
- * @param groups how many columns a group has
+ * @param groups the number of columns of a group
  * @param output [[RecordWindows.Head]], then the columns of the group, and the aggregates
  */
 final case class RecordWindows(rule: WindowRule, groups: Int, output: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
-  // The state has all of them, whichever a later node uses.
+  // The state has all columns, whichever of them a later node uses.
   @transient override lazy val references: AttributeSet = child.outputSet
   override def producedAttributes: AttributeSet = AttributeSet(output)
   override protected def withNewChildInternal(newChild: LogicalPlan): RecordWindows = copy(child = newChild)
 }
 
 object RecordWindows {
-  /** Begin and end of a window, as questions are answered with. */
+  /** The begin and end of a window, as the answers to questions have them. */
   private[keyed] val span: Seq[Attribute] = Seq("start", "end").map(AttributeReference(_, TimestampType)())
 
-  /** Begin and end of a window, and its latest record; whether it says that the window is gone. */
+  /** The begin and end of a window, its latest record, and whether the window is gone. */
   val Head: Seq[(String, DataType)] =
     Seq("__start" -> TimestampType, "__end" -> TimestampType, "__latest" -> TimestampType, "__gone" -> BooleanType)
 
   /**
-   * The frame of what becomes of windows.
+   * The frame with the changes of windows.
    *
    * @param grouped an aggregation by event time, stream time in microseconds, and the columns of the group
-   * @param groups how many columns the group has
-   * @param rule [[WindowRule]] as JSON
+   * @param groups the number of columns of the group
+   * @param rule a [[WindowRule]] as JSON
    */
   def of(grouped: DataFrame, groups: Int, rule: String): DataFrame = {
     val frame = grouped.asInstanceOf[Dataset[Row]]
@@ -45,7 +45,7 @@ object RecordWindows {
   }
 }
 
-/** The rows of an aggregation under [[RecordWindows]], which says what is where in its output. */
+/** The rows of an aggregation under [[RecordWindows]], which knows the places in its output. */
 private[keyed] final case class RecordRows(rows: RowsByGroup, groups: Int) {
   private val by = rows.group(2 until 2 + groups)
 

@@ -10,11 +10,11 @@ import org.apache.spark.sql.classic.ExpressionUtils
 import org.apache.spark.sql.types.DataType
 
 /**
- * Records folded one after the other: what they come to is a struct, which is null before the first.
+ * Folds records one after the other into a struct, which is null before the first.
  *
- * @param first what one record alone comes to
- * @param next what [[Accumulated]] and one record more come to
- * @param both what two that are [[Accumulated]] come to, the later one as the record; None where none are ever merged
+ * @param first the result of one record alone
+ * @param next the result of [[Accumulated]] and one more record
+ * @param both the result of two [[Accumulated]], the later one as the record; None where none are ever merged
  */
 final case class Reduce(first: Expression, next: Expression, both: Option[Expression]) extends DeclarativeAggregate {
   private lazy val soFar = AttributeReference("so_far", dataType)()
@@ -38,7 +38,7 @@ final case class Reduce(first: Expression, next: Expression, both: Option[Expres
     Reduce(children(0), children(1), children.lift(2))
 }
 
-/** What records have come to until now, in an expression of [[Reduce]]; where two of them meet, one is the later one. */
+/** The result of the records so far, in an expression of [[Reduce]]; where two of them meet, one is the later one. */
 final case class Accumulated(dataType: DataType, isLater: Boolean) extends LeafExpression with Unevaluable {
   override def nullable: Boolean = true
 }
@@ -46,10 +46,10 @@ final case class Accumulated(dataType: DataType, isLater: Boolean) extends LeafE
 object Reduce {
   /**
    * @param first a struct over the columns of a record
-   * @param next the same over these, and over NAME.column: what there is so far
-   * @param name in lower case
-   * @param schema of the struct, as JSON
-   * @param merges whether two of them may have to become one; then `next` has to do with columns of the struct alone
+   * @param next the result with one more record: a struct over its columns, and over NAME.column for the result so far
+   * @param name NAME, in lower case
+   * @param schema the schema of the struct, as JSON
+   * @param merges whether two results may have to be merged; then `next` can use columns of the struct alone
    */
   def of(spark: SparkSession, first: Column, next: Column, name: String, schema: String, merges: Boolean): Column = {
     val session = castToImpl(spark)

@@ -9,11 +9,11 @@ import org.apache.spark.sql.classic.Dataset
 import org.apache.spark.sql.types._
 
 /**
- * Aggregates over the changes of a table: a row with the sign 1 is one that is, with -1 one that was. Counts and sums are
- * sums of both, so that groups need not keep their rows. Rounding would let traces of what was stay: see [[ExactSum]].
+ * Aggregates over the changes of a table: a new row has the sign 1, an old row has -1. Counts and sums are sums of both, so
+ * that groups need not keep their rows. Rounding would leave traces of old rows: see [[ExactSum]].
  */
 object Retractions {
-  /** The same frame, an aggregation by `count`, `sum` and `avg` alone, over changes. */
+  /** Returns the frame, an aggregation by `count`, `sum` and `avg` alone, as one over changes. */
   def of(frame: DataFrame, sign: String): DataFrame = {
     val rows = frame.asInstanceOf[Dataset[Row]]
     rows.queryExecution.analyzed match {
@@ -27,7 +27,7 @@ object Retractions {
     }
   }
 
-  // The latest event time of a group: of all changes, what was taken out included.
+  // The latest event time of a group, over all changes, also of rows that were taken out.
   private def isTime(call: AggregateExpression): Boolean = call.aggregateFunction match {
     case Max(column: Attribute) => column.name == "__timestamp"
     case _ => false

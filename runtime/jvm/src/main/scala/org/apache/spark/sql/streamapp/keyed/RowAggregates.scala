@@ -7,11 +7,11 @@ import org.apache.spark.sql.catalyst.expressions.BindReferences.{bindReference, 
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 
 /**
- * The aggregates of a node whose rows come one by one: what is shipped to executors.
+ * The aggregates of a node whose rows come one by one, as they are shipped to executors.
  *
- * @param buffers how buffers are kept, merged and finished; what is merged into one is a group and another buffer
+ * @param buffers how buffers are kept, merged and finished; a row to be merged is a group and another buffer
  * @param update one expression per column of a buffer, over a buffer and a row
- * @param imperative aggregates that change a buffer by their own code, and which rows they take
+ * @param imperative aggregates that change a buffer by their own code, and the rows that they take
  */
 final case class RowAggregates(buffers: BoundAggregates, update: Seq[Expression],
     imperative: Seq[(ImperativeAggregate, Option[Expression])])
@@ -20,8 +20,8 @@ object RowAggregates {
 
   /**
    * @param group the columns of a row that are its group
-   * @param row all of its columns
-   * @param results over groups and the calls' results
+   * @param row all columns of a row
+   * @param results the results, over groups and the calls' results
    */
   def apply(group: Seq[Attribute], row: Seq[Attribute], calls: Seq[AggregateExpression], results: Seq[NamedExpression]): RowAggregates = {
     val functions = calls.map(_.aggregateFunction)

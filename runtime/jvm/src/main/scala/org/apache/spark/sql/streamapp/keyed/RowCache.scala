@@ -8,9 +8,9 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /**
- * The rows of a table that were asked for last, and the keys without one: to read a row from the store takes as long as all else
- * that a join does with it. They are good as long as this process has had every version of the store; between epochs they are
- * the first thing that goes when memory is short.
+ * The rows of a table that were asked for last, and the keys without a row: reading a row from the store takes as long as all
+ * else that a join does with it. They are good as long as this process has had every version of the store; between epochs they
+ * are the first to go when memory is short.
  */
 private[keyed] final class RowCache {
   import RowCache._
@@ -20,7 +20,7 @@ private[keyed] final class RowCache {
   private var bytes = 0L
   private var next = -1L
 
-  /** An epoch begins. The store may have gone on elsewhere meanwhile. */
+  /** Begins an epoch. The store may have gone on elsewhere meanwhile. */
   def begin(store: StateStore): Unit = {
     rows = kept.get
     if (rows == null || store.version != next) {
@@ -30,13 +30,13 @@ private[keyed] final class RowCache {
     next = store.version + 1
   }
 
-  /** The epoch is over. */
+  /** Ends the epoch. */
   def end(): Unit = {
     kept = new SoftReference(rows)
     rows = null
   }
 
-  /** The row of that key, null for none; it stays good. */
+  /** Returns the row of a key, null for none; it stays good. */
   def get(key: UnsafeRow, read: => UnsafeRow): UnsafeRow = {
     val found = rows.get(key)
     if (found != null) found.orNull
@@ -55,7 +55,7 @@ private[keyed] final class RowCache {
     }
   }
 
-  /** The same where the row is about to change: it does not stay here. */
+  /** The same for a row that is about to change: it does not stay here. */
   def take(key: UnsafeRow, read: => UnsafeRow): UnsafeRow = {
     val found = rows.remove(key)
     if (found == null) Option(read).map(_.copy()).orNull
@@ -65,7 +65,7 @@ private[keyed] final class RowCache {
     }
   }
 
-  /** The row of that key is another one now, or none. */
+  /** Forgets the row of a key, which is another one now, or none. */
   def forget(key: UnsafeRow): Unit = {
     val found = rows.remove(key)
     if (found != null) bytes -= size(key, found)
@@ -76,7 +76,7 @@ private object RowCache {
   private type Rows = JLinkedHashMap[UnsafeRow, Option[UnsafeRow]]
   // For each table and state partition.
   val MostBytes = 4L << 20
-  // An entry's objects.
+  // The size of an entry's objects.
   private val Overhead = 200
 
   private def size(key: UnsafeRow, row: Option[UnsafeRow]): Long = key.getSizeInBytes + row.fold(0)(_.getSizeInBytes) + Overhead

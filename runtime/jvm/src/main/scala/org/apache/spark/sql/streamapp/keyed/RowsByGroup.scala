@@ -8,12 +8,12 @@ import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan, Project}
 
 /**
- * An aggregation of Spark's that is taken apart: an operator of ours gets its rows, and does its aggregates.
+ * An aggregation of Spark's, taken apart: an operator of ours gets its rows, and computes its aggregates.
  *
- * @param groups what it groups by
+ * @param groups the columns that it groups by
  * @param calls its aggregates
- * @param results its output: columns that it groups by, and then what is made of the aggregates
- * @param of what gives its rows
+ * @param results its output: the columns that it groups by, then the results of the aggregates
+ * @param of the plan that gives its rows
  */
 private[keyed] final class RowsByGroup(groups: Seq[NamedExpression], calls: Seq[AggregateExpression], results: Seq[NamedExpression],
     val of: LogicalPlan) {
@@ -23,10 +23,10 @@ private[keyed] final class RowsByGroup(groups: Seq[NamedExpression], calls: Seq[
   /** The columns of its rows. */
   def columns: Seq[Attribute] = of.output
 
-  /** What is in that place of the output, over a row. */
+  /** The expression at that place of the output, over a row. */
   def key(place: Int): Expression = value(place).transform { case column: Attribute => computed.getOrElse(column.exprId, column) }
 
-  /** The columns of the group, in those places of the output. Spark's `=` takes 0.0 and -0.0 for one, and so must what hashes them. */
+  /** The columns of the group, at those places of the output. Spark's `=` takes 0.0 and -0.0 as equal, and so must a hash of them. */
   def group(places: Range): Seq[Alias] = places.zipWithIndex.map { case (place, i) =>
     Alias(NormalizeFloatingNumbers.normalize(key(place)), s"__group_$i")(explicitMetadata = Some(results(place).metadata))
   }
@@ -40,7 +40,7 @@ private[keyed] final class RowsByGroup(groups: Seq[NamedExpression], calls: Seq[
    * @param read all columns of the rows
    */
   def aggregates(from: Int, groupFrom: Int, group: Seq[Attribute], read: Seq[Attribute]): RowAggregates = {
-    // What the results say of their group, they say of these columns.
+    // References of the results to columns of the group become references to these columns.
     val columnOf = group.indices.map(i => value(groupFrom + i) -> group(i)).collect { case (column: Attribute, found) => column.exprId -> found }.toMap
     val finished = results.drop(from).map(_.transform { case column: Attribute => columnOf.getOrElse(column.exprId, column) })
     RowAggregates(group, read, calls, finished.map(_.asInstanceOf[NamedExpression]))
@@ -52,7 +52,7 @@ private[keyed] final class RowsByGroup(groups: Seq[NamedExpression], calls: Seq[
   }
 }
 
-/** An aggregation, also where the optimizer has put a projection on it. */
+/** An aggregation, even where the optimizer has put a projection on it. */
 private[keyed] object Aggregation {
   def unapply(plan: LogicalPlan): Option[RowsByGroup] = whole(plan).collect {
     case PhysicalAggregation(groups, calls, results, rows) => new RowsByGroup(groups, calls, results, rows)

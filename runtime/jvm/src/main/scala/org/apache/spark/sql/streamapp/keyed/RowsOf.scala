@@ -8,13 +8,13 @@ import org.apache.spark.sql.catalyst.expressions.Literal.FalseLiteral
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LeafNode, LocalRelation, LogicalPlan, Project, Statistics}
 import org.apache.spark.sql.classic.ClassicConversions.castToImpl
 
-/** Stands for the rows that a processor gets, so that what is to become of them can be written as a DataFrame. */
+/** Stands for the rows that a processor gets, so that the work on them can be written as a DataFrame. */
 final case class GivenRows(output: Seq[Attribute]) extends LeafNode {
   override def computeStats(): Statistics = Statistics(sizeInBytes = 1)
 }
 
 /**
- * What a DataFrame over [[GivenRows]] makes of a row, as expressions over that row's columns.
+ * The work of a DataFrame over [[GivenRows]] on one row, as expressions over that row's columns.
  *
  * @param values one for each column of the result
  * @param condition rows for which it is not true have no result
@@ -34,7 +34,7 @@ private[keyed] object RowsOf {
         val (values, conditions) = inline(plan)
         RowsOf(values.map(bindReference[Expression](_, given.output)),
           conditions.reduceOption(And).map(bindReference[Expression](_, given.output)))
-      // Spark has seen that no row passes.
+      // Spark has found that no row passes.
       case Seq(nothing: LocalRelation) if nothing.data.isEmpty =>
         RowsOf(plan.output.map(column => Literal(null, column.dataType)), Some(FalseLiteral))
       case _ => refuse(plan)

@@ -8,16 +8,16 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.{LongType, StructType}
 
 /**
- * How sessions lie in a store: by group and a number of their own, which stays when records come before or behind the others.
+ * How sessions lie in a store: by group and a number of their own, which stays when records extend a session at either end.
  *
- * @param group its columns
+ * @param group the columns of the group
  * @param buffer the columns of a buffer
  */
 final case class SessionLayout(group: Seq[Attribute], buffer: StructType) extends WindowRows {
   private val groupSchema = DataTypeUtils.fromAttributes(group)
   val keys: StructType = StructType(groupSchema ++ SessionLayout.Number)
   val values: StructType = StructType(SessionLayout.Span ++ buffer)
-  /** When to look whether a session is over, which session, and of which group. */
+  /** The entries that say when to check whether a session is over: the time, the session, and its group. */
   val looks: StructType = StructType(new StructType().add("time", LongType, nullable = false) ++ SessionLayout.Number ++ groupSchema)
 
   def encoding: KeyStateEncoderSpec = PrefixKeyScanStateEncoderSpec(keys, group.length)
@@ -30,7 +30,7 @@ final case class SessionLayout(group: Seq[Attribute], buffer: StructType) extend
 }
 
 object SessionLayout {
-  /** The column family of those that are closed and still kept. */
+  /** The column family of the sessions that are closed and still kept. */
   val Closed = "closed"
   val Number: StructType = new StructType().add("number", LongType, nullable = false)
   val Span: StructType = new StructType().add("start", LongType, nullable = false).add("end", LongType, nullable = false)
@@ -40,9 +40,9 @@ object SessionLayout {
 private[keyed] final case class StoredSession(number: Long, start: Long, end: Long, buffer: UnsafeRow)
 
 /**
- * The sessions of a task's store that are open. Beside them stand looks: for each session one at a time at which it may be over,
- * no later than its end. So a session that goes on has one record in the changelog per epoch, and none is found by a scan
- * of all.
+ * The open sessions of a task's store. The store also has looks: one for each session, at a time at which it may be over,
+ * no later than its end. So a session that goes on has one record in the changelog per epoch, and finding closed sessions
+ * takes no scan of the whole store.
  */
 private[keyed] final class SessionState(sessions: Sessions, layout: SessionLayout) extends RecordWindowState {
   private val looks = "looks"
@@ -92,7 +92,7 @@ private[keyed] final class SessionState(sessions: Sessions, layout: SessionLayou
 
   def remove(group: UnsafeRow, id: Long): Unit = store.remove(key(group, id), StateStore.DEFAULT_COL_FAMILY_NAME)
 
-  /** Takes the sessions that are over out of those that are open; each is good until the next one, as is its group. */
+  /** Moves the sessions that are over out of the open ones; each is good until the next one, as is its group. */
   def over(before: Long, after: Long): Iterator[(UnsafeRow, StoredSession)] =
     if (after == before) Iterator.empty
     else {
@@ -119,7 +119,7 @@ private[keyed] final class SessionState(sessions: Sessions, layout: SessionLayou
       }
     }
 
-  /** Takes out those that have been closed for as long as they are kept. */
+  /** Removes the sessions whose retention has passed. */
   def forget(before: Long, after: Long): Unit = if (after != before) {
     val last = sessions.lastEnd(after) - sessions.retention
     val first = Option.when(before != StreamTimes.Unknown)(bound(sessions.lastEnd(before) - sessions.retention))
@@ -129,14 +129,14 @@ private[keyed] final class SessionState(sessions: Sessions, layout: SessionLayou
     }
   }
 
-  /** When the first of those that are open may be over, with time at `closed`; Long.MaxValue when none is open. */
+  /** The time at which the first open session may be over, with time at `closed`; Long.MaxValue when none is open. */
   override def earliest(closed: Long): Long = {
     val scan = store.rangeScan(from(closed), None, looks)
     try if (scan.hasNext) scan.next().key.getLong(0) + sessions.lasting else Long.MaxValue
     finally scan.close()
   }
 
-  // What is below was taken out before; the files still have its deletions, which a scan would have to pass.
+  // The entries below were removed before; their deletions are still in the files, and a scan would have to pass them.
   private def from(closed: Long): Option[UnsafeRow] =
     Option.when(closed != StreamTimes.Unknown)(bound(sessions.lastEnd(closed)))
 

@@ -4,7 +4,7 @@ package org.apache.spark.sql.streamapp.keyed
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, JoinedRow, UnsafeRow}
 
-/** Sessions: a record makes one of all that it meets. */
+/** Sessions: a record merges all sessions that it meets into one. */
 private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute])
   extends WindowsOfTask(columns, aggregates, output) {
 
@@ -28,7 +28,7 @@ private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attri
     }
   }
 
-  /** The sessions of one group, in the order of their begins. */
+  /** The sessions of one group, in the order of their starts. */
   private final class Group(key: UnsafeRow) extends OpenGroup {
     private final class Session(val stored: Option[StoredSession], var start: Long, var end: Long, val buffer: InternalRow) {
       var changed = false
@@ -53,7 +53,7 @@ private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attri
         session.end = math.max(session.end, time)
         session.changed = true
         updates.add(session.buffer, row)
-        // Of a key that comes in several partitions, one that is over for this one may have the very same begin and end.
+        // A key may come in several partitions: a session that is over for this partition may have the very same begin and end.
         val (same, rest) = others.partition(other => other.start == session.start && other.end == session.end)
         open = (same.foldLeft(session)(merged) +: rest).sortBy(session => (session.start, session.end))
       }
@@ -66,7 +66,7 @@ private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attri
       session
     }
 
-    // First the sessions that are gone, under the keys that they had, then those that have changed.
+    // First the sessions that are gone, under their old keys, then those that have changed.
     override def save(): Iterator[InternalRow] = {
       val kept = open.flatMap(_.stored).map(_.number).toSet
       before.filterNot(session => kept(session.number)).foreach(session => state.remove(key, session.number))

@@ -11,16 +11,16 @@ import org.apache.spark.sql.catalyst.expressions.{JoinedRow, UnsafeRow}
  */
 private[keyed] final class SlidesOfGroup(slides: Slides, panes: IndexedSeq[Pane]) {
 
-  /** All that there are, by the times that make them. */
+  /** All windows of the group, by the times that make them. */
   def all: Iterator[Slide] = panes.iterator.map(_.place).distinct
     .flatMap(place => madeBy(place, slides.before(place).end) ++ madeBy(place, slides.behind(place).end))
 
-  /** The window that a time of records makes, of those that end then; none if another time makes it, or nothing is in it. */
+  /** The window, among those with that end, that records of a time make; none if another time makes it, or nothing is in it. */
   def madeBy(place: Long, end: Long): Option[Slide] =
     if (end == place) Option.when(endsAt(place))(slides.before(place))
     else Some(slides.behind(place)).filter(slide => slide.end == end && !endsAt(end) && within(slide).hasNext)
 
-  /** Whether a window ends at that time: some record of it was not late for that. */
+  /** Whether a window ends at that time: some record of that time was not late for it. */
   private def endsAt(place: Long): Boolean = from(place).takeWhile(_.place == place).exists(_.from == place)
 
   /** The panes that count in a window. */
@@ -40,7 +40,7 @@ private[keyed] final class SlidesOfGroup(slides: Slides, panes: IndexedSeq[Pane]
 private[keyed] final class PaneMerge(buffers: AggregateBuffers) {
   private val groupAndBuffer = new JoinedRow
 
-  /** The buffer of all of them together. */
+  /** Returns the merged buffer of all panes. */
   def of(group: UnsafeRow, panes: Iterator[Pane]): InternalRow = {
     val buffer = buffers.fromState(panes.next().buffer)
     panes.foreach(pane => buffers.merge(buffer, groupAndBuffer(group, pane.buffer)))

@@ -6,7 +6,7 @@ import scala.collection.mutable
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
 
-/** Sliding windows: a window is merged of panes each time that it is told of. */
+/** Sliding windows: each result of a window is merged from its panes. */
 private[keyed] final class SlidesOfTask(slides: Slides, columns: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute])
   extends WindowsOfTask(columns, aggregates, output) {
 
@@ -24,7 +24,7 @@ private[keyed] final class SlidesOfTask(slides: Slides, columns: Seq[Attribute],
       val told = if (slides.isFinal) ofGroup.madeBy(look.place, look.at).map(ofWindow(look.group, _, ofGroup)) else None
       if (look.at >= behind.end) {
         val keptTo = behind.end + slides.retention
-        // An earlier version may have had another retention. What has gone by already is looked at no more.
+        // An earlier version may have had another retention. A time that has gone by is not looked at again.
         if (look.at < keptTo && keptTo > slides.lastEnd(after)) state.look(look.group, keptTo, look.place)
         else panes.filter(_.place == look.place).foreach(state.remove(look.group, _))
       }

@@ -22,16 +22,16 @@ trait StoredScan extends Serializable {
 /** An operator's results out of its store, finished as the operator itself finishes them. */
 trait StoredResults {
   def place: StatefulOperatorStateInfo
-  /** What Spark calls the store. */
+  /** Spark's name for the store. */
   def sparkName: String = StateStoreId.DEFAULT_STORE_NAME
   /** The columns of the key, without a window. */
   def named: Seq[Attribute]
-  /** Whether all that a key has is in one partition, found by those columns. */
+  /** Whether all rows of a key are in one partition, which those columns decide. */
   def together: Boolean
 
-  /** @param wanted the key that is asked for; None: all */
+  /** @param wanted the key that the question asks for; None for all keys */
   def scan(wanted: Option[UnsafeRow]): StoredScan
-  /** The columns of what it reads. */
+  /** The columns that the scan gives. */
   def scanned: Seq[Attribute]
 
   /** The key's columns as `__key_0`, `__key_1`, ..., a window first, then the aggregates as `__result_0`, .... */
@@ -40,9 +40,9 @@ trait StoredResults {
 
 object StoredResults {
   /**
-   * @param plan of the last epoch, which may not have begun to run
+   * @param plan the plan of the last epoch, which may not have begun to run
    * @param store its name
-   * @param run of the query
+   * @param run the id of the query's run
    */
   def in(plan: SparkPlan, store: String, run: UUID): StoredResults = plan.collectFirst {
     case found: KeyedAggregateExec => new StoredAggregates(found)
@@ -50,14 +50,14 @@ object StoredResults {
   }.getOrElse(throw new IllegalStateException(s"no table of ours with store '$store' in the plan:\n$plan"))
 }
 
-/** Groups and buffers, as an aggregation saves them. */
+/** Groups and buffers, as an aggregation stores them. */
 private final class StoredAggregates(keyed: KeyedAggregateExec) extends StoredResults {
   private val keys = keyed.save.keyExpressions
   private val windowed = keyed.groupKeys.windows.nonEmpty
 
   override def place: StatefulOperatorStateInfo = keyed.save.getStateInfo
   override def named: Seq[Attribute] = keyed.groupKeys.named
-  // The windows of a key are all over the partitions.
+  // The windows of a key are spread over the partitions.
   override def together: Boolean = !windowed
   override def scanned: Seq[Attribute] = keyed.save.output
   override def scan(wanted: Option[UnsafeRow]): StoredScan =
@@ -116,7 +116,7 @@ private final class StoredTable(task: KeyedTaskExec, name: String, override val 
 
   override def sparkName: String = task.graph.sparkName(store)
   override def named: Seq[Attribute] = shown.layout.named
-  // The rows of a task go by the key that a window is not part of.
+  // The rows of a task are partitioned by the key without its window.
   override def together: Boolean = true
   override def scanned: Seq[Attribute] = shown.layout.columns
   override def scan(wanted: Option[UnsafeRow]): StoredScan = shown.layout.scan(wanted)
@@ -126,13 +126,13 @@ private final class StoredTable(task: KeyedTaskExec, name: String, override val 
   }
 }
 
-/** Those of a column family whose keys begin with a group: all, or those of the one that is wanted. */
+/** The rows of a column family whose keys begin with a group: all rows, or those of the wanted group. */
 private object StoredGroups {
   def in(store: CommittedStore, family: String, wanted: Option[UnsafeRow]): Iterator[UnsafeRowPair] =
     wanted.fold[Iterator[UnsafeRowPair]](store.iterator(family))(store.prefixScan(_, family))
 }
 
-/** Sessions that are open, and those that are kept. */
+/** A scan of the sessions that are open or kept. */
 private final case class SessionScan(layout: SessionLayout, bound: BoundAggregates, wanted: Option[UnsafeRow]) extends StoredScan {
   override def encoding: KeyStateEncoderSpec = layout.encoding
   override def values: StructType = layout.values
@@ -149,7 +149,7 @@ private final case class SessionScan(layout: SessionLayout, bound: BoundAggregat
   }
 }
 
-/** Groups whose rows are kept; those of a group lie together. */
+/** A scan of groups whose rows are kept; the rows of a group lie together. */
 private final case class KeptScan(kept: KeptRows, wanted: Option[UnsafeRow]) extends StoredScan {
   override def encoding: KeyStateEncoderSpec = kept.encoding
   override def values: StructType = kept.values
@@ -167,7 +167,7 @@ private final case class KeptScan(kept: KeptRows, wanted: Option[UnsafeRow]) ext
   }
 }
 
-/** Sliding windows that are open, and those that are kept. The panes of a group lie together. */
+/** A scan of the sliding windows that are open or kept. The panes of a group lie together. */
 private final case class SlideScan(slides: Slides, layout: PaneLayout, bound: BoundAggregates, wanted: Option[UnsafeRow])
   extends StoredScan {
   override def encoding: KeyStateEncoderSpec = layout.encoding

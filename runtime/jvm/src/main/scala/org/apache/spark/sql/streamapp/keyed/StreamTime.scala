@@ -19,15 +19,15 @@ import org.apache.spark.unsafe.types.UTF8String
 
 /**
  * Gives each row the stream time of its source partition, which is read in the order of its offsets: the latest event time
- * up to this record, and no less than what is closed. A window that ends, with its grace, up to there is over for the row.
+ * up to this record, and at least the closed time. A window that ends, with its grace, up to there is over for the row.
  *
  * A row of an internal topic (a hop) has the stream time that it was written with, where it has one, as the partitions of a hop mix
- * those before it; what is closed is over for it anyway. There the latest event time of the partition is a column of its own: rows in
- * its order stay in that of their offsets.
+ * those before it; closed windows are over for it anyway. There the latest event time of the partition is a column of its own: rows in
+ * its order stay in the order of their offsets.
  *
- * @param tag names the source, see [[TimedSources]]
- * @param place topic, partition and event time; of a hop, also the column with the stream time of before
- * @param times the columns that are added, in microseconds since 1970: stream time, and of a hop the latest event time
+ * @param tag the tag of the source, see [[TimedSources]]
+ * @param place topic, partition and event time; for a hop, also the column with the stream time that it was written with
+ * @param times the added columns, in microseconds since 1970: stream time, and for a hop the latest event time
  */
 final case class StreamTime(tag: String, place: Seq[Attribute], times: Seq[Attribute], child: LogicalPlan) extends UnaryNode {
   override def output: Seq[Attribute] = child.output ++ times
@@ -36,7 +36,7 @@ final case class StreamTime(tag: String, place: Seq[Attribute], times: Seq[Attri
 }
 
 object StreamTime {
-  /** The frame with columns of these names, made of those for its place ([[StreamTime]] has both). */
+  /** Returns the frame with added columns of these names, computed from the columns of its place ([[StreamTime]] describes both). */
   def of(frame: DataFrame, tag: String, columns: JList[String], names: JList[String]): DataFrame = {
     val rows = frame.asInstanceOf[Dataset[Row]]
     val plan = rows.queryExecution.analyzed
@@ -69,7 +69,7 @@ final case class StreamTimeExec(tag: String, place: Seq[Attribute], times: Seq[A
     val Seq(topicAt, partitionAt, timeAt) = places.take(3)
     val carriedAt = places.lift(3)
     val withTimes = columns ++ times
-    // Unlike what is unknown, it can be reckoned with.
+    // Unlike an unknown time, this one can be reckoned with.
     val closed = math.max(before.closed, StreamTimes.LongAgo)
     child.execute().mapPartitions { rows =>
       val project = UnsafeProjection.create(withTimes.map(a => a.withNullability(true)), withTimes.map(_.withNullability(true)))
@@ -110,7 +110,7 @@ private final class PartitionClocks(tag: String, before: StreamTimes) {
   private val clocks = mutable.LinkedHashMap.empty[String, Clock]
   private var current: Clock = _
 
-  /** The stream time at a record, and no less than what is closed. */
+  /** The stream time at a record, at least the closed time. */
   def at(topic: UTF8String, partition: Int, time: Long, untimed: Boolean): Long = {
     if (current == null || current.partition != partition || current.topic != topic) {
       val key = TimedSources.key(tag, topic.toString, partition)

@@ -9,25 +9,25 @@ import org.json4s.jackson.Serialization
 import org.apache.spark.sql.streamapp.MetadataTopic
 
 /**
- * How far event time has come in a sub-topology when an epoch has ended. All times are microseconds since 1970.
+ * The event times that a sub-topology has reached at the end of an epoch. All times are microseconds since 1970.
  *
- * @param epoch the one that has ended
- * @param closed windows are closed that end, with their grace, up to here; never goes back
- * @param reached the stream time of each source partition: the latest event time that was read of it
+ * @param epoch the epoch that has ended
+ * @param closed windows that end, with their grace, up to here are closed; never goes back
+ * @param reached the stream time of each source partition: the latest event time that was read from it
  */
 final case class StreamTimes(epoch: Long, closed: Long, reached: Map[String, Long]) {
-  /** [[StreamTimes.Unknown]] before the first record. */
+  /** The stream time of a source partition; [[StreamTimes.Unknown]] before the first record. */
   def of(source: String): Long = reached.getOrElse(source, StreamTimes.Unknown)
 
   /**
    * The times at the end of the next epoch.
    *
-   * @param seen how far the partitions have come of which it has read something
-   * @param partitions all that there are; what is known of others is forgotten
-   * @param idle those that windows do not wait for
-   * @param upTo how far time has come where all are idle; else [[StreamTimes.Unknown]]
-   * @param hops by the tags of internal topics: how far time had come where they are written, see [[HopTimes]]; their own
-   *             partitions do not count
+   * @param seen the latest event time of each partition from which the epoch has read something
+   * @param partitions all partitions; the times of others are forgotten
+   * @param idle the partitions that windows do not wait for
+   * @param upTo the time that is reached where all partitions are idle; else [[StreamTimes.Unknown]]
+   * @param hops the time that the writer of each internal topic has reached, by the topic's tag, see [[HopTimes]]; the topics'
+   *             own partitions do not count
    */
   def after(seen: Map[String, Long], partitions: Set[String], idle: Set[String], upTo: Long, hops: Map[String, Long]): StreamTimes = {
     val times = (reached ++ seen.map { case (source, time) => source -> math.max(time, of(source)) })
@@ -42,28 +42,28 @@ final case class StreamTimes(epoch: Long, closed: Long, reached: Map[String, Lon
 
 object StreamTimes {
   val Unknown: Long = Long.MinValue
-  /** Before any event time, and far enough from the end of the numbers for durations to be taken from it. */
+  /** Before any event time, and far enough from the smallest number for durations to be subtracted from it. */
   val LongAgo: Long = Long.MinValue / 2
-  /** Before the first epoch. */
+  /** The times before the first epoch. */
   val None: StreamTimes = StreamTimes(-1, Unknown, Map.empty)
 
-  /** The time so much earlier. */
+  /** The time minus `lag`; Unknown stays Unknown. */
   def behind(time: Long, lag: Long): Long = if (time == Unknown) Unknown else time - lag
 
-  /** When something is due that is due at `time` where time is so much behind; Long.MaxValue for never. */
+  /** The due time of something that is due at `time` on a clock that is `lag` behind; Long.MaxValue for never. */
   def dueBehind(time: Long, lag: Long): Long = if (time == Long.MaxValue) time else time + lag
 
   private implicit val formats: Formats = DefaultFormats
 
   def read(bytes: Array[Byte]): StreamTimes = Serialization.read[StreamTimes](new String(bytes, UTF_8))
 
-  /** Its next epoch begins without. */
+  /** Forgets the times of a sub-topology: its next epoch begins without them. */
   def forget(applicationId: String, subTopology: String): Unit = {
     val metadata = MetadataTopic.current(applicationId)
     val file = path(applicationId, subTopology)
     if (metadata.get(file).isDefined) metadata.defer(Seq(file -> null))
   }
 
-  /** Where it is kept: it is written in the transaction of Spark's `commits/EPOCH`. */
+  /** The path of the file with the times, which is written in the transaction of Spark's `commits/EPOCH`. */
   def path(applicationId: String, subTopology: String): String = s"/$applicationId/$subTopology/times"
 }

@@ -6,10 +6,10 @@ import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow,
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 /**
- * Holds the changes of a table back: the first change of a row begins to wait, and those that follow take its place. When the time of
- * all partitions has come to its end, one change goes on, from the row that readers know to the row that is.
+ * Holds the changes of a table back: the first change of a row begins to wait, and later changes of that row replace it. When the time
+ * of all partitions has come to the end of the wait, one change goes on, from the row that readers know to the current row.
  *
- * The store has the rows that wait: since when, and what readers know. The row itself is the table's.
+ * The store has the waiting rows: since when each waits, and the row that readers know. The current row is in the table.
  */
 private[keyed] final class SuppressProcessor(node: Suppress, table: Processor, task: TaskAtWork) extends Processor {
   private val limit = node.limit.open
@@ -17,7 +17,7 @@ private[keyed] final class SuppressProcessor(node: Suppress, table: Processor, t
   private val (known, since) = (new GenericInternalRow(1), new GenericInternalRow(1))
   private val sinceAndKnown = new JoinedRow(since, known)
   private var store: StateStore = _
-  /** The row whose change goes on now, and what it was. */
+  /** The key whose change goes on now, and the row that readers know. */
   private var going: Option[(UnsafeRow, InternalRow)] = None
 
   override def begin(): Unit = {

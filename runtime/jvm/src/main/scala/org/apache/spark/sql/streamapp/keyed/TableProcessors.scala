@@ -5,14 +5,14 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
-/** A table that knows what the row was of which a change is on its way, where a join may ask for it. */
+/** A table that knows a row as it was before the change on its way, where a join may ask for it. */
 private[keyed] abstract class StoredRows(task: TaskAtWork) extends Processor {
   private val remembers = task.graph.hasDiamonds
   private var changedIn = 0L
   private var changedKey: UnsafeRow = _
   private var rowBefore: InternalRow = _
 
-  /** The row of that key is about to change. */
+  /** Notes the row of a key that is about to change. */
   protected final def remember(key: UnsafeRow, row: InternalRow): Unit =
     if (remembers && (changedIn != task.change || changedKey != key)) {
       changedIn = task.change
@@ -25,10 +25,10 @@ private[keyed] abstract class StoredRows(task: TaskAtWork) extends Processor {
 }
 
 /**
- * Keeps the latest row of each key; of changes of a key, the last that comes counts, whatever its time (as a KTable's).
+ * Keeps the latest row of each key; the last change of a key that comes counts, whatever its time (as a KTable's).
  *
- * With a ttl, a row that is as old by the time of the record under way is there no more for it, and for an update. It is deleted, and
- * that is told, when the time of all partitions has come there.
+ * With a ttl, a row that has expired by the time of the record under way does not exist any more for that record or for an update. It
+ * is deleted, and the deletion is sent, when the time of all partitions has come there.
  */
 private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends StoredRows(task) {
   private var store: StateStore = _
@@ -105,7 +105,7 @@ private[keyed] class LookupProcessor(node: Lookup, table: Processor, task: TaskA
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
     if (!row.getBoolean(node.deletedAt)) lookUp(row, time, task.now)
 
-  /** @param now up to when a table's history reaches back */
+  /** @param now the time from which a table's history reaches back */
   protected final def lookUp(row: InternalRow, time: Long, now: Long): Unit = {
     val key = keyOf(row)
     val found = if (key.anyNull) null else if (node.asOf) table.asOf(key, time, now) else table.get(key)
@@ -114,7 +114,7 @@ private[keyed] class LookupProcessor(node: Lookup, table: Processor, task: TaskA
   }
 }
 
-/** A change of either side is a change of the result, computed with the other side's row of the moment. */
+/** A change of either side is a change of the result, computed with the other side's current row. */
 private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, right: Processor, task: TaskAtWork, isDiamond: Boolean)
   extends Processor {
   private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.result.projection)
@@ -143,7 +143,7 @@ private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, 
   override def before(key: UnsafeRow): InternalRow = result(left.before(key), right.before(key), ofFound)
 
   private def change(key: UnsafeRow, row: UnsafeRow, old: UnsafeRow, time: Long): Unit = {
-    // It has changed at that time, also where one side is gone.
+    // The result has changed at that time, also where one side is gone.
     if (row != null) row.setLong(node.timeAt, time)
     if (isDiamond) {
       toldIn = task.change
@@ -153,7 +153,7 @@ private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, 
     if (row != null || old != null) forward(key, row, old, time)
   }
 
-  /** Where one change comes by both sides, what it replaces is not what the other side has by now. */
+  /** The result that a change replaces. Where one change comes by both sides, it is not the one with the other side's current row. */
   private def lastTold(key: UnsafeRow): UnsafeRow =
     if (toldIn == task.change && toldKey == key) toldRow else result(left.before(key), right.before(key), ofOld)
 

@@ -9,15 +9,15 @@ import org.apache.spark.sql.types.StructType
 /**
  * A store of a keyed task.
  *
- * @param name the manifest's
+ * @param name the store's name in the manifest
  * @param hasFamilies whether its processor keeps more beside the rows, in column families of its own
- * @param shown what questions are answered from; None where nobody asks
+ * @param shown the rows that questions are answered from; None where nobody asks
  */
 final case class TaskStore(name: String, keySchema: StructType, valueSchema: StructType, encoding: KeyStateEncoderSpec,
     hasFamilies: Boolean, shown: Option[ShownRows])
 
 object TaskStore {
-  /** One whose rows are found by their whole key. */
+  /** A store whose rows are found by their whole key. */
   def byKey(name: String, key: StructType, value: StructType, hasFamilies: Boolean = false, shown: Option[ShownRows] = None): TaskStore =
     TaskStore(name, key, value, NoPrefixKeyStateEncoderSpec(key), hasFamilies, shown)
 }
@@ -25,30 +25,30 @@ object TaskStore {
 /**
  * The rows of a store, for questions.
  *
- * @param layout how they lie
- * @param answers what a question is answered with, over the columns of the layout
- * @param answered its columns: the key's as `__key_0`, `__key_1`, …, then the values
+ * @param layout how the rows lie
+ * @param answers the columns of an answer, over the columns of the layout
+ * @param answered their names: the key's are `__key_0`, `__key_1`, …, then come the values
  */
 final case class ShownRows(layout: StoredLayout, private val answers: RowsOf, private val answered: Seq[String]) {
-  /** The same over these columns, which are those of the layout. */
+  /** The columns of an answer over these columns, which are those of the layout. */
   def answersOver(columns: Seq[Attribute]): Seq[NamedExpression] = answers.values.zip(answered).map { case (value, name) =>
     Alias(over(value, columns), name)()
   }
 
-  /** Which rows are answers; None: all. */
+  /** The condition of the rows that are answers; None for all rows. */
   def answering(columns: Seq[Attribute]): Option[Expression] = answers.condition.map(over(_, columns))
 
   private def over(expression: Expression, columns: Seq[Attribute]): Expression =
     expression.transform { case BoundReference(place, _, _) => columns(place) }
 }
 
-/** How rows lie in a store, for who reads it beside the task. */
+/** How rows lie in a store, for readers beside the task. */
 private[keyed] sealed trait StoredLayout extends Serializable {
-  /** The columns of the key, without a window: the task's place goes by them. */
+  /** The columns of the key, without a window: they decide the task. */
   def named: Seq[Attribute]
-  /** The columns of what `scan` finds. */
+  /** The columns of the rows that `scan` finds. */
   def columns: Seq[Attribute]
-  /** @param wanted the key that is asked for; None: all */
+  /** @param wanted the key that the question asks for; None for all keys */
   def scan(wanted: Option[UnsafeRow]): StoredScan
 }
 

@@ -20,7 +20,7 @@ private[keyed] object TimeOrder {
     }
   }
 
-  // A bound has nothing behind its time. Spark's projections rely on a column that is never null: interpreted ones would have it null
-  // for good once it was, in the keys that follow, and generated ones would fail.
+  // A bound has nothing behind its time. Spark's projections rely on a column that is never null: after a null, interpreted ones would
+  // keep it null in the keys that follow, and generated ones would fail.
   private def bounded(keys: StructType): StructType = StructType(keys.head +: keys.tail.map(_.copy(nullable = true)))
 }

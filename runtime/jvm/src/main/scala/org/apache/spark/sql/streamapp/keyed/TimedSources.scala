@@ -6,33 +6,33 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.jdk.CollectionConverters._
 
 /**
- * What of a source windows do not wait for.
+ * The parts of a source that windows do not wait for.
  *
  * @param partitions the keys of its idle partitions
- * @param silentUs when all are idle: for how long nothing has come beyond the time after which they are, in microseconds
- * @param over whether a run has read all that it reads, and windows are to close then
- * @param hops of internal topics, by their tags: how far time had come where they are written
+ * @param silentUs if all partitions are idle: how long they have been silent beyond the idle timeout, in microseconds
+ * @param over whether a run to the end has read all its records, so that windows are to close
+ * @param hops the time that the writer of each internal topic has reached, by the topic's tag
  */
 final case class Idleness(partitions: Set[String], silentUs: Option[Long], over: Boolean, hops: Map[String, Long] = Map.empty)
 
 /**
- * The sources whose event time windows wait for, on the driver. Spark numbers the sources of a query; a tag names one for
- * as long as its records' event times mean the same, whatever its number is in the next version.
+ * The sources whose event time windows wait for, on the driver. Spark numbers the sources of a query; a tag names a source
+ * for as long as its records' event times mean the same, even if its number changes in the next version.
  */
 object TimedSources {
   private final case class Source(tag: String, idleness: () => Idleness)
   private val sources = new ConcurrentHashMap[(String, Int), Source]()
 
   /**
-   * @param number Spark's, as in the offset log
-   * @param idleness when the last epoch was cut
+   * @param number Spark's number of the source, as in the offset log
+   * @param idleness gives the idleness when the last epoch was cut
    */
   def add(subTopology: String, number: Int, tag: String, idleness: () => Idleness): Unit =
     sources.put((subTopology, number), Source(tag, idleness))
 
   def tagOf(subTopology: String, number: Int): Option[String] = Option(sources.get((subTopology, number))).map(_.tag)
 
-  /** Of all sources of a sub-topology. */
+  /** The idleness of all sources of a sub-topology together. */
   def idleness(subTopology: String): Idleness = {
     val all = sources.asScala.iterator.collect { case ((sub, _), source) if sub == subTopology => source.idleness() }.toSeq
     val silent = all.flatMap(_.silentUs)

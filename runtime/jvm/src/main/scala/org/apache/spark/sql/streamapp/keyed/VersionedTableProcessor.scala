@@ -7,12 +7,12 @@ import org.apache.spark.sql.execution.streaming.state.{NoPrefixKeyStateEncoderSp
 import org.apache.spark.sql.types.{LongType, StructField, StructType}
 
 /**
- * Keeps the rows of a table, and what each was at a time within its history. Of changes of a key the one with the latest event time
- * counts, as in a versioned KTable (KIP-889): one that comes late changes what was, and is not told.
+ * Keeps the rows of a table, and their earlier versions within its history. The change of a key with the latest event time counts, as
+ * in a versioned KTable (KIP-889): a change that comes late alters an earlier version, and is not sent.
  *
- * The store has the rows that are, as one without history. Those that were, and deletions, lie in a column family by key and time.
- * Each version knows the time of the one before it, so that a look at what was goes back from the latest. What time has made
- * unreachable is found as rows are that expire; a way back that ends there has nothing behind it.
+ * The store has the current rows, as that of a table without history. Earlier versions, and deletions, lie in a column family by key
+ * and time. Each version knows the time of the version before it, so that a lookup goes back from the latest one. Versions that time
+ * has made unreachable are found as expired rows are; a way back that ends at one of them has nothing behind it.
  */
 private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: TaskAtWork) extends StoredRows(task) {
   import Versions._
@@ -58,11 +58,11 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
     }
   }
 
-  /** What its key's row is from then on. */
+  /** Adds a version that is its key's row from its time on. */
   private def append(key: UnsafeRow, time: Long, value: UnsafeRow, latest: Option[Version]): Unit = {
     val before = latest.filterNot(_.isDeletion).map(_ => told(key)).orNull
     latest.filter(last => last.time < time && !last.isDeletion).foreach(put(key, _, until = time))
-    // One of the same time takes its place. A deletion that hides nothing from this record may still have what others can reach behind it.
+    // It replaces a version of the same time. A deletion that hides nothing from this record may still hide versions that others can reach.
     val previous = latest.fold(deletionOf(key).filter(_ < time))(last => if (last.time < time) Some(last.time) else last.previous)
     if (value != null || before != null) remember(key, before)
     rows.forget(key)
@@ -82,7 +82,7 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
     }
   }
 
-  /** What it was for some time. So late that it may lie among what was forgotten, it is left out, whether that was forgotten or not. */
+  /** Adds a version between others. One that may lie among forgotten versions is left out, whether they were forgotten or not. */
   private def insert(key: UnsafeRow, time: Long, value: UnsafeRow, latest: Version): Unit = if (!isBeyond(time, task.now)) {
     var next = latest
     var found = versionBefore(key, next)
@@ -91,7 +91,7 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
       found = versionBefore(key, next)
     }
     val isThere = found.exists(_.time == time)
-    // What the next one names as the one before it may be forgotten, and then of any time.
+    // The time that the next version names as that of the one before it may be any time, if that version was forgotten.
     val previous = (if (isThere) found.get else next).previous.filter(_ < time)
     put(key, Version(time, previous, value), until = next.time)
     if (!isThere) {
@@ -105,8 +105,8 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
     else store.put(key, stored(latest.value, Some(previous)))
 
   /**
-   * A version beside the rows that are. A deletion is of no use when it is beyond the history: what is not there was deleted as well,
-   * and what is older does not come in any more.
+   * Stores a version beside the current rows. A deletion is of no use when it is beyond the history: a missing version means a deletion
+   * too, and older changes do not come in any more.
    */
   private def put(key: UnsafeRow, of: Version, until: Long): Unit = {
     val lasts = if (of.isDeletion) of.time else until
@@ -118,7 +118,7 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
     reach.note(at, lasts, None)
   }
 
-  /** The latest version of a key, a deletion too as long as it is within reach; its value stays good. */
+  /** The latest version of a key, also a deletion as long as it is within reach; its value stays good. */
   private def latestOf(key: UnsafeRow): Option[Version] = {
     val found = store.get(key)
     if (found != null) Some(Version(found.getLong(0), timeAt(found, node.rowSchema.length - 1), toValue(found).copy()))
@@ -194,7 +194,7 @@ private object Versions {
   /**
    * A key's row from a time on.
    *
-   * @param previous the time of the one before; None where there was none within reach
+   * @param previous the time of the version before; None where there was none within reach
    * @param value    null for a deletion
    */
   final case class Version(time: Long, previous: Option[Long], value: UnsafeRow) {

@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow, UnsafeProjection, UnsafeRow}
 
 /**
- * Aggregates records by group, in windows of event time. What there is of a group is read and written once per epoch. When all
- * is read, windows close whose time has come.
+ * Aggregates records by group, in windows of event time. The state of a group is read and written once per epoch. When all
+ * records are read, the windows close whose time has come.
  */
 private[keyed] abstract class WindowedProcessor[V](node: WindowedNode, task: TaskAtWork) extends Processor {
   private val lag = task.graph.heldBefore(node)
@@ -16,17 +16,17 @@ private[keyed] abstract class WindowedProcessor[V](node: WindowedNode, task: Tas
   private val passes = new Condition(node.rows.condition)
   private val columnsOf = node.rows.projection
   private val groupOf = UnsafeProjection.create(node.group)
-  /** What the columns are computed of beside the row. */
+  /** The value beside the row that the columns are computed from. */
   protected val beside = new GenericInternalRow(1)
   private val whole = new JoinedRow().withRight(beside)
 
-  /** What has had records in the epoch, by group or window. */
+  /** The groups or windows that have had records in the epoch. */
   protected val held = new JLinkedHashMap[UnsafeRow, V]()
   protected var heldBytes = 0L
-  /** What there is to tell, each good until the next. */
+  /** The results to be sent, each good until the next. */
   private var results: Iterator[InternalRow] = Iterator.empty
 
-  /** A row comes to its group. */
+  /** Adds a row to its group. */
   protected def add(row: InternalRow, columns: UnsafeRow, group: UnsafeRow, time: Long): Unit
 
   override def receive(none: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
@@ -37,17 +37,17 @@ private[keyed] abstract class WindowedProcessor[V](node: WindowedNode, task: Tas
       heldBytes += columns.getSizeInBytes
     }
 
-  /** One of those that are held is written back. @return what there is to tell of it */
+  /** Writes back a group or window that is held. @return its results */
   protected def save(key: UnsafeRow, value: V): Iterator[InternalRow]
   /** See [[WindowsOfTask.close]]. */
   protected def close(closing: Closing, fresh: Boolean): Iterator[InternalRow]
   /** See [[WindowsOfTask.earliest]]. */
   protected def earliest(closed: Long): Long
 
-  /** How far time had come for the row under way. What was held on its way here is late for what is closed alone. */
+  /** The stream time for the row under way. A row that was held back on its way is late only for windows that are closed. */
   protected final def reached: Long = task.reached(lag)
 
-  /** The row under way is late for that window. */
+  /** Sends out the row under way, which is late for that window. */
   protected final def leaveLate(row: InternalRow, start: Long, end: Long): Unit = late.leave(row, start, end, reached)
 
   override def gathers: Boolean = true
@@ -66,7 +66,7 @@ private[keyed] abstract class WindowedProcessor[V](node: WindowedNode, task: Tas
   }
 
   override def forgets: Boolean = true
-  // Behind what tables let go when time has come for it: that may be in a window that is about to close.
+  // After the changes that tables let go when time has come for them: they may be in a window that is about to close.
   override def stage: Int = TaskAtWork.Windows
   override def forget(closing: Closing, fresh: Boolean): Unit = results = close(closing.behind(lag), fresh)
 
@@ -80,7 +80,7 @@ private[keyed] final class LateRows(task: TaskAtWork, exit: LateExit) {
   private val spanAndTime = new GenericInternalRow(3)
   private val withSpan = new JoinedRow().withRight(spanAndTime)
 
-  /** The row is late for that window. */
+  /** Sends out a row that is late for that window. */
   def leave(row: InternalRow, start: Long, end: Long, reached: Long): Unit = {
     spanAndTime.update(0, start)
     spanAndTime.update(1, end)
@@ -89,7 +89,7 @@ private[keyed] final class LateRows(task: TaskAtWork, exit: LateExit) {
   }
 }
 
-/** Tumbling and hopping windows: a record is in those that its time says. */
+/** Tumbling and hopping windows: the time of a record decides its windows. */
 private[keyed] final class WindowProcessor(node: Windowed, task: TaskAtWork) extends WindowedProcessor[InternalRow](node, task) {
   private val toKey = UnsafeProjection.create(node.keys.schema)
   private val ofKey = node.keys.toGroup
@@ -132,7 +132,7 @@ private[keyed] final class WindowProcessor(node: Windowed, task: TaskAtWork) ext
   override protected def earliest(closed: Long): Long = closing.earliest(closed)
 }
 
-/** Sessions and sliding windows: records say where their windows are. */
+/** Sessions and sliding windows: the records decide where their windows are. */
 private[keyed] final class RecordWindowProcessor(node: RecordWindowed, task: TaskAtWork)
   extends WindowedProcessor[OpenGroup](node, task) {
 

@@ -5,38 +5,38 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
-/** What a task has of one group while it reads the group's rows. */
+/** The state of one group while a task reads the group's rows. */
 private[keyed] trait OpenGroup {
-  /** Whether the row is in some window now; else it is late. */
+  /** Adds the row to its windows. Returns false if it is late for all of them. */
   def add(row: InternalRow): Boolean
 
-  /** About how much memory it takes what was there of the group. */
+  /** About how much memory the stored state of the group takes. */
   def bytes: Long
 
-  /** Writes back what has changed. @return what there is to tell, each good until the next */
+  /** Writes back the changes. @return the results, each good until the next */
   def save(): Iterator[InternalRow]
 }
 
 private[keyed] object OpenGroup {
-  /** What a window takes beside its buffer, in bytes. */
+  /** The size of a window beside its buffer, in bytes. */
   val Overhead = 200L
 }
 
-/** What a store has of windows that records have made. */
+/** The windows in a store that records have made. */
 private[keyed] trait RecordWindowState {
-  /** An epoch begins, with the store at its version. */
+  /** Begins an epoch, with the store at its version. */
   def begin(store: StateStore): Unit
 
-  /** When the next thing is over, with time at `closed`; Long.MaxValue when nothing is open. */
+  /** The time at which the next thing is over, with time at `closed`; Long.MaxValue when nothing is open. */
   def earliest(closed: Long): Long
 }
 
 /**
- * The windows that records of groups make, in the store of one task. What there is to tell of them are rows of
- * [[RecordWindows]]. For one thread.
+ * The windows that records make, by groups, in the store of one task. The results are rows of [[RecordWindows]]. For one
+ * thread.
  *
- * @param columns of the group: the first of the rows that come; then come event time and stream time
- * @param output of [[RecordWindows]]
+ * @param columns the columns of the group: the first of the rows that come; then come event time and stream time
+ * @param output the output of [[RecordWindows]]
  */
 private[keyed] abstract class WindowsOfTask(columns: Seq[Attribute], aggregates: RowAggregates, output: Seq[Attribute]) {
   protected val timeAt: Int = columns.length
@@ -55,20 +55,20 @@ private[keyed] abstract class WindowsOfTask(columns: Seq[Attribute], aggregates:
   def open(group: UnsafeRow): OpenGroup
 
   /**
-   * Takes out what is over, and what is not kept any more. To be asked when all records of the epoch were read.
+   * Removes the windows that are over, and those that are not kept any more. To be called when all records of the epoch were read.
    *
-   * @param fresh whether an earlier version of the app may have kept for longer
-   * @return what there is to tell of it, each good until the next
+   * @param fresh whether an earlier version of the app may have kept windows for longer
+   * @return the results, each good until the next
    */
   def close(closing: Closing, fresh: Boolean): Iterator[InternalRow]
 
   final def earliest(closed: Long): Long = state.earliest(closed)
 
-  /** A window has this result, as of the latest of its records. */
+  /** The row with the result of a window, as of the latest of its records. */
   protected final def result(group: UnsafeRow, start: Long, end: Long, latest: Long, buffer: InternalRow): InternalRow =
     told(group, start, end, latest, isGone = false, buffers.result(group, buffer))
 
-  /** There is no such window any more. */
+  /** The row that reports that a window is gone. */
   protected final def gone(group: UnsafeRow, start: Long, end: Long, latest: Long): InternalRow =
     told(group, start, end, latest, isGone = true, noResult)
 

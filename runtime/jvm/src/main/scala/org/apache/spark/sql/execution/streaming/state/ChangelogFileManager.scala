@@ -18,7 +18,7 @@ import org.apache.spark.io.CompressionCodec
 import org.apache.spark.sql.streamapp.{EpochRanges, Failpoint, PositionMismatchException, RestoreProgress, RuntimeConf, TaskTransaction, TransactionParticipant}
 
 /**
- * Stands where Spark keeps a store's files, and keeps them on a changelog topic instead.
+ * Takes the place of Spark's files of a store, and keeps them on a changelog topic instead.
  *
  * It tells Spark that a snapshot exists exactly at the version asked for, so that Spark never replays anything
  * itself, and hands out the restored database when Spark asks for that snapshot.
@@ -32,18 +32,18 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
   val transaction: TaskTransaction = TaskTransaction.of(runtime, s"${runtime.subTopology}/$partition")
   /** The column families of the live store: its keys start with their ids, so a restore needs the same ids. */
   val families = new ConcurrentHashMap[String, ColumnFamilyInfo]()
-  /** What a range deletion is about to remove; set only while one runs. */
+  /** The rows before a range deletion; set only while one runs. */
   @volatile var beforeDeletion: org.rocksdb.Snapshot = _
 
   private var db: ChangelogRocksDB = _
   private lazy val base = LocalBases.of(runtime, changelog, this)
   private var recordsSinceBase = 0L
-  /** Where the changelog goes on behind the last version that this process has read or committed. */
+  /** The offset behind the last version in the changelog that this process has read or committed. */
   private var writtenTo = -1L
 
   private[state] def attach(owner: ChangelogRocksDB): Unit = db = owner
 
-  // No file system: called by the parent's constructor.
+  // No file system: the parent's constructor calls this.
   override protected def getFileSystem(dfsRootDir: String, hadoopConf: Configuration): FileSystem = null
 
   override def confirmed(version: Long, nextOffset: Long): Unit = {
@@ -55,20 +55,20 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
 
   override def lost(): Unit = if (local.lost()) db.closeNow()
 
-  // Offsets never go back. A topic that was made anew has lost all that the local database still has.
+  // Offsets never go back. A topic that was made anew has lost the records that the local database still has.
   override def arrived(nextOffset: Long): Unit =
     if (nextOffset > 0 && nextOffset <= writtenTo) throw new PositionMismatchException(
       s"changelog $changelog was written up to offset $writtenTo, and takes records at offset ${nextOffset - 1}: it was " +
         "deleted and made anew, or truncated; what was in it is lost")
 
-  /** The task has failed: was it for want of sound local files, they must not be used again. */
+  /** Handles the failure of a task: if its local files were damaged, they must not be used again. */
   def taskFailed(error: Throwable): Unit =
     if (Iterator.iterate(error)(_.getCause).takeWhile(_ != null).exists {
       case _: RocksDBException | _: DamagedStoreException => true
       case _ => false
     }) base.distrust()
 
-  /** To be called before a task changes the live database. */
+  /** Takes a new local base if one is due. To be called before a task changes the live database. */
   def refreshLocalBase(native: NativeRocksDB): Unit = local.now match {
     case PartitionState.Confirmed(version, nextOffset) if base.affordable && LocalBase.due(recordsSinceBase,
         native.getLongProperty("rocksdb.estimate-num-keys"), runtime.localBaseRecords, base.ageMs) =>
@@ -76,7 +76,7 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
     case _ =>
   }
 
-  /** The whole restore: a database at `version` in `localDir`, from the local base and the changelog topic. */
+  /** Restores the store as a whole: a database at `version` in `localDir`, from the local base and the changelog topic. */
   override def loadCheckpointFromDfs(version: Long, localDir: File, fileMapping: RocksDBFileMapping,
       checkpointUniqueId: Option[String]): RocksDBCheckpointMetadata = {
     val progress = RestoreProgress.start(store, partition)
@@ -159,8 +159,8 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
 
     override def version: Short = if (useColumnFamilies) 2 else 1
 
-    // Some operators change their store before the sink has asked for a row, so also when the epoch is done already: what
-    // they do then is in the changelog, and what the local files make of it is dropped with the task.
+    // Some operators change their store before the sink has asked for a row, so also when the epoch is done already: these changes are
+    // in the changelog already, and those in the local files are dropped with the task.
     private def emit(key: Array[Byte], value: Array[Byte]): Unit = if (!transaction.alreadyDone) {
       recordsSinceBase += 1
       transaction.send(new ProducerRecord(changelog.topic, partition, ChangelogRecord.dataKey(key), value))
@@ -205,7 +205,7 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
     }
   }
 
-  // What Spark asks about its files: a snapshot stands exactly where it looks, and nothing is ever uploaded or purged.
+  // The answers to Spark about its files: a snapshot stands exactly where it looks, and nothing is ever uploaded or purged.
   override def saveCheckpointToDfs(checkpointDir: File, version: Long, numKeys: Long, numInternalKeys: Long,
       fileMapping: Map[String, RocksDBSnapshotFile], columnFamilyMapping: Option[Map[String, ColumnFamilyInfo]],
       maxColumnFamilyId: Option[Short], checkpointUniqueId: Option[String], verifyNonEmptyFilesInZip: Boolean): Unit = ()
@@ -228,5 +228,5 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
 /** The application's own code or settings changed what a store holds. */
 final class IncompatibleStateException(message: String) extends RuntimeException(message)
 
-/** A store's local files are not what was written to them. The changelog is, so the next attempt restores from there. */
+/** A store's local files differ from what was written to them. The changelog does not, so the next attempt restores from it. */
 final class DamagedStoreException(message: String) extends RuntimeException(message)

@@ -91,7 +91,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     this
   }
 
-  /** Spark may give the store up as soon as that has committed, while the task's transaction has not. */
+  /** Spark may close the store as soon as it has committed, before the task's transaction has. */
   override def close(): Unit = if (local.close()) closeNow()
 
   private[state] def closeNow(): Unit = {
@@ -111,7 +111,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     super.rollback()
   }
 
-  // The native deletion comes first and our writer is told afterwards: keep a view of what was there.
+  // The native deletion comes first, and our writer learns of it afterwards: keep a view of the rows before it.
   override def deleteRange(beginKey: Array[Byte], endKey: Array[Byte], cfName: String, includesPrefix: Boolean,
       includesChecksum: Boolean): Unit = {
     val before = native.getSnapshot
@@ -135,7 +135,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     committed
   }
 
-  // Where a scan meets a damaged block, Spark's iterators take it for the end: then rows are missing, and no error told.
+  // Where a scan meets a damaged block, Spark's iterators take it for the end: then rows are missing, without an error.
   private def requireSound(): Unit = {
     if (SparkInternals.statistics(this).getTickerCount(TickerType.BLOCK_CHECKSUM_MISMATCH_COUNT) > 0) {
       throw new DamagedStoreException(s"store '$store', partition $partitionId: its files in $localRootDir are damaged")

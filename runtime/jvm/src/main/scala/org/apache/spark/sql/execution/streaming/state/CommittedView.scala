@@ -8,7 +8,7 @@ import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, RocksIterator}
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types.StructType
 
-/** A database as it was at one moment. To be released before the database is closed, or the process dies. */
+/** A database as it was at one moment. It must be released before the database is closed, or else the process dies. */
 trait Snapshot {
   /** The ids that the keys of column families begin with, by name; empty in a database without families. */
   def families: Map[String, Short]
@@ -30,19 +30,19 @@ final class NativeSnapshot(native: NativeRocksDB, override val families: Map[Str
 }
 
 /**
- * What one partition of a store held at its last committed epoch, for readers beside the tasks that go on changing it.
+ * The rows of one store partition at its last committed epoch, for readers beside the tasks that go on changing it.
  *
- * A reader holds a native snapshot: what is written meanwhile, and may be aborted, it never sees. To close a database
- * under a reader takes the process down, so [[withdraw]] comes first: it waits for readers, whose next row fails.
+ * A reader holds a native snapshot: it never sees later writes, which may be aborted. Closing a database under a reader takes
+ * the process down, so [[withdraw]] comes first: it waits for readers, whose next row fails.
  *
- * @param owner whose lock guards this; its state says when to publish and to withdraw
+ * @param owner the partition whose lock guards this; its state decides when to publish and to withdraw
  */
 final class CommittedView(place: StorePlace, owner: StorePartition) {
   private var current: Held = _
   private var readers = 0
   @volatile private var withdrawals = 0
 
-  /** From now on that is what readers see. */
+  /** Shows that snapshot to readers from now on. */
   def publish(snapshot: => Snapshot, version: Long): Unit = owner.synchronized {
     if (current == null || current.version != version) {
       retire()
@@ -51,7 +51,7 @@ final class CommittedView(place: StorePlace, owner: StorePartition) {
     }
   }
 
-  /** To be called before the database is closed, when nothing is published any more. */
+  /** Takes the view from readers. To be called before the database is closed, when nothing is published any more. */
   def withdraw(): Unit = owner.synchronized {
     CommittedView.owners.remove(place, owner)
     withdrawals += 1
@@ -63,7 +63,7 @@ final class CommittedView(place: StorePlace, owner: StorePartition) {
     if (interrupted) Thread.currentThread().interrupt()
   }
 
-  /** To be closed by the caller; None when what is here is older than that. */
+  /** Returns the version here, which the caller closes; None when it is older than that. */
   def open(leastVersion: Long): Option[Held] = owner.synchronized {
     Option(current).filter(_.version >= leastVersion).map { held =>
       held.users += 1
@@ -104,25 +104,25 @@ final class CommittedView(place: StorePlace, owner: StorePartition) {
   }
 }
 
-/** Where a partition of a store is to be found in a process. */
+/** The place of a store's partition in a process. */
 final case class StorePlace(applicationId: String, store: String, partition: Int)
 
 object CommittedView {
   private val owners = new ConcurrentHashMap[StorePlace, StorePartition]()
 
-  /** What is in this process, if it is as new as that. */
+  /** Returns the version in this process, if it is as new as that. */
   def open(place: StorePlace, leastVersion: Long): Option[CommittedView#Held] =
     Option(owners.get(place)).flatMap(_.read(leastVersion))
 }
 
 /**
- * The view as Spark's own readers of state take it: with one value per key, and column families that have this layout. To be
+ * The view for Spark's own readers of state: with one value per key, and column families that have this layout. To be
  * released when it has been read.
  */
 final class CommittedStore(held: CommittedView#Held, override val id: StateStoreId, layout: KeyStateEncoderSpec,
     values: StructType) extends ReadStateStore {
 
-  // Encoders reuse their rows, so those of the store itself are its task's.
+  // Encoders reuse their rows, so the store's own encoders belong to its task.
   private val data = new UnsafeRowDataEncoder(layout, values)
   private val keyEncoder = RocksDBStateEncoder.getKeyEncoder(data, layout, useColumnFamilies = held.families.nonEmpty)
   private val valueEncoder = RocksDBStateEncoder.getValueEncoder(data, values, useMultipleValuesPerKey = false)
@@ -142,7 +142,7 @@ final class CommittedStore(held: CommittedView#Held, override val id: StateStore
   override def prefixScan(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] =
     scan(family, keyEncoder.encodePrefixKey(prefix))
 
-  /** What of a family has keys that begin so. */
+  /** The rows of a family whose keys begin with `start`. */
   private def scan(family: String, start: Array[Byte]): StateStoreIterator[UnsafeRowPair] =
     new StateStoreIterator(prefixOf(family).fold(Iterator.empty[UnsafeRowPair])(prefix => scan(prefix.length, prefix ++ start)))
 
@@ -167,7 +167,7 @@ final class CommittedStore(held: CommittedView#Held, override val id: StateStore
     }
   }
 
-  // None: there is no such family yet.
+  // None if there is no such family yet.
   private def prefixOf(family: String): Option[Array[Byte]] =
     if (held.families.isEmpty) Some(Array.emptyByteArray)
     else held.families.get(family).map(RocksDBStateStoreProvider.encodeStateRowWithPrefix(Array.emptyByteArray, _))

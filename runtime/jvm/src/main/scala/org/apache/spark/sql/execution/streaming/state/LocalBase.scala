@@ -36,14 +36,14 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
   private var nextTakeNs = System.nanoTime()
 
   /**
-   * A task found its database damaged. Tables are shared with it, so the next restore reads the base through before it
-   * uses it; if that finds nothing, and the next database is damaged as well, the base goes.
+   * Notes that a task found its database damaged. Tables are shared with it, so the next restore reads the base through before
+   * it uses it; if that finds nothing, and the next database is damaged as well, the base goes.
    */
   def distrust(): Unit = content = content.flatMap(_.distrusted)
 
   /**
    * Brings the base to the committed end of the changelog.
-   * @param memory that the process's stores share
+   * @param memory the memory that the process's stores share
    * @param use gets the base while nobody changes it
    */
   def restore[Result](conf: RuntimeConf, memory: Memory, progress: RestoreProgress)(use: Content => Result): Result = {
@@ -65,7 +65,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
   }
 
   private def readOn(conf: RuntimeConf, memory: Memory, start: Option[Content], progress: RestoreProgress): Content = {
-    content = None // what is left by a failure on the way is not known
+    content = None // after a failure on the way, its content is not known
     val folder = start.map(_.folder).getOrElse(newFolder())
     try {
       val next = read(conf, memory, start.getOrElse(Content(folder, 0L, 0L, None, Sound)), start.isEmpty, progress)
@@ -83,7 +83,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
     if (writeBuffers != null) options.setWriteBufferManager(writeBuffers)
     val batch = new WriteBatch()
     val flush = new FlushOptions().setWaitForFlush(true)
-    // A database that is expected and not there must not be taken for an empty one.
+    // A database that is expected and missing must not be taken for an empty one.
     val native = NativeRocksDB.open(options, base.folder.toString)
     try {
       if (base.trust == Suspect) native.verifyChecksum()
@@ -107,7 +107,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
     }
   }
 
-  /** How old it is; none when there is none. */
+  /** The age of the base; None when there is none. */
   def ageMs: Option[Long] = content.map(base => System.currentTimeMillis() - base.takenAtMs)
 
   /** Whether a live store may take the time for a new base: all of them together cost a fiftieth of the time at most. */
@@ -147,7 +147,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
     }
   }
 
-  /** Frees the disk. False when it is in use. */
+  /** Frees the disk. Returns false when the base is in use. */
   def evict(): Boolean = lock.tryLock() && {
     try { clear(); true } finally lock.unlock()
   }
@@ -170,7 +170,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
 }
 
 private[state] object LocalBase {
-  /** What bounds the native memory of the process's stores together; null for the first where nothing does. */
+  /** The bound of the native memory of the process's stores together; the first is null where there is no bound. */
   type Memory = (WriteBufferManager, Cache)
 
   private val BatchRecords = 2000
@@ -184,22 +184,22 @@ private[state] object LocalBase {
   private lazy val NoLog = new WriteOptions().setDisableWAL(true)
 
   /**
-   * Is a new base due? When what a restore would read behind the base is more than a tenth of the store, or when the base
+   * Whether a new base is due: when a restore would read more than a tenth of the store behind the base, or when the base
    * becomes too old to be used.
    *
    * @param changes changelog records since the base
-   * @param rows in the store, about
-   * @param most changes that are too many for a store of any size
-   * @param ageMs of the base; none when there is none
+   * @param rows about how many rows are in the store
+   * @param most the number of changes that is too many for a store of any size
+   * @param ageMs the age of the base; None when there is none
    */
   def due(changes: Long, rows: Long, most: Long, ageMs: Option[Long]): Boolean =
     changes >= math.min(most, math.max(LeastRecords, rows / 10)) || ageMs.forall(_ >= RefreshAgeMs)
 
   sealed trait Trust
   case object Sound extends Trust
-  /** Shares tables with a database that was damaged. */
+  /** The base shares tables with a database that was damaged. */
   case object Suspect extends Trust
-  /** Was suspect, and was read through since. */
+  /** The base was suspect, and was read through since. */
   case object Verified extends Trust
 
   /** Changelog records before `offset` are in the database in `folder`; `marker` is the last one among them. */

@@ -8,8 +8,8 @@ import org.apache.kafka.common.TopicPartition
 import org.apache.spark.sql.streamapp.RuntimeConf
 
 /**
- * The local bases of this process, one for each changelog partition. A store uses that of its partition while it lives; when no
- * store has used it for an hour, the partition has gone elsewhere for long, and the disk is freed.
+ * The local bases of this process, one for each changelog partition. A store uses the base of its partition while it lives; when
+ * no store has used it for an hour, the partition has long gone elsewhere, and the disk is freed.
  */
 private[sql] object LocalBases {
   private val KeepMs = 60L * 60 * 1000
@@ -33,14 +33,14 @@ private[sql] object LocalBases {
     entries.values.foreach(entry => if (entry.users.remove(user)) entry.leftAtMs = System.currentTimeMillis())
   }
 
-  /** To be called now and then. */
+  /** Frees the bases that no store has used for an hour. To be called now and then. */
   private[state] def tidy(nowMs: Long): Unit =
     evict(entry => entry.users.isEmpty && nowMs - entry.leftAtMs >= KeepMs)
 
-  /** In this process none of the application is at work any more. */
+  /** Frees the bases of an application that is not at work in this process any more. */
   def closeAll(applicationId: String): Unit = evict(_.applicationId == applicationId)
 
-  /** For tests: how many there are. */
+  /** For tests: the number of bases. */
   private[state] def count: Int = synchronized(entries.size)
 
   private def evict(which: Entry => Boolean): Unit = synchronized {

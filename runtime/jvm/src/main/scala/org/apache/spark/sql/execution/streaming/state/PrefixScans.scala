@@ -10,18 +10,18 @@ import org.rocksdb.{DirectSlice, ReadOptions, RocksDB => NativeRocksDB, RocksIte
 import org.apache.spark.util.NextIterator
 
 /**
- * Looks through what there is of one key after another, with native iterators that stay until the epoch ends: to make
- * one costs as much as all else of a look. Spark makes one for each look, and remembers it until the task ends.
+ * Looks up the rows of one key after another, with native iterators that stay until the epoch ends: making one costs as much as
+ * all else of a look. Spark makes one for each look, and keeps it until the task ends.
  *
- * For one thread. Rows that are changed meanwhile are seen by the next look.
+ * For one thread. The next look sees rows that are changed meanwhile.
  *
- * @param skipped how many bytes of a stored key come before what its reader knows
+ * @param skipped how many bytes of a stored key come before the part that its reader knows
  */
 private[state] final class PrefixScans(skipped: Int) {
   private val free = ArrayBuffer[Cursor]()
   private val all = ArrayBuffer[Cursor]()
 
-  /** All rows whose stored keys begin like that; what it returns is good until its next row. */
+  /** Returns all rows whose stored keys begin with `prefix`, each good until the next. */
   def scan(db: NativeRocksDB, prefix: Array[Byte], end: Array[Byte]): NextIterator[ByteArrayPair] = {
     val cursor = if (free.isEmpty) opened(db) else free.remove(free.length - 1)
     cursor.seek(prefix, end)
@@ -34,7 +34,7 @@ private[state] final class PrefixScans(skipped: Int) {
     }
   }
 
-  /** Before the database goes, or is written to disk: an iterator holds all files that it has seen. */
+  /** Closes the iterators, before the database goes or is written to disk: an iterator holds all files that it has seen. */
   def close(): Unit = {
     all.foreach(_.close())
     all.clear()
@@ -48,8 +48,8 @@ private[state] final class PrefixScans(skipped: Int) {
   }
 
   private final class Cursor(db: NativeRocksDB) {
-    // RocksDB looks at the bound itself, which is in this buffer, at each step: so a look does not pass what was deleted
-    // behind its last row.
+    // RocksDB itself compares each step with the bound, which is in this buffer: so a look does not pass the deletions behind its
+    // last row.
     private var buffer = ByteBuffer.allocateDirect(0)
     private var bound: DirectSlice = _
     private var options: ReadOptions = _

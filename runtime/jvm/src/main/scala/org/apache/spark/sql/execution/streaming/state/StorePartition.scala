@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.execution.streaming.state
 
-/** What this process knows about its copy of one store partition, and so what the copy may be used for. */
+/** The state of this process's copy of one store partition, which decides what the copy may be used for. */
 sealed trait PartitionState
 
 object PartitionState {
@@ -30,12 +30,12 @@ object PartitionState {
 final class IllegalPartitionState(message: String) extends IllegalStateException(message)
 
 /**
- * Owns the state of one store partition in this process, and what its readers see. Tasks, the task's transaction,
+ * Owns the state of one store partition in this process, and the view of its readers. Tasks, the task's transaction,
  * Spark's maintenance and readers meet here, under the lock of this object.
  *
- * Whoever has the lock asks for no other: a transaction calls this with its own lock held.
+ * The holder of this lock asks for no other: a transaction calls this with its own lock held.
  *
- * @param name for messages
+ * @param name the name for messages
  * @param place where readers find the store; none for one that cannot be read
  */
 final class StorePartition(name: String, place: Option[StorePlace]) {
@@ -47,7 +47,7 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
   def now: PartitionState = synchronized(state)
 
   /**
-   * May this attempt use the database as that version?
+   * Whether this attempt may use the database as that version.
    * @param live whether this process holds a producer that nobody is known to have fenced
    */
   def usable(version: Long, attempt: Long, live: Boolean): Boolean = synchronized {
@@ -58,7 +58,7 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
     }
   }
 
-  /** The database is about to be closed and made anew. Returns when no reader uses it. */
+  /** Prepares for the database to be closed and made anew. Returns when no reader uses it. */
   def reopen(): Unit = synchronized {
     state match {
       case Closed | Flushed(_, _, true) => refuse(Unknown)
@@ -67,10 +67,10 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
     view.foreach(_.withdraw())
   }
 
-  /** The database was rebuilt, and equals what Kafka has committed as `version`. */
+  /** Notes that the database was rebuilt, and equals what Kafka has committed as `version`. */
   def restored(version: Long, nextOffset: Long): Unit = rebuilt(Confirmed(version, nextOffset))
 
-  /** The database was rebuilt for an attempt whose epoch `version` is committed already. */
+  /** Notes that the database was rebuilt for an attempt whose epoch `version` is committed already. */
   def restoredDone(version: Long, attempt: Long): Unit = rebuilt(Done(version, attempt))
 
   private def rebuilt(next: PartitionState): Unit = synchronized {
@@ -78,7 +78,7 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
     state = next
   }
 
-  /** The database is open: readers may see it where it equals what is committed. */
+  /** Notes that the database is open: readers may see it where it equals what is committed. */
   def opened(snapshot: => Snapshot): Unit = synchronized {
     state match {
       case Confirmed(version, _) => view.foreach(_.publish(snapshot, version))
@@ -86,7 +86,7 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
     }
   }
 
-  /** From now on the attempt changes the database. */
+  /** Notes that the attempt changes the database from now on. */
   def write(version: Long, attempt: Long): Unit = synchronized {
     state match {
       case Confirmed(`version`, _) | Writing(`version`, `attempt`) => state = Writing(version, attempt)
@@ -95,7 +95,7 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
     }
   }
 
-  /** The attempt has sent all its changes: `version` is what they lead to. */
+  /** Notes that the attempt has sent all its changes, which lead to `version`. */
   def flushed(version: Long, attempt: Long): Unit = synchronized {
     val before = version - 1
     state match {
@@ -106,7 +106,7 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
   }
 
   /**
-   * Kafka has committed what was flushed as `version`.
+   * Notes that Kafka has committed the flushed changes as `version`.
    * @return whether the caller has to close the database now
    */
   def confirmed(version: Long, nextOffset: Long)(snapshot: => Snapshot): Boolean = synchronized {
@@ -121,7 +121,7 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
   }
 
   /**
-   * What was changed or flushed never becomes real. Right in every state, as nothing is trusted afterwards.
+   * Notes that the changed or flushed version never becomes real. Right in every state, as nothing is trusted afterwards.
    * @return whether the caller has to close the database now
    */
   def lost(): Boolean = synchronized {
@@ -135,7 +135,7 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
   }
 
   /**
-   * Spark gives the store up. One that waits for its transaction is closed when that has ended.
+   * Closes the store, which Spark gives up. A store that waits for its transaction is closed when that has ended.
    * @return whether the caller has to close the database now; then no reader uses it
    */
   def close(): Boolean = synchronized {
@@ -148,7 +148,7 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
     }
   }
 
-  /** The last committed version for a reader, who closes it; None when it is older than `leastVersion`. */
+  /** Returns the last committed version for a reader, who closes it; None when it is older than `leastVersion`. */
   def read(leastVersion: Long): Option[CommittedView#Held] = view.flatMap(_.open(leastVersion))
 
   private def leave(): Boolean = {
