@@ -40,7 +40,7 @@ def of_scala(source: str) -> Iterator[tuple[int, str]]:
     bare = SCALA_TEXT.sub(lambda text: re.sub(r"[^\n]", "x", text[0]), source)
     for comment in SCALA_COMMENT.finditer(bare):
         text = comment["block"] or comment["line"] or ""
-        yield bare.count("\n", 0, comment.start()) + 1, re.sub(r"\n\s*\* ?", "\n", text).strip()
+        yield bare.count("\n", 0, comment.start()) + 1, re.sub(r"(^|\n)\s*\* ?", r"\1", text).strip()
 
 
 def offenders(root: Path, kind: str) -> Iterator[str]:
