@@ -57,7 +57,7 @@ def jvm() -> Iterator[Any]:
 def test_a_silent_partition_of_a_topic_that_is_made_anew_is_waited_for_anew(jvm: Any) -> None:
     kafka010, partition = jvm.org.apache.spark.sql.kafka010, jvm.org.apache.kafka.common.TopicPartition
     # Kafka would be asked about a partition that has been silent for long: there is none here, so the test would fail.
-    idle = kafka010.IdlePartitions("orders", 1, False, kafka010.PartitionEnds(None), jvm.scala.Option.empty())
+    idle = kafka010.IdlePartitions("orders", 1, False, kafka010.PartitionOffsets(None), jvm.scala.Option.empty())
     one_of = getattr(jvm.scala.collection.immutable, "Map$Map1")
     offset = 2**40  # for Java a number of the right type
     there, other = (one_of(partition(topic, 0), offset) for topic in ("orders", "others"))

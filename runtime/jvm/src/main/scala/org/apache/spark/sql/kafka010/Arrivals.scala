@@ -20,7 +20,7 @@ import org.apache.spark.sql.streamapp.{EpochPacer, RuntimeConf}
  * have come. While all records are read, Kafka holds a request until there are more; the source of the request need not look at
  * topics meanwhile, but every few seconds for new partitions.
  *
- * Spark asks the sources of a query one after the other, on one thread: that is a round. The first that is asked waits for all.
+ * The first source that is asked in a round waits for all.
  *
  * @param run the id of the query's run
  */
@@ -29,7 +29,7 @@ private[kafka010] final class Arrivals private (run: String, subTopology: String
 
   private var users = 0
   private val sources = mutable.Map.empty[AnyRef, Looked]
-  private val asked = mutable.Set.empty[AnyRef]
+  private val rounds = new Rounds
   private val waiting = new OpenRequest(conf)
   private var cutNs: Option[Long] = None
   private var turnNs = 0L
@@ -38,11 +38,7 @@ private[kafka010] final class Arrivals private (run: String, subTopology: String
 
   /** Waits for the source's turn; returns whether the source has to look for records. */
   def isToLook(source: AnyRef, start: Ends): Boolean = {
-    if (!asked.add(source)) {
-      asked.clear()
-      asked += source
-    }
-    if (asked.size == 1) awaitRound()
+    if (rounds.begins(source)) awaitRound()
     val last = sources.get(source)
     val nothing = last.exists(_.quiet.contains(start)) && stirred.exists(_.intersect(start.keySet).isEmpty)
     !nothing || last.exists(System.nanoTime() - _.atNs > DiscoveryNs)

@@ -17,26 +17,21 @@ import org.apache.spark.sql.streamapp.RuntimeConf
  * Kafka finds records by their timestamps. From a source with other event times, and from a partition whose next record is from the
  * far future, an epoch takes the same share of the waiting records as from the others.
  *
- * Spark asks the sources of a query one after the other, on one thread: that is a round. The waiting records of sources that are asked
- * later are known from the round before.
+ * The waiting records of sources that are asked later in a round are known from the round before.
  */
-private[kafka010] final class Backlog private (run: String, times: RecordTimes) extends Logging {
+private[kafka010] final class Backlog private (run: String, offsets: PartitionOffsets) extends Logging {
   private val members = mutable.LinkedHashMap.empty[AnyRef, () => Waiting]
   private val waiting = mutable.Map.empty[AnyRef, Waiting]
-  private val asked = mutable.Set.empty[AnyRef]
+  private val rounds = new Rounds
   /** The step of this round; None until a source needs it. */
   private var step: Option[Step] = None
-  private val search = new StepSearch(times.at)
+  private val search = new StepSearch(offsets.at)
 
   /** @param ahead gives the waiting records of the source, when another one is the first to be asked */
   def join(source: AnyRef, ahead: () => Waiting): Unit = members(source) = ahead
 
-  /** Notes that Spark asks the source. A source that is asked again begins a new round. */
-  def asks(source: AnyRef): Unit = if (!asked.add(source)) {
-    asked.clear()
-    asked += source
-    step = None
-  }
+  /** Notes that Spark asks the source. */
+  def asks(source: AnyRef): Unit = if (rounds.begins(source)) step = None
 
   /** Notes the waiting records that the source has found. */
   def looked(source: AnyRef, what: Waiting): Unit = waiting(source) = what
@@ -71,7 +66,7 @@ private[kafka010] final class Backlog private (run: String, times: RecordTimes) 
     waiting -= source
     if (members.nonEmpty) this
     else {
-      times.close()
+      offsets.close()
       null
     }
   })
@@ -81,7 +76,7 @@ private[kafka010] object Backlog {
   private val all = new ConcurrentHashMap[String, Backlog]()
 
   /** Returns the backlog of a query's run. */
-  def of(run: String, conf: RuntimeConf): Backlog = all.computeIfAbsent(run, _ => new Backlog(run, new RecordTimes(conf)))
+  def of(run: String, conf: RuntimeConf): Backlog = all.computeIfAbsent(run, _ => new Backlog(run, new PartitionOffsets(conf)))
 }
 
 /**

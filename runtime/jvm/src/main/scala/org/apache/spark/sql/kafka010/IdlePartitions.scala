@@ -4,12 +4,9 @@ package org.apache.spark.sql.kafka010
 import java.util.concurrent.TimeUnit.{MILLISECONDS, NANOSECONDS}
 
 import scala.collection.mutable
-import scala.jdk.CollectionConverters._
 
-import org.apache.kafka.clients.admin.{Admin, ListOffsetsOptions, OffsetSpec}
-import org.apache.kafka.common.{IsolationLevel, TopicPartition}
+import org.apache.kafka.common.TopicPartition
 
-import org.apache.spark.sql.streamapp.RuntimeConf
 import org.apache.spark.sql.streamapp.keyed.{HopTimes, Idleness, StreamTimes, TimedSources}
 
 /**
@@ -22,7 +19,7 @@ import org.apache.spark.sql.streamapp.keyed.{HopTimes, Idleness, StreamTimes, Ti
  * @param closeAtEnd whether a run to the end closes the windows that are open there
  * @param hop the writer of the source, if that is an internal topic
  */
-private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, val closeAtEnd: Boolean, ends: PartitionEnds,
+private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, val closeAtEnd: Boolean, offsets: PartitionOffsets,
     hop: Option[HopWriter])
   extends AutoCloseable {
   private val since = mutable.Map.empty[TopicPartition, Long]
@@ -72,13 +69,13 @@ private[kafka010] final class IdlePartitions(val tag: String, timeoutMs: Long, v
     val candidates = long ++ silent.filter(partition => end(partition) == 0)
     // Idle partitions are checked again once a second: a transaction may have begun to hold them back.
     if (candidates.exists(partition => !asked.contains(partition)) || now - askedAt > MILLISECONDS.toNanos(1000)) {
-      asked = if (candidates.isEmpty) Map.empty else ends.of(candidates)
+      asked = if (candidates.isEmpty) Map.empty else offsets.ends(candidates)
       askedAt = now
     }
     candidates.filter(partition => asked.get(partition).contains(end(partition)))
   }
 
-  override def close(): Unit = ends.close()
+  override def close(): Unit = offsets.close()
 }
 
 /**
@@ -93,19 +90,4 @@ private[kafka010] final case class HopWriter(applicationId: String, name: String
       case time @ (HopTimes.NotAwaited | StreamTimes.Unknown) => time
       case time => time - lagUs
     }
-}
-
-/** The end offsets of partitions, also behind records of transactions that are still open. */
-private[sql] final class PartitionEnds(conf: RuntimeConf) extends AutoCloseable {
-  private var admin: Option[Admin] = None
-
-  def of(partitions: Set[TopicPartition]): Map[TopicPartition, Long] = {
-    val client = admin.getOrElse(Admin.create(conf.client()))
-    admin = Some(client)
-    val answer = client.listOffsets(partitions.map(_ -> OffsetSpec.latest()).toMap.asJava,
-      new ListOffsetsOptions(IsolationLevel.READ_UNCOMMITTED))
-    partitions.map(partition => partition -> answer.partitionResult(partition).get().offset).toMap
-  }
-
-  override def close(): Unit = admin.foreach(_.close())
 }

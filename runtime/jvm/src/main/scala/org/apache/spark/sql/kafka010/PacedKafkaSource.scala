@@ -53,7 +53,7 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       // The folder that Spark gives a source has the source's number for a name.
       val number = new Path(checkpointLocation).getName.toInt
       val idle = Option(options.get("timedAs")).map(tag => new IdlePartitions(tag, options.getLong("idleTimeoutMs", 0L),
-        options.getBoolean("closeAtEnd", false), new PartitionEnds(conf), hop))
+        options.getBoolean("closeAtEnd", false), new PartitionOffsets(conf), hop))
       idle.foreach(partitions => TimedSources.add(subTopology, number, partitions.tag, () => partitions.now))
       val tables = options.get("tables")
       val start = Option.when(tables == "read")(TableStarts.add(conf, subTopology, number, kafka.kafkaOffsetReader))

@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.kafka.common.TopicPartition
 
-import org.apache.spark.sql.kafka010.PartitionEnds
+import org.apache.spark.sql.kafka010.PartitionOffsets
 import org.apache.spark.sql.streamapp.{MetadataTopic, RuntimeConf}
 
 /**
@@ -37,7 +37,7 @@ object HopTimes {
   private final case class Written(epochs: List[Ended], latest: Map[Int, Long])
 
   private val topics = new ConcurrentHashMap[(String, String), Written]()
-  private val clients = new ConcurrentHashMap[String, PartitionEnds]()
+  private val clients = new ConcurrentHashMap[String, PartitionOffsets]()
 
   /**
    * Notes the end of an epoch of a writer.
@@ -70,7 +70,7 @@ object HopTimes {
   // An epoch begins after the end of the one before, so the records in the topics now are of no later epoch.
   private def endsOf(conf: RuntimeConf, hops: Seq[String]): Map[String, Map[Int, Long]] = {
     val partitions = for (topic <- hops; partition <- 0 until conf.maxParallelism) yield new TopicPartition(topic, partition)
-    clients.computeIfAbsent(conf.applicationId, _ => new PartitionEnds(conf)).of(partitions.toSet)
+    clients.computeIfAbsent(conf.applicationId, _ => new PartitionOffsets(conf)).ends(partitions.toSet)
       .groupMap(_._1.topic) { case (at, end) => at.partition -> end }.map { case (topic, ends) => topic -> ends.toMap }
   }
 
