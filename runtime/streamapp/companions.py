@@ -33,7 +33,7 @@ class Rule:
     excludes: tuple[str, ...] = ()
     value: str | None = None
     """The only value of the field that the rule holds for; None: any value."""
-    told: str | None = None
+    reported_for: str | None = None
     """The field that a mistake is reported for, where that is another one."""
 
     def fault(self, given: Mapping[str, Any]) -> Fault | None:
@@ -44,7 +44,7 @@ class Rule:
             not self.needs or any(name in given for name in self.needs)
         ):
             return None
-        return Fault(self.told or self.field, self.value, self.message, self.fix)
+        return Fault(self.reported_for or self.field, self.value, self.message, self.fix)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ def of_version(rules: Rules, later: Container[str]) -> tuple[Rule | Choice, ...]
     return tuple(
         Choice(there(rule.fields), rule.none, rule.none_fix, rule.several, rule.several_fix)
         if isinstance(rule, Choice)
-        else Rule(rule.field, rule.message, rule.fix, there(rule.needs), there(rule.excludes), rule.value, rule.told)
+        else Rule(
+            rule.field, rule.message, rule.fix, there(rule.needs), there(rule.excludes), rule.value, rule.reported_for
+        )
         for rule in rules
     )
 
@@ -106,4 +108,4 @@ def only_for(field: str, *operations: str) -> Rule:
 
 def without_from(operation: str, message: str) -> Rule:
     """The rule of an operation that reads no other node, or itself names those that it reads."""
-    return Rule(operation, message, "remove `from`", excludes=("from",), told="from")
+    return Rule(operation, message, "remove `from`", excludes=("from",), reported_for="from")

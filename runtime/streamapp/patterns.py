@@ -32,8 +32,8 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        said = error.args[0] if error.args else error
-        raise PatternError(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from None
+        message = error.args[0] if error.args else error
+        raise PatternError(message.decode(errors="replace") if isinstance(message, bytes) else str(message)) from None
 
 
 def require_pattern(pattern: str) -> None:

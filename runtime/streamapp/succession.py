@@ -87,7 +87,7 @@ def refusals(plan: Plan, known: Mapping[str, Predecessor], words: Mapping[str, s
         before = known.get(part.name)
         problem: str | None
         problem, node = next(
-            ((said, store.node) for store in stores if (said := _of_store(store, part, known, words))), ("", None)
+            ((reason, store.node) for store in stores if (reason := _of_store(store, part, known, words))), ("", None)
         )
         if not problem and before is not None:
             problem, node = _misplaced(part, before, plan.application_id), stores[0].node if stores else None

@@ -274,7 +274,7 @@ def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
         if rule.value is not None:
             given.append(f"self.{place + '.' if place else ''}{rule.field} == '{rule.value}'")
         if "groupBy" not in (rule.field, *rule.needs) or rule.field not in _OF_GROUPS:
-            yield f"!({' && '.join(given)}) || {wanted}", told(rule.told or rule.field, rule.message, rule.fix)
+            yield f"!({' && '.join(given)}) || {wanted}", told(rule.reported_for or rule.field, rule.message, rule.fix)
             if needed:  # only the first rule that a field breaks
                 before.setdefault(rule.field, []).append(f"({needed})")
 

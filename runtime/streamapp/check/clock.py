@@ -31,8 +31,8 @@ def _by_clock(node: Node) -> Iterator[Problem]:
     for expression in node.expressions():
         read = read_expression(expression.text)
         if not read.faults and read.clock is not None:
-            said = f"`{read.clock}` is the time of the epoch: {_WHY}"
-            yield Problem(node.name, expression.field, expression.text, said, _FIX)
+            message = f"`{read.clock}` is the time of the epoch: {_WHY}"
+            yield Problem(node.name, expression.field, expression.text, message, _FIX)
 
 
 def _is_kept(node: Node, topology: Topology, behind: set[str]) -> bool:

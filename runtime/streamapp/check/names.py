@@ -136,8 +136,8 @@ def _check_pattern(source: Node, pattern: str, internal: set[str]) -> Iterator[P
         return
     caught = next((topic for topic in sorted(internal) if _matches(pattern, topic)), None)
     if caught is not None:
-        said = f"matches '{caught}', a topic internal to this app"
-        yield Problem(source.name, field, pattern, said, "make the pattern narrower")
+        message = f"matches '{caught}', a topic internal to this app"
+        yield Problem(source.name, field, pattern, message, "make the pattern narrower")
 
 
 def _matches(pattern: str | None, topic: str) -> bool:

@@ -46,12 +46,12 @@ def run(options: argparse.Namespace) -> int:
             windows = ", windowed" if store["windowed"] else ""
             print(f"{store['name']}: {', '.join(store['key'])} -> {', '.join(store['values'])}{windows}")
         return 0
-    told = _ask(url, _question(options).path, options.token_file)
-    for row in told["rows"]:
+    answer = _ask(url, _question(options).path, options.token_file)
+    for row in answer["rows"]:
         print(json.dumps(row, ensure_ascii=False))
-    if not told["complete"]:
-        say_note(f"there are more rows than these {len(told['rows'])}; --limit asks for more of them")
-    elif not told["rows"] and options.key:
+    if not answer["complete"]:
+        say_note(f"there are more rows than these {len(answer['rows'])}; --limit asks for more of them")
+    elif not answer["rows"] and options.key:
         say_note(f"store '{options.store}' has no row for that key")
     return 0
 
@@ -77,9 +77,9 @@ def _ask(url: str, path: str, token_file: Path | None) -> dict[str, Any]:
             raise InputError(f"--token-file {token_file}: {error.strerror}") from None
     try:
         request = urllib.request.Request(url.rstrip("/") + path, headers=headers)  # noqa: S310  see above
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
-            told: dict[str, Any] = json.load(answer)
-            return told
+        with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310
+            answer: dict[str, Any] = json.load(response)
+            return answer
     except urllib.error.HTTPError as error:
         words = error.read().decode(errors="replace").strip()
         if error.code == 401:

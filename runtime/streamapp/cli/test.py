@@ -84,8 +84,8 @@ def _read(paths: list[Path], only: str | None) -> list[tuple[CaseFile, list[Case
             file = read_cases(read_text(path), path)
             problems += misfits(file)
         except StreamAppError as error:
-            told = getattr(error, "problems", None) or [error]
-            problems += [line if str(path) in (line := str(each)) else f"{path}: {line}" for each in told]
+            found = getattr(error, "problems", None) or [error]
+            problems += [line if str(path) in (line := str(each)) else f"{path}: {line}" for each in found]
             continue
         files.append((file, [case for case in file.cases if only is None or only in case.name]))
     if problems:

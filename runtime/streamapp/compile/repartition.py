@@ -156,9 +156,9 @@ class _Cut:
     def _require_no_history(self, node: Node, name: str) -> None:
         """Raises where a join needs the history of a table that comes by a topic: it brings the rows from now on."""
         if isinstance(node, TableJoin) and node.as_of and name == node.right:
-            said = f"'{name}' comes to this join by an internal topic, which brings no history"
+            message = f"'{name}' comes to this join by an internal topic, which brings no history"
             fix = "read its topic with a second `table` node, for this join"
-            raise ManifestError((Problem(node.owner, "join.asOf", None, said, fix),))
+            raise ManifestError((Problem(node.owner, "join.asOf", None, message, fix),))
 
     def _fits(self, node: Node, name: str) -> bool:
         """Whether the node goes by the key under which its input's task has the rows."""

@@ -57,8 +57,8 @@ def _too_long(topology: Topology) -> Iterator[Problem]:
         if isinstance(node, RepartitionSink) and (fault := topic_fault(node.topic)):
             reader = next(n for n in topology.nodes if isinstance(n, RepartitionSource) and n.topic == node.topic)
             (owner,) = topology.consumers(reader.name)
-            said = f"its internal topic '{node.topic}' {fault}"
-            yield Problem(owner.name, "name", None, said, f"shorten applicationId, '{owner.name}' or '{node.input}'")
+            message = f"its internal topic '{node.topic}' {fault}"
+            yield Problem(owner.name, "name", None, message, f"shorten applicationId, '{owner.name}' or '{node.input}'")
 
 
 def _loops(topology: Topology) -> Iterator[Problem]:
@@ -66,5 +66,7 @@ def _loops(topology: Topology) -> Iterator[Problem]:
     for node in topology.nodes:
         source = topology.node(node.input) if isinstance(node, DeadLetter) else None
         if isinstance(node, DeadLetter) and source is not None and source.reads(node.topic):
-            said = f"topic '{node.topic}' is also read, by node '{source.name}': bad records would come again for ever"
-            yield Problem(None, "onBadRecord.deadLetter", node.topic, said, "send bad records to another topic")
+            message = (
+                f"topic '{node.topic}' is also read, by node '{source.name}': bad records would come again for ever"
+            )
+            yield Problem(None, "onBadRecord.deadLetter", node.topic, message, "send bad records to another topic")

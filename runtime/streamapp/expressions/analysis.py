@@ -213,12 +213,12 @@ def _tree_faults(tree: exp.Expr, called: set[str]) -> Iterator[Fault]:
     elif isinstance(tree, _NO_EXPRESSION):
         yield Fault("is a statement and not an expression", "write the expression only")
     for node in tree.walk():
-        told: frozenset[str] = frozenset()
+        reported: frozenset[str] = frozenset()
         if isinstance(node, exp.UDTF):
-            told = fn.GENERATOR
+            reported = fn.GENERATOR
         elif isinstance(node, exp.Window):
-            told = fn.WINDOW
-        if called & told:
+            reported = fn.WINDOW
+        if called & reported:
             continue
         if isinstance(node, _QUERY) and not isinstance(tree, _NO_EXPRESSION):
             yield Fault("holds a query; an expression sees one record", "use a join node")

@@ -139,20 +139,20 @@ class _Handler(BoundedHandler):
         elif path == "/metrics":
             self._answer(200, CONTENT_TYPE_LATEST, generate_latest(self.registry))
         elif self.tables is not None and (path == PREFIX or path.startswith(f"{PREFIX}/")):
-            self._tell_of_stores(self.tables, path)
+            self._answer_about_stores(self.tables, path)
         else:
             known = "/healthz /readyz /status /metrics /stores"
             self._answer(404, "text/plain", f"no such page: {path}; there are {known}\n".encode())
 
-    def _tell_of_stores(self, tables: Tables, path: str) -> None:
+    def _answer_about_stores(self, tables: Tables, path: str) -> None:
         try:
             whole = path.rstrip("/") == PREFIX
-            told = {"stores": tables.listed()} if whole else self._ask(tables, question_of(self.path))
+            answer = {"stores": tables.listed()} if whole else self._ask(tables, question_of(self.path))
         except StreamAppError as error:
             code = next((code for kind, code in _CODES if isinstance(error, kind)), 500)
             self._answer(code, "text/plain", f"{error}\n".encode())
         else:
-            self._answer(200, "application/json", json.dumps(told, ensure_ascii=False).encode())
+            self._answer(200, "application/json", json.dumps(answer, ensure_ascii=False).encode())
 
     def _ask(self, tables: Tables, question: Question) -> dict[str, Any]:
         if not self.questions.acquire(blocking=False):
@@ -185,8 +185,8 @@ class _Handler(BoundedHandler):
         """The request's body. It is read even if it is not needed: otherwise it would be taken for the next request."""
         length = self.headers.get("Content-Length", "0")
         # For Python, digits outside ASCII are digits too. A body in chunks is not read here.
-        is_told = re.fullmatch(r"[0-9]{1,9}", length) is not None and "Transfer-Encoding" not in self.headers
-        if is_told and int(length) <= LARGEST_BODY:
+        has_length = re.fullmatch(r"[0-9]{1,9}", length) is not None and "Transfer-Encoding" not in self.headers
+        if has_length and int(length) <= LARGEST_BODY:
             return self.rfile.read(int(length))
         self.close_connection = True
         return b""

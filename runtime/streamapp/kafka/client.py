@@ -40,7 +40,7 @@ _UNUSABLE = {
     "ssl.keystore.": "the key store cannot be read; check file and password",
 }
 """Explanations by librdkafka's complaint about settings that it cannot make a client from."""
-_TELLING = {
+_PLAIN_WORDS = {
     KafkaError._AUTHENTICATION: "it does not accept the credentials",
     KafkaError._SSL: "the TLS handshake failed",
     KafkaError._RESOLVE: "the host name is unknown",
@@ -80,8 +80,8 @@ class Troubles:
     @property
     def _no_token(self) -> str | None:
         """The reason why there is no token, where that is the trouble."""
-        said = "" if self._last is None else self._last.str()
-        return said.removeprefix(_NO_TOKEN) if said.startswith(_NO_TOKEN) else None
+        complaint = "" if self._last is None else self._last.str()
+        return complaint.removeprefix(_NO_TOKEN) if complaint.startswith(_NO_TOKEN) else None
 
     @property
     def fatal(self) -> bool:
@@ -96,18 +96,18 @@ class Troubles:
 
     def of_tls(self) -> str | None:
         """The complaint, where it comes from a TLS handshake."""
-        said = "" if self._last is None else self._last.str()
-        return said if self._code == KafkaError._SSL or "in state SSL_HANDSHAKE" in said else None
+        complaint = "" if self._last is None else self._last.str()
+        return complaint if self._code == KafkaError._SSL or "in state SSL_HANDSHAKE" in complaint else None
 
     def words(self) -> str:
         if self._last is None:
             return "no answer"
         if self._no_token is not None:
             return f"the endpoint of tokens has none for us ({self._no_token})"
-        plain = _TELLING.get(self._code) if self._code is not None else None
-        said = _COUNTED.sub("", self._last.str())
-        detail = said.split(": ", 2)[-1]
-        return f"{plain} ({detail})" if plain else said
+        plain = _PLAIN_WORDS.get(self._code) if self._code is not None else None
+        complaint = _COUNTED.sub("", self._last.str())
+        detail = complaint.split(": ", 2)[-1]
+        return f"{plain} ({detail})" if plain else complaint
 
 
 def client_settings(kafka: KafkaConfig, troubles: Troubles, **more: Any) -> dict[str, Any]:
@@ -133,10 +133,11 @@ def make_client(make: Callable[[dict[str, Any]], C], kafka: KafkaConfig, trouble
     try:
         return make(client_settings(kafka, troubles, **more))
     except KafkaException as error:
-        said = error.args[0].str()
-        why = next((words for word, words in _UNUSABLE.items() if word in said), "check them")
+        complaint = error.args[0].str()
+        why = next((words for word, words in _UNUSABLE.items() if word in complaint), "check them")
+        detail = complaint.split(": ", 1)[-1]
         raise RunError(
-            f"the settings for Kafka at {kafka.bootstrap_servers} cannot be used: {why} ({said.split(': ', 1)[-1]})"
+            f"the settings for Kafka at {kafka.bootstrap_servers} cannot be used: {why} ({detail})"
         ) from None
 
 
@@ -145,8 +146,8 @@ def unreachable(kafka: KafkaConfig, troubles: Troubles) -> RunError:
     once more, for the reason."""
     complaint = troubles.of_tls()
     why = None if complaint is None else tls.reason(kafka, complaint)
-    said = f"the TLS handshake failed: {why[0]}; {why[1]}" if why else f"{troubles.words()}; {troubles.fix()}"
-    return RunError(f"no Kafka broker answers at {kafka.bootstrap_servers}: {said}")
+    reason = f"the TLS handshake failed: {why[0]}; {why[1]}" if why else f"{troubles.words()}; {troubles.fix()}"
+    return RunError(f"no Kafka broker answers at {kafka.bootstrap_servers}: {reason}")
 
 
 def is_unreachable(error: KafkaException) -> bool:

@@ -82,11 +82,14 @@ def _of_code(code: int, host: str, words: str) -> tuple[str, str]:
     if code == _TOO_EARLY:
         return "the broker's certificate is not valid yet", "check the clocks, here and where it was made"
     if code in _UNKNOWN_AUTHORITY:
-        said = "the broker's certificate is signed by an authority that we do not know"
-        return said, f"give the certificate of that authority ({_AUTHORITY})"
+        message = "the broker's certificate is signed by an authority that we do not know"
+        return message, f"give the certificate of that authority ({_AUTHORITY})"
     if code in _WRONG_NAME:
-        said = f"the broker's certificate is not for the name {host}"
-        return said, "connect by a name that it has (bootstrapServers, advertised.listeners), or have it made for this"
+        message = f"the broker's certificate is not for the name {host}"
+        return (
+            message,
+            "connect by a name that it has (bootstrapServers, advertised.listeners), or have it made for this",
+        )
     return f"the broker's certificate is not accepted: {words}", f"check it, and that of its authority ({_AUTHORITY})"
 
 

@@ -87,8 +87,8 @@ class _Builder:
             for new in (name, *arms):
                 if new in names:
                     first = f", the first in line {names[new]}" if names[new] else ""
-                    said = f"two nodes are named '{new}'{first}"
-                    self.problems.append(Problem(new, "name", None, said, "rename one of them", self._lines[i]))
+                    message = f"two nodes are named '{new}'{first}"
+                    self.problems.append(Problem(new, "name", None, message, "rename one of them", self._lines[i]))
                 names.setdefault(new, self._lines[i])
         return set(names)
 

@@ -12,8 +12,8 @@ from streamapp.errors import Problem, near_miss
 from streamapp.fields import FormatSpec
 from streamapp.manifest import model
 from streamapp.manifest.node import NOT_YET, NodeSpec
-from streamapp.manifest.shape import field_of, said_text
-from streamapp.manifest.text import Document, Path, quoted, said
+from streamapp.manifest.shape import field_of
+from streamapp.manifest.text import Document, Path, quoted, rendered
 
 
 def _objects(path: Path, name: str, kind: type[BaseModel]) -> Iterator[tuple[Path, tuple[str, type[BaseModel]]]]:
@@ -128,7 +128,7 @@ def _problem(
             node,
             field,
             None,
-            f"`{written}` is read by YAML as {said(value)}, and a string is needed",
+            f"`{written}` is read by YAML as {rendered(value)}, and a string is needed",
             f"write it in quotes: {quoted(written)}",
             line,
         )
@@ -149,8 +149,8 @@ def _unknown_field(node: str | None, field: str | None, path: Path, line: int | 
     name = str(path[-1])
     owner, fields = _owner(path[:-1])
     if name in NOT_YET.get(owner, ()):
-        said = f"`{name}` is not available yet in this version"
-        return Problem(node, field, None, said, None, line)
+        message = f"`{name}` is not available yet in this version"
+        return Problem(node, field, None, message, None, line)
     if owner == "sasl" and name in ("username", "password", "clientId", "clientSecret"):
         return Problem(
             node,
@@ -166,7 +166,7 @@ def _unknown_field(node: str | None, field: str | None, path: Path, line: int | 
 
 
 def _plain(kind: str, value: Any, context: dict[str, Any], name: str, first_field: str) -> tuple[str, str | None]:
-    seen = said_text(value)
+    seen = rendered(value)
     if kind == "string_type" and isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
         return f"needs a string, and this is {seen}", f"write {value[0]}, without brackets"
     if kind == "string_type" and isinstance(value, list) and name == "from":

@@ -66,9 +66,9 @@ def _with_keys_of_text(data: Mapping[str, Any]) -> Document:
         if isinstance(value, dict):
             for key in [key for key in value if not isinstance(key, str)]:
                 del value[key]
-                said = f"the key {shorten(repr(key))} is no text"
+                message = f"the key {shorten(repr(key))} is no text"
                 where = shape.field_of(path, document.data)
-                document.problems.append(Problem(*where, None, said, "write a name in quotes"))
+                document.problems.append(Problem(*where, None, message, "write a name in quotes"))
         for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(entry, dict | list):
                 value[key] = entry.copy()
@@ -102,14 +102,14 @@ def _parse(document: Document, modules_at: ModulesAt | None = None) -> Manifest:
     shaped, bad_nodes = shape.check(data, document)
     problems += shaped
     bad_nodes |= {int(path[2]) for path in document.cut if path[:2] == ("spec", "topology") and len(path) > 3}
-    told = {(problem.node, problem.field) for problem in shaped}
+    reported = {(problem.node, problem.field) for problem in shaped}
     manifest: Manifest | None = None
     try:
         manifest = Manifest.model_validate(data)
     except ValidationError as error:
         found, more_bad_nodes = problems_of(error, data, document)
         # Problems that the outline has already reported are not reported twice.
-        problems += [problem for problem in found if (problem.node, problem.field) not in told]
+        problems += [problem for problem in found if (problem.node, problem.field) not in reported]
         bad_nodes |= more_bad_nodes
     modules = _modules_of(data, modules_at)
     topology, meant, unchecked = _meaning(data, manifest, bad_nodes, document, modules)
@@ -150,9 +150,9 @@ def _meaning(
     lines = [document.line(("spec", "topology", i)) for i in range(len(nodes))]
     topology, problems = build_partial(specs, [arm_names(node) for node in nodes], unsure, lines)
     problems += check_topology(topology, _application_id(data, manifest), modules)
-    told = [p for p in problems if p.node not in in_part or not in_part[p.node].is_about_left_out(p.field)]
+    kept = [p for p in problems if p.node not in in_part or not in_part[p.node].is_about_left_out(p.field)]
     places = {shape.label(node, i): i for i, node in reversed(list(enumerate(nodes)))}
-    return topology, told, tuple(sorted(topology.half_checked, key=lambda name: places.get(name, len(places))))
+    return topology, kept, tuple(sorted(topology.half_checked, key=lambda name: places.get(name, len(places))))
 
 
 def _too_many(data: dict[str, Any]) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ from typing import Any
 from streamapp.companions import faults
 from streamapp.errors import Problem, near_miss
 from streamapp.manifest.node import COMPANIONS, INNER_RULES, NOT_YET_OPERATIONS, OPERATIONS, RULES
-from streamapp.manifest.text import Document, Path, dotted, said
+from streamapp.manifest.text import Document, Path, dotted, rendered
 from streamapp.operations.group_by import GROUP
 from streamapp.operations.window import KINDS
 
@@ -64,7 +64,7 @@ def _operation_problems(node: Any, name: str) -> list[Problem]:
                 name,
                 None,
                 None,
-                f"a node is a map with a name and an operation, and this is {said_text(node)}",
+                f"a node is a map with a name and an operation, and this is {rendered(node)}",
                 "write e.g. {name: words, filter: length(value) > 3}",
             )
         ]
@@ -156,8 +156,3 @@ def _blanks(value: Any, path: Path, document: Document) -> list[Problem]:
         elif isinstance(item, list):
             waiting.extend((v, (*at, i)) for i, v in enumerate(item))
     return problems
-
-
-def said_text(value: Any) -> str:
-    """A value of the wrong kind, in words."""
-    return f"'{value}'" if isinstance(value, str) else said(value)

@@ -72,8 +72,8 @@ def read_text(text: str) -> Document:
     raises."""
     document = Document()
     if (size := len(text.encode(errors="surrogatepass"))) > MOST_BYTES:
-        said = f"the text has {size:,} bytes, and {MOST_BYTES:,} are the most"
-        document.problems.append(Problem(None, None, None, said, "make several apps of it"))
+        message = f"the text has {size:,} bytes, and {MOST_BYTES:,} are the most"
+        document.problems.append(Problem(None, None, None, message, "make several apps of it"))
         return document
     try:
         roots = list(yaml.compose_all(text, Loader=_Loader))
@@ -152,7 +152,7 @@ class _Builder:
             if not isinstance(value, str):
                 self._problem(
                     (*path, key),
-                    f"the key `{key}` is read by YAML as {said(value)}",
+                    f"the key `{key}` is read by YAML as {rendered(value)}",
                     f"write it in quotes: '{key}'",
                     line,
                 )
@@ -223,10 +223,12 @@ def dotted(path: Path) -> str:
     return text
 
 
-def said(value: object) -> str:
-    """A value that is no string, in words."""
+def rendered(value: object) -> str:
+    """A value of the wrong kind, as a message has it."""
     if value is None:
         return "nothing"
+    if isinstance(value, str):
+        return f"'{value}'"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -273,8 +275,8 @@ def _open_quote(text: str, error: yaml.YAMLError) -> Problem | None:
                 opened = token.start_mark
     if opened is None:
         return None
-    said = "is not YAML: a quote opens here and is not closed"
-    return Problem(None, None, None, said, "close it, or write a text of several lines with `|`", opened.line + 1)
+    message = "is not YAML: a quote opens here and is not closed"
+    return Problem(None, None, None, message, "close it, or write a text of several lines with `|`", opened.line + 1)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> Problem:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph of nodes, and what can be said of each without running anything."""
+"""The graph of nodes, and the properties of each that are known without running anything."""
 
 from __future__ import annotations
 

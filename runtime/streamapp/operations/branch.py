@@ -57,8 +57,8 @@ class Branch(OneInput):
         earlier: list[str] = []
         for i, arm in enumerate(arms):
             if arm.when is None and i + 1 < len(arms):
-                said = "`when` is missing, and only the last branch may take the rest"
-                making.problems.append(Problem(arm.name, "when", None, said, "add when: …"))
+                message = "`when` is missing, and only the last branch may take the rest"
+                making.problems.append(Problem(arm.name, "when", None, message, "add when: …"))
             made.append(Arm(arm.name, spec.name, arm.when, tuple(earlier)))
             if arm.when is not None:
                 earlier.append(arm.when)

@@ -135,9 +135,9 @@ class Cogroup(Node):
         for i, part in enumerate(spec.cogroup or ()):
             read = making.resolve(f"cogroup.{i}.from", part.from_) or making.stand_in(f"cogroup.{i}.from")
             if read in (before.input for before in parts):
-                said = f"'{part.from_}' is there twice"
+                message = f"'{part.from_}' is there twice"
                 fix = "write all its aggregates into one item"
-                making.problems.append(Problem(spec.name, f"cogroup.{i}.from", None, said, fix))
+                making.problems.append(Problem(spec.name, f"cogroup.{i}.from", None, message, fix))
                 read = making.stand_in(f"cogroup.{i}.from")
             parts.append(Part(read, pairs_of(part.aggregate)))
         return cls(name=spec.name, parts=tuple(parts), **fields)
@@ -172,9 +172,9 @@ class Cogroup(Node):
         streams = [part for part in self.parts if topology.kind(part.input) != TABLE]
         for i, part in enumerate(self.parts):
             if part not in streams:
-                said = f"'{part.input}' is a table, and cogroup takes streams"
+                message = f"'{part.input}' is a table, and cogroup takes streams"
                 fix = "join tables of the same key instead, with type: outer"
-                yield Problem(self.name, f"cogroup.{i}.from", None, said, fix)
+                yield Problem(self.name, f"cogroup.{i}.from", None, message, fix)
                 continue
             for found in check_groups(_Grouping(self.name, part.input, self.by, part.columns, self.window), topology):
                 if (found.field or "").startswith("aggregate"):
@@ -192,8 +192,8 @@ class Cogroup(Node):
         for i, part in enumerate(self.parts):
             for name, text in part.columns:
                 if name.lower() in taken:
-                    said = f"column `{name}` is already one of '{taken[name.lower()]}'"
-                    yield Problem(self.name, f"cogroup.{i}.aggregate.{name}", text, said, "give it another name")
+                    message = f"column `{name}` is already one of '{taken[name.lower()]}'"
+                    yield Problem(self.name, f"cogroup.{i}.aggregate.{name}", text, message, "give it another name")
             taken |= {name.lower(): part.input for name, _ in part.columns}
 
     def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:

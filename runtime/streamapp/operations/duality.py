@@ -31,7 +31,7 @@ class ToTableSpec(Model):
 
 
 class ToStreamSpec(Model):
-    """Nothing is to be said of it."""
+    """It has no fields of its own."""
 
 
 ToTableGiven = Annotated[
@@ -85,8 +85,8 @@ class ToTable(OneInput):
 
     def check(self, topology: Topology) -> Iterator[Problem]:
         if topology.kind(self.input) == TABLE and topology.columns(self.input).known:
-            said = f"'{self.input}' is a table already"
-            yield Problem(self.name, "toTable", None, said, f"read '{self.input}' in its place")
+            message = f"'{self.input}' is a table already"
+            yield Problem(self.name, "toTable", None, message, f"read '{self.input}' in its place")
 
     def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
         (columns,) = inputs
@@ -125,8 +125,8 @@ class ToStream(OneInput):
 
     def check(self, topology: Topology) -> Iterator[Problem]:
         if topology.kind(self.input) == STREAM and topology.columns(self.input).known:
-            said = f"'{self.input}' is a stream already"
-            yield Problem(self.name, "toStream", None, said, f"read '{self.input}' in its place")
+            message = f"'{self.input}' is a stream already"
+            yield Problem(self.name, "toStream", None, message, f"read '{self.input}' in its place")
 
 
 class DualitySteps(Steps):

@@ -53,12 +53,12 @@ class ForeignKeyJoin(TableJoin):
         elif self.grace is not None:
             yield self.without_grace(self.grace)
         if self.type == "outer":
-            said = (
+            message = (
                 f"an outer join by {listed(self.by)}: a row of '{self.right}' that no row of '{self.left}' names has "
                 "no key in the result"
             )
             fix = f"write left, or inner; or group '{self.left}' by {listed(self.by)} before"
-            yield Problem(self.name, "join.type", "outer", said, fix)
+            yield Problem(self.name, "join.type", "outer", message, fix)
         yield from self.check_found_by_key(topology, self.right, self.match)
         yield from self.check_columns(topology)
         yield from self.check_deterministic()

@@ -49,7 +49,7 @@ GROUP = Rule(
     "`aggregate` is missing",
     'say what to compute, e.g. aggregate: {count: "count(*)"}',
     needs=("aggregate", "reduce", "cogroup", "top"),
-    told="aggregate",
+    reported_for="aggregate",
 )
 """The rule of a `groupBy` with nothing to compute."""
 RULES: Rules = (
@@ -326,8 +326,8 @@ class Aggregate(OneInput):
 
     def check(self, topology: Topology) -> Iterator[Problem]:
         if self.ttl_ms and topology.kind(self.input) == TABLE:
-            said = f"a group of the table '{self.input}' has no records whose age counts, but rows"
-            yield Problem(self.name, "ttl", None, said, "give the table that reads them a `ttl`, or remove it here")
+            message = f"a group of the table '{self.input}' has no records whose age counts, but rows"
+            yield Problem(self.name, "ttl", None, message, "give the table that reads them a `ttl`, or remove it here")
         yield from check_groups(self, topology)
         if self.top is not None:
             yield from self.top.check(self.name, self.input, self.by, topology)

@@ -84,9 +84,9 @@ def check_groups(node: Grouping, topology: Topology) -> Iterator[Problem]:
 def _check_windowless(node: Grouping) -> Iterator[Problem]:
     """A problem where a group over a table has windows."""
     if node.window is not None:
-        said = f"its input '{node.input}' is a table, whose rows have no time of their own to be in a window of"
+        message = f"its input '{node.input}' is a table, whose rows have no time of their own to be in a window of"
         fix = f"read its changes as a stream, with a `toStream` node behind '{node.input}'"
-        yield Problem(node.name, "window", None, said, fix)
+        yield Problem(node.name, "window", None, message, fix)
 
 
 def _check_groups(node: Grouping, columns: Columns) -> Iterator[Problem]:
@@ -96,8 +96,8 @@ def _check_groups(node: Grouping, columns: Columns) -> Iterator[Problem]:
         yield from require_deterministic(node.name, written, text, _RECOMPUTED, _BEFORE)
     for name in names_of(node.by):
         if node.window is not None and name.lower() in node.window.columns:
-            said = f"`{name}` is also a column of the window"
-            yield Problem(node.name, "groupBy", name, said, "give it another name")
+            message = f"`{name}` is also a column of the window"
+            yield Problem(node.name, "groupBy", name, message, "give it another name")
 
 
 def _check_values(node: Grouping, columns: Columns) -> Iterator[Problem]:
@@ -108,8 +108,8 @@ def _check_values(node: Grouping, columns: Columns) -> Iterator[Problem]:
     for name, text in node.values:
         field = f"{'aggregate' if node.columns else 'reduce'}.{name}"
         if name.lower() in taken:
-            said = f"column `{name}` is already one of {taken[name.lower()]}"
-            yield Problem(node.name, field, None, said, "give it another name")
+            message = f"column `{name}` is already one of {taken[name.lower()]}"
+            yield Problem(node.name, field, None, message, "give it another name")
         if node.columns:
             yield from check_expression(node.name, field, text, columns, aggregate=True, groups=groups)
         if node.reduce or read_expression(text).aggregate:
@@ -118,23 +118,23 @@ def _check_values(node: Grouping, columns: Columns) -> Iterator[Problem]:
 
 def _check_reduced(node: Grouping, columns: Columns) -> Iterator[Problem]:
     if node.reduce and columns.find(FOLDED) is not None:
-        said = f"its input '{node.input}' has a column `{FOLDED}`, which is what `reduce` calls the value so far"
-        yield Problem(node.name, "reduce", None, said, "rename the column, with a `select` node before")
+        message = f"its input '{node.input}' has a column `{FOLDED}`, which is what `reduce` calls the value so far"
+        yield Problem(node.name, "reduce", None, message, "rename the column, with a `select` node before")
     reduced = {name.lower() for name in node.reduced}
     for name, text in node.reduce:
         field = f"reduce.{name}"
         if columns.known and columns.find(name) is None:
-            said = f"`{name}` is no column of '{node.input}', and a group begins with its first record"
+            message = f"`{name}` is no column of '{node.input}', and a group begins with its first record"
             fix = near_miss(name, columns.fields) or f"compute `{name}` in a `with` node before"
-            yield Problem(node.name, field, None, said, fix)
+            yield Problem(node.name, field, None, message, fix)
         yield from check_expression(
             node.name, field, text, replace(columns, meta=(*columns.meta, FOLDED, *node.reduced))
         )
         for parts in read_expression(text).columns:
             if parts[0].lower() == FOLDED and (len(parts) < 2 or parts[1].lower() not in reduced):
-                said = f"`{'.'.join(parts)}` is no value so far: only columns of this `reduce` have one"
+                message = f"`{'.'.join(parts)}` is no value so far: only columns of this `reduce` have one"
                 fix = f"there are: {', '.join(f'{FOLDED}.{known}' for known in node.reduced)}"
-                yield Problem(node.name, field, text, said, fix)
+                yield Problem(node.name, field, text, message, fix)
         yield from _check_mergeable(node, field, text, columns)
 
 
@@ -146,6 +146,8 @@ def _check_mergeable(node: Grouping, field: str, text: str, columns: Columns) ->
     reduced = {name.lower() for name in node.reduced}
     for parts in read_expression(text).columns:
         if parts[0].lower() not in (FOLDED, *reduced) and columns.find(parts[0]) is not None:
-            said = f"`{parts[0]}` is no column of this `reduce`, which also makes one of two {node.window.kind} windows"
+            message = (
+                f"`{parts[0]}` is no column of this `reduce`, which also makes one of two {node.window.kind} windows"
+            )
             fix = f"a window has the columns of `reduce` alone: add `{parts[0]}`, or compute what it takes of it before"
-            yield Problem(node.name, field, text, said, f"{fix}, in a `with` node")
+            yield Problem(node.name, field, text, message, f"{fix}, in a `with` node")

@@ -134,8 +134,8 @@ class Join(Joining):
     def check(self, topology: Topology) -> Iterator[Problem]:
         for side in dict.fromkeys(self.inputs):
             if topology.kind(side) == TABLE:
-                said = f"'{side}' is a table, and `within` is for two streams"
-                yield Problem(self.name, "join", side, said, "remove `within`, or join the streams")
+                message = f"'{side}' is a table, and `within` is for two streams"
+                yield Problem(self.name, "join", side, message, "remove `within`, or join the streams")
         yield from self.check_columns(topology)
         yield from self.check_deterministic()
 

@@ -258,8 +258,11 @@ class Joining(Node):
         if clashing:
             name, (first, second) = quote(clashing[0]), map(quote, self.aliases)
             example = f"{{{name}: {first}.{name}, {clashing[0]}_right: {second}.{name}}}"
-            said, fix = f"both sides have {listed(tuple(clashing))}", f"name them with select, e.g. select: {example}"
-            yield Problem(self.name, "join.select", None, said, fix)
+            message, fix = (
+                f"both sides have {listed(tuple(clashing))}",
+                f"name them with select, e.g. select: {example}",
+            )
+            yield Problem(self.name, "join.select", None, message, fix)
 
     def origins(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Origins:
         left, right = before

@@ -80,8 +80,10 @@ class Suppress(OneInput):
 
     def check(self, topology: Topology) -> Iterator[Problem]:
         if topology.kind(self.input) == STREAM and topology.columns(self.input).known:
-            said = f"'{self.input}' is a stream, whose records do not replace each other"
-            yield Problem(self.name, "suppress", None, said, "make a table of it before, with `toTable` or `groupBy`")
+            message = f"'{self.input}' is a stream, whose records do not replace each other"
+            yield Problem(
+                self.name, "suppress", None, message, "make a table of it before, with `toTable` or `groupBy`"
+            )
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
         (columns,), (source,) = inputs, before

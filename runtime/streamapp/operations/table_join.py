@@ -110,11 +110,11 @@ class TableJoin(Joining):
         if kinds == (STREAM, STREAM):
             yield Problem(self.name, "join.within", None, *NEEDS_WITHIN)
         elif kinds == (TABLE, STREAM):
-            said = (
+            message = (
                 f"'{self.left}' is a table and '{self.right}' a stream: the stream's records look rows of the table up"
             )
             fix = f"change the sides: from: {self.right}, join: {{with: {self.left}}}"
-            yield Problem(self.name, "join", self.right, said, fix)
+            yield Problem(self.name, "join", self.right, message, fix)
         else:
             yield from self._check_sides(topology, *kinds)
         yield from self.check_columns(topology)
@@ -126,13 +126,13 @@ class TableJoin(Joining):
         elif self.grace is not None:
             yield self.without_grace(self.grace)
         if self.store and not self.holds_back:
-            said = "the join keeps nothing: it is computed of what its tables keep"
-            yield Problem(self.name, "store", self.store, said, "remove `store`")
+            message = "the join keeps nothing: it is computed of what its tables keep"
+            yield Problem(self.name, "store", self.store, message, "remove `store`")
         if self.left == self.right:
             yield Problem(self.name, "join.with", self.right, "a table is joined with itself", "use `select`")
         if left == STREAM and self.type == "outer":
-            said = f"an outer join of a stream with a table: a row of '{self.right}' gives no result by itself"
-            yield Problem(self.name, "join.type", "outer", said, "write left, or inner")
+            message = f"an outer join of a stream with a table: a row of '{self.right}' gives no result by itself"
+            yield Problem(self.name, "join.type", "outer", message, "write left, or inner")
         yield from self.check_found_by_key(topology, self.left, self.by if left == TABLE else ())
         yield from self.check_found_by_key(topology, self.right, self.match)
 
@@ -145,40 +145,40 @@ class TableJoin(Joining):
 
     def _check_history(self, topology: Topology, left: str) -> Iterator[Problem]:
         if left == TABLE:
-            said = f"'{self.left}' is a table: its rows stand for no moment, as a stream's records do"
-            yield Problem(self.name, "join.asOf", None, said, "remove `asOf`")
+            message = f"'{self.left}' is a table: its rows stand for no moment, as a stream's records do"
+            yield Problem(self.name, "join.asOf", None, message, "remove `asOf`")
             return
         node = origin_of(topology, self.right)
         if not is_given(node):
             return
         if not isinstance(node, Table):
-            said = f"'{self.right}' is computed, and keeps no history: only a `table` that reads a topic does"
+            message = f"'{self.right}' is computed, and keeps no history: only a `table` that reads a topic does"
             fix = "write what it is to a topic, and read that with table: {history: …}; or remove `asOf`"
-            yield Problem(self.name, "join.asOf", None, said, fix)
+            yield Problem(self.name, "join.asOf", None, message, fix)
         elif not node.history_ms:
-            said = f"'{node.name}' keeps no history"
-            yield Problem(self.name, "join.asOf", None, said, f"add it to '{node.name}', e.g. history: 1 hour")
+            message = f"'{node.name}' keeps no history"
+            yield Problem(self.name, "join.asOf", None, message, f"add it to '{node.name}', e.g. history: 1 hour")
         elif self.grace_ms > node.history_ms:
-            said = (
+            message = (
                 f"records wait for {self.grace}, and '{node.name}' has a history of "
                 f"{format_duration(node.history_ms)}: what they are to meet would be gone"
             )
             yield Problem(
-                self.name, "join.grace", self.grace, said, f"make it shorter, or the history of '{node.name}' longer"
+                self.name, "join.grace", self.grace, message, f"make it shorter, or the history of '{node.name}' longer"
             )
 
     def check_found_by_key(self, topology: Topology, side: str, names: tuple[str, ...]) -> Iterator[Problem]:
         """A problem where rows of a table are to be found by other columns than its key."""
         key = topology.key_columns(side)
         if names and [name.lower() for name in names] != [name.lower() for name in key]:
-            said = f"rows of the table '{side}' are found by its key, {listed(key)}, and not by {listed(names)}"
+            message = f"rows of the table '{side}' are found by its key, {listed(key)}, and not by {listed(names)}"
             fix = f"group '{side}' by {listed(names)} before, or name its key"
-            yield Problem(self.name, self.matched_in, ", ".join(names), said, fix)
+            yield Problem(self.name, self.matched_in, ", ".join(names), message, fix)
 
     def without_grace(self, grace: str) -> Problem:
         """The problem of a `grace` of a join that waits for nothing."""
-        said = "`grace` is for joins whose records wait: of two streams, or of a stream with a table and `asOf`"
-        return Problem(self.name, "join.grace", grace, said, "remove it")
+        message = "`grace` is for joins whose records wait: of two streams, or of a stream with a table and `asOf`"
+        return Problem(self.name, "join.grace", grace, message, "remove it")
 
     def state_shape(self, inputs: Sequence[Columns], before: Sequence[Origins]) -> Any:
         """The shape of records that wait: they are kept as rows."""

@@ -75,8 +75,8 @@ class Top:
         fix = "compute it in a `with` node before"
         yield from require_deterministic(node, "top.by", self.by, "state could not be rebuilt", fix)
         if columns.known and not self.columns(columns, groups):
-            said = f"'{name}' has no columns beside those of the group, and its rows would be empty"
-            yield Problem(node, "top", None, said, "compute one in a `with` node before, e.g. with: {user: key}")
+            message = f"'{name}' has no columns beside those of the group, and its rows would be empty"
+            yield Problem(node, "top", None, message, "compute one in a `with` node before, e.g. with: {user: key}")
         if COLUMN in (group.lower() for group in names_of(groups)):
-            said = f"column `{COLUMN}` is already one of groupBy"
-            yield Problem(node, "groupBy", COLUMN, said, "give it another name")
+            message = f"column `{COLUMN}` is already one of groupBy"
+            yield Problem(node, "groupBy", COLUMN, message, "give it another name")

@@ -27,7 +27,7 @@ RULES: Rules = (
         "`every` is missing",
         "say how often a window starts, e.g. every: 1 minute",
         needs=("every",),
-        told="every",
+        reported_for="every",
     ),
     Rule("every", "`every` is for hopping windows", "remove it, or write hopping", needs=("hopping",)),
 )

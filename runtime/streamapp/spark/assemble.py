@@ -106,7 +106,7 @@ def _inputs(nodes: tuple[n.Node, ...], visitor: Visitor) -> list[Flow]:
     """
     consumers = _consumers(nodes)
     if any(len(edges) > 1 for edges in consumers.values()):
-        return _Weave(nodes[:-1], visitor, {}, consumers).inputs_of(nodes[-1])
+        return _SharedFrame(nodes[:-1], visitor, {}, consumers).inputs_of(nodes[-1])
     flows: dict[str, Flow] = {}
     for node in nodes[:-1]:
         flows[node.name] = visitor.visit(node, [flows[name] for name in node.inputs])
@@ -117,7 +117,7 @@ def _records(nodes: tuple[n.Node, ...], visitor: Visitor, given: dict[str, Flow]
     consumers = _consumers(nodes)
     # If it were read twice, the part that several share would be computed twice.
     if len(given) > 1 or any(len(edges) > 1 for edges in consumers.values()):
-        return _Weave(nodes, visitor, given, consumers).records()
+        return _SharedFrame(nodes, visitor, given, consumers).records()
     flows = {name: unpacked(flow) for name, flow in given.items()}
     for node in nodes:
         flows[node.name] = visit_node(node, nodes, visitor, [flows[name] for name in node.inputs])
@@ -163,7 +163,9 @@ class _Parked:
     number: int
 
 
-class _Weave:
+class _SharedFrame:
+    """The frame that all branches share, with the flows that are parked in it."""
+
     def __init__(
         self,
         nodes: tuple[n.Node, ...],

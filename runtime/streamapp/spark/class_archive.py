@@ -81,8 +81,8 @@ def make() -> None:
         except OSError as error:
             raise NoArchive(f"{command[0]} does not start: {error.strerror}") from None
         except subprocess.CalledProcessError as error:
-            said = (error.stdout + error.stderr).strip().splitlines()
-            raise NoArchive(f"{command[0]} ended with {error.returncode}: {' '.join(said[-3:])}") from None
+            output = (error.stdout + error.stderr).strip().splitlines()
+            raise NoArchive(f"{command[0]} ended with {error.returncode}: {' '.join(output[-3:])}") from None
         archive.replace(_archive())
 
 

@@ -23,14 +23,16 @@ def cogrouped(node: o.CogroupedRecords, flow: Flow) -> Flow:
     seen = {name.lower(): physical for name, physical in flow.visible()}
     fields = (column(seen[name.lower()]).alias(name) for name in node.fields)
     # The columns are taken from the record: a group's column may have the same name as one of them.
-    of_record = flow.frame.withColumn(node.struct, flow.only_mine(F.struct(F.lit(True).alias(_THERE), *fields)))
-    made = {f"__group_{i}": flow.only_mine(expression(sql)) for i, (_, sql) in enumerate(node.by)}
+    of_record = flow.frame.withColumn(
+        node.struct, flow.null_in_other_branches(F.struct(F.lit(True).alias(_THERE), *fields))
+    )
+    made = {f"__group_{i}": flow.null_in_other_branches(expression(sql)) for i, (_, sql) in enumerate(node.by)}
     scope = replace(flow, frame=of_record).scope().withColumns(made)
     names = names_of(node.by)
     after = replace(flow, columns=(*names, node.struct))
     groups = {name: column(f"__group_{i}") for i, name in enumerate(names)}
     kept = [column(name) for name in after.physical() if name not in groups]
-    return after.tidy(scope.select(*kept, *(value.alias(name) for name, value in groups.items())))
+    return after.selected_from(scope.select(*kept, *(value.alias(name) for name, value in groups.items())))
 
 
 def fields_of(struct: str, frame: DataFrame) -> list[tuple[str, Column]]:

@@ -34,8 +34,8 @@ _DATA_LOSS = re.compile(r"(KAFKA_DATA_LOSS|Some data may have been lost|OffsetOu
 _PARTITION = r"(?P<topic>\S+)-(?P<partition>\d+)"
 # Spark breaks lines anywhere.
 _LOST_AT = tuple(
-    re.compile(said.replace(" ", r"\s+"))
-    for said in (
+    re.compile(text.replace(" ", r"\s+"))
+    for text in (
         rf"records in offset \[(?P<first>\d+), (?P<end>\d+)\) for topic partition {_PARTITION}",
         rf"Added partition {_PARTITION} starts from (?P<end>\d+) instead of 0",
         rf"Starting offset for {_PARTITION} was (?P<first>\d+) but consumer reset",
@@ -119,11 +119,11 @@ def diagnose(subtopology: str, trace: str, application_id: str) -> Failure:
             False,
         )
     if "UnknownTopicOrPartitionException" in trace:  # or a broker that does not know yet what the others know
-        said = f"sub-topology '{subtopology}': a topic that it reads does not exist any more"
-        return Failure(InputError(said), retriable=True, tries=3)
+        message = f"sub-topology '{subtopology}': a topic that it reads does not exist any more"
+        return Failure(InputError(message), retriable=True, tries=3)
     if _STATE_SCHEMA.search(trace):
-        said = f"store '{subtopology}' holds state that would mean something else; {WAYS_OUT}"
-        return Failure(InputError(said), False)
+        message = f"store '{subtopology}' holds state that would mean something else; {WAYS_OUT}"
+        return Failure(InputError(message), False)
     for condition, text in _USER_CODE.findall(trace):
         if condition.split(".")[0] in _DATA_CONDITIONS:
             return Failure(CodeError(f"sub-topology '{subtopology}': {condition}: {' '.join(text.split())}"), False)
@@ -156,9 +156,9 @@ def _lost_at(trace: str) -> str:
     return f"in topic {at['topic']}, partition {at['partition']}, {offsets} "
 
 
-def _refused(subtopology: str, said: re.Match[str], application_id: str) -> Failure:
+def _refused(subtopology: str, refusal: re.Match[str], application_id: str) -> Failure:
     """The failure of a query that Kafka refuses. A new try can help: somebody may be changing rights and passwords."""
-    kind, words = said[1], said[2].strip()
+    kind, words = refusal[1], refusal[2].strip()
     if kind.endswith("Authentication"):
         error = RunError(f"sub-topology '{subtopology}': Kafka does not let the app in: {words}")
         return Failure(error, retriable=True, tries=3)
@@ -170,5 +170,5 @@ def _refused(subtopology: str, said: re.Match[str], application_id: str) -> Fail
 def _last_cause(trace: str) -> str:
     causes = re.findall(r"Caused by: (.*)", trace)
     # Py4J's first line names the call.
-    said = re.sub(r"\AAn error occurred while calling [^\n]*\n: ", "", trace.strip())
-    return (causes[-1] if causes else said.split("\n")[0])[:400]
+    text = re.sub(r"\AAn error occurred while calling [^\n]*\n: ", "", trace.strip())
+    return (causes[-1] if causes else text.split("\n")[0])[:400]

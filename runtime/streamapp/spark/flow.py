@@ -151,15 +151,15 @@ class Flow:
             *((name, physical) for name, physical in of_record.items() if name.lower() not in shadowed),
         )
 
-    def mine(self, condition: Column) -> Column:
+    def or_other_branch(self, condition: Column) -> Column:
         """The condition for this node's rows; other branches' rows always pass."""
         return condition if self.guard is None else ~self.guard | condition
 
-    def only_mine(self, value: Column) -> Column:
+    def null_in_other_branches(self, value: Column) -> Column:
         """The value for this node's rows, null for other branches'."""
         return value if self.guard is None else F.when(self.guard, value)
 
-    def tidy(self, frame: DataFrame) -> Flow:
+    def selected_from(self, frame: DataFrame) -> Flow:
         """The same flow over a frame that has at least the physical columns."""
         return replace(self, frame=frame.select(*(column(name) for name in self.physical())))
 
@@ -173,6 +173,6 @@ class Flow:
         after = replace(self, columns=(*kept, *new.values()))
         names = [name for name in after.physical() if name not in values and name != DELETED]
         deleted = column(DELETED) if self.table else F.lit(False)
-        computed = [self.only_mine(value).alias(name) for name, value in values.items()]
+        computed = [self.null_in_other_branches(value).alias(name) for name, value in values.items()]
         frame = self.scope().select(*(column(name) for name in names), deleted.alias(DELETED), *computed)
-        return after.tidy(frame)
+        return after.selected_from(frame)

@@ -29,14 +29,17 @@ def entering(node: o.Aggregate, flow: Flow) -> Flow:
     columns = tuple(
         name for name, physical in flow.visible() if name.lower() in used and physical != hidden("timestamp")
     )
-    computed = {physical: flow.only_mine(expression(sql)) for (_, physical), (_, sql) in zip(key, node.by, strict=True)}
+    computed = {
+        physical: flow.null_in_other_branches(expression(sql))
+        for (_, physical), (_, sql) in zip(key, node.by, strict=True)
+    }
     if node.keeps_rows:
-        own = {f"{OWN}{i}": flow.only_mine(column(physical)) for i, (_, physical) in enumerate(flow.key)}
+        own = {f"{OWN}{i}": flow.null_in_other_branches(column(physical)) for i, (_, physical) in enumerate(flow.key)}
         columns, computed = (*columns, *own), computed | own
     frame = flow.scope().withColumns(computed)
     if flow.guard is None:
         frame = frame.filter(~column(DELETED) & ~all_null(column(physical) for _, physical in key))
-    return replace(flow, columns=columns, fields=("timestamp",), key=key).tidy(frame)
+    return replace(flow, columns=columns, fields=("timestamp",), key=key).selected_from(frame)
 
 
 def entering_windows(node: o.Aggregate, flow: Flow) -> Flow:
@@ -48,12 +51,12 @@ def entering_windows(node: o.Aggregate, flow: Flow) -> Flow:
     if node.late is None and not node.within:
         columns = tuple(name for name in columns if name.lower() in used)
     kept = {"timestamp", *(PLACE_FIELDS if node.late is not None else ())} | used
-    by = {f"__by_{i}": flow.only_mine(expression(sql)) for i, (_, sql) in enumerate(node.by)}
+    by = {f"__by_{i}": flow.null_in_other_branches(expression(sql)) for i, (_, sql) in enumerate(node.by)}
     frame = flow.scope().withColumns(by)
     if flow.guard is None:
         frame = frame.filter(~column(DELETED) & ~all_null(map(column, by)))
     fields = tuple(field for field in flow.fields if field in kept)
-    return replace(flow, columns=columns, fields=fields, by=tuple(by)).tidy(frame)
+    return replace(flow, columns=columns, fields=fields, by=tuple(by)).selected_from(frame)
 
 
 def rows_kept(flow: Flow, rows: TaskRows) -> tuple[DataFrame, DataFrame, DataFrame]:

@@ -68,7 +68,7 @@ def answered(node: o.ForeignRows, left: Flow, right: Flow, rows: TaskRows) -> Fl
         values |= {name: one[name] for name in left.columns}
     result = result_of(both, key, values, F.greatest(one[EVENT_TIME], two[EVENT_TIME]), {MOVE: one[MOVE]})
     flow = replace(result, moves=True)
-    return flow.tidy(flow.frame)
+    return flow.selected_from(flow.frame)
 
 
 def _nothing(node: o.ForeignRows, left: Flow, right: Flow, answers: Flow, rows: TaskRows) -> DataFrame:

@@ -62,18 +62,18 @@ def keys_of(node: o.Join | o.TableJoin, left: Flow, right: Flow) -> tuple[Keys, 
     """The columns that the rows of both sides meet by."""
     ours, theirs = chosen(left, node.by), chosen(right, node.match)
     if len(ours) != len(theirs):
-        said = f"joins {len(ours)} columns to the {len(theirs)} key columns of '{node.right}'"
+        message = f"joins {len(ours)} columns to the {len(theirs)} key columns of '{node.right}'"
         fix = f"name as many columns as '{node.right}' has in its key"
-        raise ManifestError((Problem(node.owner, "by", ", ".join(name for name, _ in ours), said, fix),))
+        raise ManifestError((Problem(node.owner, "by", ", ".join(name for name, _ in ours), message, fix),))
     for (name, here), (other, there) in zip(ours, theirs, strict=True):
         left_type, right_type = left.type_of(here), right.type_of(there)
         if left_type != right_type:
-            said = (
+            message = (
                 f"`{name}` of '{node.aliases[0]}' is {left_type.simpleString()}, `{other}` of '{node.aliases[1]}' is "
                 f"{right_type.simpleString()}: keys of different types never meet"
             )
             fix = f"cast one of them, e.g. with: {{{name}: cast({name} as {right_type.simpleString()})}}"
-            raise ManifestError((Problem(node.owner, "by", name, said, fix),))
+            raise ManifestError((Problem(node.owner, "by", name, message, fix),))
     return ours, theirs
 
 

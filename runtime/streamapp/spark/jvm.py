@@ -48,16 +48,16 @@ def start_jvm(settings: Mapping[str, str]) -> None:
     logging.getLogger("py4j").propagate = False
     logging.getLogger().addFilter(_not_of_py4j)
     setattr(AccumulatorTCPServer, "handle_error", _say_nothing)  # noqa: B010  that the process is gone, as a stack trace
-    heard, said = os.pipe()
-    listener = Thread(target=_pass_on, args=(heard,), name="jvm-stderr", daemon=True)
+    read_end, write_end = os.pipe()
+    listener = Thread(target=_pass_on, args=(read_end,), name="jvm-stderr", daemon=True)
     listener.start()
     try:
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        gateway: Any = launch_gateway(conf, {"stderr": said})  # type: ignore[no-untyped-call]
+        gateway: Any = launch_gateway(conf, {"stderr": write_end})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError:
         raise RunError("the engine's Java process did not start; its complaint stands above") from None
     finally:
-        os.close(said)
+        os.close(write_end)
     gateway.listener = listener
     SparkContext._ensure_initialized(gateway=gateway)
     try:
@@ -148,8 +148,8 @@ def _end_of(code: int) -> str:
     return "by SIGKILL, as the system does when memory is short"
 
 
-def _pass_on(heard: int) -> None:
-    with os.fdopen(heard, "rb") as lines:
+def _pass_on(read_end: int) -> None:
+    with os.fdopen(read_end, "rb") as lines:
         for line in lines:
             if not line.startswith(_NOISE):
                 os.write(_STDERR, line)

@@ -70,7 +70,9 @@ def _type(
             keys = {physical: key for key, physical in first_flow.key}
             in_one, in_other = (f"'{one}'", f"'{other}'") if node.cogroup is None else ("one stream", "another")
             called = f"`{keys.get(name, name)}`"
-            said = f"{called} is {first.simpleString()} in {in_one} and {found.simpleString()} in {in_other}"
+            message = f"{called} is {first.simpleString()} in {in_one} and {found.simpleString()} in {in_other}"
             fix = f"cast one of them in a `with` node before, e.g. to {first.simpleString()}"
-            raise ManifestError((Problem(node.owner, "merge" if node.cogroup is None else "groupBy", None, said, fix),))
+            raise ManifestError(
+                (Problem(node.owner, "merge" if node.cogroup is None else "groupBy", None, message, fix),)
+            )
     return first

@@ -85,7 +85,7 @@ class Sources:
                 frame = frame.filter(_fail_where(lost, node.name, place, wrong["error"]))
             else:
                 frame = frame.observe(f"untimed:{node.name}", F.count_if(lost).alias("bad")).filter(~lost)
-        return flow.tidy(frame.withColumn(EVENT_TIME, column("__extracted")))
+        return flow.selected_from(frame.withColumn(EVENT_TIME, column("__extracted")))
 
 
 def dead_letters(node: n.DeadLetter, bad: Flow) -> Flow:

@@ -130,7 +130,7 @@ class Stores:
         except IllegalArgumentException as error:
             raise InputError(str(error).removeprefix("requirement failed: ")) from None
         except (Py4JError, PySparkException) as error:
-            raise _told(error) from None
+            raise _own_error(error) from None
 
     def _take(self, frame: DataFrame, count: int) -> list[str]:
         jvm = self._spark._jvm
@@ -199,7 +199,7 @@ class _Table:
         return results.select(F.to_json(F.struct(*columns), JSON_WRITE))
 
 
-def _told(error: Exception) -> Exception:
+def _own_error(error: Exception) -> Exception:
     """The JVM side's refusal as our own error."""
     words = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
     kind = error.java_exception.getClass().getSimpleName() if isinstance(error, Py4JJavaError) else ""

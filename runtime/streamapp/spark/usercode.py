@@ -143,8 +143,8 @@ class UserFunction:
                 try:
                     given.seen.slice(i, 1).to_pylist(maps_as_pydicts="strict")
                 except Exception as error:
-                    said = f"the record cannot be given to Python: {type(error).__name__}: {error}"
-                    raise self._failed(said, given.place(i)) from None
+                    message = f"the record cannot be given to Python: {type(error).__name__}: {error}"
+                    raise self._failed(message, given.place(i)) from None
             raise
         return found
 
@@ -204,8 +204,8 @@ class UserFunction:
             try:
                 imported = importlib.import_module(module)
             except _FAULTS as error:
-                said = _words(error, self.function)
-                raise self._failed(f"module '{module}' cannot be imported: {said}") from error
+                reason = _words(error, self.function)
+                raise self._failed(f"module '{module}' cannot be imported: {reason}") from error
             if not hasattr(imported, name):
                 raise self._failed(f"module '{module}' has no '{name}'")
             found = getattr(imported, name)
@@ -215,8 +215,8 @@ class UserFunction:
         return self.loaded[0]
 
     def _failed(self, words: str, place: str = "") -> UserCodeError:
-        said = " ".join(f"node '{self.node}':{place} function '{self.function}': {words}".split())
-        return UserCodeError(said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…")
+        message = " ".join(f"node '{self.node}':{place} function '{self.function}': {words}".split())
+        return UserCodeError(message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…")
 
 
 @dataclass(frozen=True)

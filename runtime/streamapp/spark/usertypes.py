@@ -149,6 +149,6 @@ def _not_null(found: pa.Array, f: pa.Field) -> pa.Array:
 
 
 def _does_not_fit(f: pa.Field, value: Any, error: Exception | None = None) -> str:
-    said = f": {error}" if error is not None else ""
+    reason = f": {error}" if error is not None else ""
     what = "" if value is None else f" {value!r:.100}"
-    return f"column `{f.name}` is to be {f.type}, and the value{what} is not{said}"
+    return f"column `{f.name}` is to be {f.type}, and the value{what} is not{reason}"

@@ -80,7 +80,7 @@ class Visitor:
 
     def visit_table(self, node: o.Table) -> Flow:
         flow = replace(self.visit_stream(node), fields=("timestamp",), table=True)
-        return _with_key(node, flow.tidy(flow.frame))
+        return _with_key(node, flow.selected_from(flow.frame))
 
     def _timed(self, node: n.Node, flow: Flow, topic: str, partition: str, offset: str) -> Flow:
         """A source's rows with stream time, where windows close by it or rows are in its order.
@@ -100,7 +100,7 @@ class Visitor:
                     *(column(at).alias(name) for at, name in zip((topic, partition, offset), PLACE_FIELDS, strict=True))
                 ),
             )
-        return replace(flow, timed=True, hopped=hopped and self._ordered, placed=self._ordered).tidy(frame)
+        return replace(flow, timed=True, hopped=hopped and self._ordered, placed=self._ordered).selected_from(frame)
 
     def visit_deadletter(self, node: n.DeadLetter, source: Flow) -> Flow:
         return dead_letters(node, source)
@@ -114,7 +114,7 @@ class Visitor:
 
     def _timed_hop(self, node: n.RepartitionSource, read: Flow) -> Flow:
         flow = self._timed(node, read, *HOP_PLACE)
-        return flow.tidy(flow.frame)
+        return flow.selected_from(flow.frame)
 
     # Stateless operations
 
@@ -123,14 +123,16 @@ class Visitor:
         scope = flow.scope()
         if flow.table:  # a row that stops matching is deleted downstream
             deleted = column(DELETED) | ~passes
-            return flow.tidy(scope.withColumn(DELETED, F.coalesce(flow.only_mine(deleted), column(DELETED))))
-        return flow.tidy(scope.filter(flow.mine(passes)))
+            return flow.selected_from(
+                scope.withColumn(DELETED, F.coalesce(flow.null_in_other_branches(deleted), column(DELETED)))
+            )
+        return flow.selected_from(scope.filter(flow.or_other_branch(passes)))
 
     def visit_arm(self, node: o.Arm, flow: Flow) -> Flow:
         condition = F.lit(True) if node.condition is None else F.coalesce(expression(node.condition), F.lit(False))
         for earlier in node.earlier:
             condition = condition & ~F.coalesce(expression(earlier), F.lit(False))
-        return flow.tidy(flow.scope().filter(flow.mine(condition)))
+        return flow.selected_from(flow.scope().filter(flow.or_other_branch(condition)))
 
     def visit_branch(self, node: o.Branch, flow: Flow) -> Flow:
         return flow
@@ -150,7 +152,7 @@ class Visitor:
         exploded = replace(listed, columns=columns)
         names = [name for name in exploded.physical() if name != node.column]
         frame = listed.frame.select(*(column(name) for name in names), F.explode(elements).alias(node.column))
-        return exploded.tidy(frame)
+        return exploded.selected_from(frame)
 
     def visit_python(self, node: o.Python, flow: Flow) -> Flow:
         # Imported here, as it imports Arrow and NumPy, which takes a sixth of a second of each start.
@@ -170,22 +172,22 @@ class Visitor:
             returns=to_arrow_schema(schema, timezone="UTC"),
             table=flow.table,
         )
-        mine = F.lit(True) if flow.guard is None else flow.guard
+        is_own = F.lit(True) if flow.guard is None else flow.guard
         given = flow.frame.select(
-            mine.alias(MINE), *(column(name) for name in dict.fromkeys((DELETED, *kept, *seen.values())))
+            is_own.alias(MINE), *(column(name) for name in dict.fromkeys((DELETED, *kept, *seen.values())))
         )
         types = {f.name: f.dataType for f in given.schema}
         types |= {f.name: f.dataType for f in schema}
         # The rows of other branches do not have the new columns.
         returned = StructType([StructField(name, types[name]) for name in (*kept, DELETED, *schema.names)])
-        return after.tidy(given.mapInArrow(function, returned))
+        return after.selected_from(given.mapInArrow(function, returned))
 
     def visit_keyby(self, node: o.KeyBy, flow: Flow) -> Flow:
         key = tuple((name, f"__key_{i}") for i, name in enumerate(node.columns))
-        computed = {physical: flow.only_mine(column(name)) for name, physical in key}
+        computed = {physical: flow.null_in_other_branches(column(name)) for name, physical in key}
         frame = flow.scope().withColumns(computed)
         fields = tuple(field for field in flow.fields if field != "key")  # the record's old key is gone
-        return replace(flow, key=key, fields=fields).tidy(frame)
+        return replace(flow, key=key, fields=fields).selected_from(frame)
 
     def visit_merge(self, node: o.Merge, *flows: Flow) -> Flow:
         whole, rows = merged(node, flows)
@@ -221,13 +223,13 @@ class Visitor:
 
     def visit_foreignresults(self, node: o.ForeignResults, flow: Flow) -> Flow:
         table = replace(flow, moves=False, table=True)
-        return table.tidy(table.frame)
+        return table.selected_from(table.frame)
 
     visit_globaltable = visit_table
 
     def visit_totable(self, node: o.ToTable, flow: Flow) -> Flow:
         table = replace(flow, fields=tuple(f for f in flow.fields if f == "timestamp"), table=True)
-        return _with_key(node, table.tidy(table.frame))
+        return _with_key(node, table.selected_from(table.frame))
 
     def visit_tostream(self, node: o.ToStream, flow: Flow) -> Flow:
         return replace(flow, table=False)
@@ -276,4 +278,6 @@ class Visitor:
 def _with_key(node: n.Node, flow: Flow) -> Flow:
     """A table's rows: as in Kafka Streams, a record without a key is left out. Such records are counted."""
     without = all_null(column(physical) for _, physical in flow.key)
-    return flow.tidy(flow.frame.observe(f"keyless:{node.name}", F.count_if(without).alias("bad")).filter(~without))
+    return flow.selected_from(
+        flow.frame.observe(f"keyless:{node.name}", F.count_if(without).alias("bad")).filter(~without)
+    )

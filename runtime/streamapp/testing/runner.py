@@ -236,9 +236,9 @@ class _Running:
             raise Unmet(f"topic '{expect.topic}' has other records (- expected, + seen):", *found)
 
     def _store(self, store: Store) -> None:
-        told = self._ask(Question(store.name, store.keys).path)
+        answer = self._ask(Question(store.name, store.keys).path)
         wanted = store.rows if store.rows is not None else [store.value] if store.value is not None else []
-        found = rows_difference(wanted, told["rows"])
+        found = rows_difference(wanted, answer["rows"])
         if found:
             raise Unmet(f"store '{store.name}' has other rows (- expected, + seen):", *found)
 
@@ -264,9 +264,9 @@ class _Running:
         method = "GET" if body is None else "PUT"
         request = urllib.request.Request(self._url + path, data=body, method=method)  # noqa: S310  our own app's
         try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
-                told: dict[str, Any] = json.load(answer)
-                return told
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as response:  # noqa: S310
+                answer: dict[str, Any] = json.load(response)
+                return answer
         except urllib.error.HTTPError as error:
             raise Unmet(f"the app does not answer: {error.read().decode(errors='replace').strip()}") from None
         except OSError as error:
