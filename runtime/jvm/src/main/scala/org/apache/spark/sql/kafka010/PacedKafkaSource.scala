@@ -214,7 +214,7 @@ private final class EmptyEpochs {
    * @param now whether one is wanted
    */
   def of(start: Offset, end: Offset, first: Boolean, now: Boolean): Offset = {
-    val told = (start, end) match {
+    val offset = (start, end) match {
       case (from: KafkaSourceOffset, until: KafkaSourceOffset) if from.partitionToOffsets == until.partitionToOffsets =>
         val wanted = now || (first && !known)
         Seq(until, new SpacedOffset(until)).find(_.json == last) match {
@@ -226,8 +226,8 @@ private final class EmptyEpochs {
       case _ => end
     }
     known = true
-    last = told.json
-    told
+    last = offset.json
+    offset
   }
 }
 

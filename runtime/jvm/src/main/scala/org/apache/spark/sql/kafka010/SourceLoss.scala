@@ -76,7 +76,7 @@ private[kafka010] object SourceLoss {
         begin <- first.get(partition)
         if from != until && (begin > from || until < from)
       } yield partition -> missing(SourceRange(partition, from, until), begin)
-      found.values.foreach(tell)
+      found.values.foreach(report)
       found
     }
 
@@ -86,7 +86,7 @@ private[kafka010] object SourceLoss {
       Gone(range, readFrom, readFrom - (if (madeAnew(range)) begin else range.from))
     }
 
-    private def tell(lost: Gone): Unit = {
+    private def report(lost: Gone): Unit = {
       val range = lost.range
       if (EpochReports.lost(subTopology, range.source, range.from, lost.records)) {
         val what = if (madeAnew(range)) "the topic was made anew" else "retention has passed, or they were deleted"

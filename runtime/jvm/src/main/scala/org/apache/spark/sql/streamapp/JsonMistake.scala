@@ -39,12 +39,12 @@ object JsonMistake {
   /** @param name `key` or `value`. */
   def find(text: String, ddl: String, name: String): JsonMistake = {
     val at = place(text, StructType.fromDDL(ddl))
-    val said =
+    val message =
       if (at.path.nonEmpty) s"`${at.path}` is ${at.found}, not ${at.expected}"
       else if (at.expected == "JSON") at.found
       else s"it is ${at.found}, not ${at.expected}"
     val field = if (at.path.isEmpty) name else s"$name.${at.path}"
-    JsonMistake(s"the $name cannot be read as json: $said", field, at.expected, at.found)
+    JsonMistake(s"the $name cannot be read as json: $message", field, at.expected, at.found)
   }
 
   private def place(text: String, schema: StructType): Place = {

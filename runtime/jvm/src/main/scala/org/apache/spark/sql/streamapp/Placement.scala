@@ -22,7 +22,7 @@ private[streamapp] class Placement(session: SparkSession) {
   private val coordinator = StateStoreCoordinatorRef.forDriver(SparkEnv.get, session.sessionState.conf)
   private var balanced: (Set[String], Set[UUID]) = (Set.empty, Set.empty)
   /** By query and operator: the version of a store when the places of its partitions were last set. */
-  private val told = mutable.Map.empty[(UUID, Long), Long]
+  private val placedAt = mutable.Map.empty[(UUID, Long), Long]
 
   /**
    * Gives each executor its share, if executors or queries have changed since the last time. Tasks of an epoch that was
@@ -42,12 +42,12 @@ private[streamapp] class Placement(session: SparkSession) {
             coordinator.reportActiveInstance(id(store, partition), hosts(executor), executor, Nil)
           }
           val operator = (store.queryRunId, store.operatorId)
-          if (moves.nonEmpty) told(operator) = store.storeVersion
-          told.get(operator).forall(store.storeVersion > _ + 1)
+          if (moves.nonEmpty) placedAt(operator) = store.storeVersion
+          placedAt.get(operator).forall(store.storeVersion > _ + 1)
         }
         if (settled.forall(identity)) {
           balanced = now
-          told.clear()
+          placedAt.clear()
         }
       }
     }

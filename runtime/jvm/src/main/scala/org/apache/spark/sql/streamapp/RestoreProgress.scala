@@ -18,27 +18,27 @@ final case class RestoreState(store: String, partition: Int, executor: String, d
 final class RestoreProgress private (store: String, partition: Int) {
   private val started = System.nanoTime()
   private val startedMs = System.currentTimeMillis()
-  private var toldAt = started
+  private var reportedAt = started
   private var last = (0L, 0L)
   private var ended = false
-  tell(finished = false)
+  report(finished = false)
 
   val update: (Long, Long) => Unit = (done, total) => {
     last = (done, total)
     val now = System.nanoTime()
-    if (now - toldAt > 500000000L) {
-      toldAt = now
-      tell(finished = false)
+    if (now - reportedAt > 500000000L) {
+      reportedAt = now
+      report(finished = false)
     }
   }
 
   /** Reports the end of the restore; only the first call counts. */
   def finish(): Unit = if (!ended) {
     ended = true
-    tell(finished = true)
+    report(finished = true)
   }
 
-  private def tell(finished: Boolean): Unit = {
+  private def report(finished: Boolean): Unit = {
     val (done, total) = last
     RuntimePlugin.tellDriver(RestoreState(store, partition, RuntimePlugin.executorId, done, total, startedMs,
       (System.nanoTime() - started) / 1000000, finished))

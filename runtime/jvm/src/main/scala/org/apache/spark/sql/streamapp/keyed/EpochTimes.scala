@@ -76,14 +76,14 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val 
   }
 
   /** Whether a task has something open, or has not reported. */
-  private def hasOpen: Boolean = due.exists { case (times, tasks) => times.told < tasks || times.value != Long.MaxValue }
+  private def hasOpen: Boolean = due.exists { case (times, tasks) => times.reports < tasks || times.value != Long.MaxValue }
 
   /**
    * Whether a window that is still open is over, with time at `closed`; also when a task has not reported, because it had
    * committed in an earlier attempt.
    */
   def isOver(closed: Long): Boolean =
-    closed > after.closed && due.exists { case (times, tasks) => times.told < tasks || times.value <= closed }
+    closed > after.closed && due.exists { case (times, tasks) => times.reports < tasks || times.value <= closed }
 
   /** The time at which everything is over that a record has opened; None where nothing stays open. */
   def allOver: Option[Long] = for (longest <- lasting; latest <- after.reached.values.maxOption) yield latest + longest
@@ -262,7 +262,7 @@ final class EarliestTime extends Mergeable[Long, Long] {
   private var earliest = Long.MaxValue
   private var tasks = 0
 
-  def told: Int = tasks
+  def reports: Int = tasks
   override def isZero: Boolean = tasks == 0
   override protected def empty: EarliestTime = new EarliestTime
   override def reset(): Unit = {

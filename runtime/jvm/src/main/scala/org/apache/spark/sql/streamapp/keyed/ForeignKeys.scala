@@ -74,7 +74,7 @@ private[keyed] final class ForeignRowsProcessor(node: ForeignRows, task: TaskAtW
   private val fromLeft: Port = (_, row, _, time) => {
     val foreign = foreignOf(row)
     val named = !foreign.anyNull
-    val other = if (named) task.processor(node.right).told(foreign) else null
+    val other = if (named) task.processor(node.right).forwarded(foreign) else null
     row.getStruct(node.moveAt, Move.Width).getInt(1) match {
       case Move.Here | Move.Moved =>
         if (named) store.put(keyOf(row), valueOf(row))
@@ -104,10 +104,10 @@ private[keyed] final class ForeignRowsProcessor(node: ForeignRows, task: TaskAtW
 
   // A result goes when one of its rows does: at the latest of the times of both rows and of the change.
   private def none(left: InternalRow, right: InternalRow, time: Long): Unit = {
-    val said = noneOf(both(left, if (right == null) noRight else right))
-    val at = math.max(time, said.getLong(node.timeAt))
-    said.setLong(node.timeAt, if (right == null) at else math.max(at, right.getLong(node.rightSide.timeAt)))
-    forward(null, said, null, time)
+    val record = noneOf(both(left, if (right == null) noRight else right))
+    val at = math.max(time, record.getLong(node.timeAt))
+    record.setLong(node.timeAt, if (right == null) at else math.max(at, right.getLong(node.rightSide.timeAt)))
+    forward(null, record, null, time)
   }
 }
 
@@ -139,8 +139,8 @@ private[keyed] final class ForeignResultsProcessor(node: ForeignResults, task: T
     val was = stored != null && stored.getBoolean(There)
     val waited = if (stored == null) NoOnes else stored.getArray(Awaited).toLongArray()
     val awaited = what match {
-      case Move.Moved => told(waited, version)
-      case Move.Left => told(waited, -version)
+      case Move.Moved => afterReport(waited, version)
+      case Move.Left => afterReport(waited, -version)
       case _ => waited
     }
     val counts = what != Move.Left && version >= known
@@ -166,7 +166,7 @@ private[keyed] final class ForeignResultsProcessor(node: ForeignResults, task: T
   }
 
   /** Returns the awaited ends without the other end of the same move; if that has not been reported, with this end. */
-  private def told(awaited: Array[Long], end: Long): Array[Long] =
+  private def afterReport(awaited: Array[Long], end: Long): Array[Long] =
     if (awaited.contains(-end)) awaited.filter(_ != -end) else awaited :+ end
 }
 

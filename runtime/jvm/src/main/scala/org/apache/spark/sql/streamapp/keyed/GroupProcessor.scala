@@ -24,7 +24,7 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
   private val held = new JLinkedHashMap[UnsafeRow, HeldGroup]()
   private var heldBytes = 0L
   /** The group whose change is being sent. */
-  private var saying: Option[HeldGroup] = None
+  private var forwarding: Option[HeldGroup] = None
   private val expiry = node.ttl.map(_.open)
 
   override def begin(): Unit = {
@@ -79,11 +79,11 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
     if (held.isEmpty) heldBytes = 0
     // A group has not changed where all of its records were too old.
     if (group.time != StreamTimes.Unknown) {
-      saying = Some(group)
+      forwarding = Some(group)
       store.put(group.key, buffers.toState(group.buffer))
       expiry.foreach(_.note(group.key, group.time, Option(group.old).map(timeOf)))
       forward(group.key, buffers.result(group.key, group.buffer), group.old, group.time)
-      saying = None
+      forwarding = None
     }
   }
 
@@ -96,12 +96,12 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
     else ofFound.result(key, found.buffer)
   }
 
-  override def told(key: UnsafeRow): InternalRow = {
+  override def forwarded(key: UnsafeRow): InternalRow = {
     val found = held.get(key)
     if (found == null) stored(key) else found.old
   }
 
-  override def before(key: UnsafeRow): InternalRow = saying.filter(_.key == key).fold(told(key))(_.old)
+  override def before(key: UnsafeRow): InternalRow = forwarding.filter(_.key == key).fold(forwarded(key))(_.old)
 
   override def forgets: Boolean = expiry.nonEmpty
 
@@ -109,10 +109,10 @@ private[keyed] final class GroupProcessor(node: Group, task: TaskAtWork) extends
     expiry.over(closing, fresh, key => Option(stored(key)).map(timeOf)).foreach { key =>
       task.nextChange()
       val gone = new HeldGroup(key.copy(), null, stored(key).copy(), StreamTimes.Unknown)
-      saying = Some(gone)
+      forwarding = Some(gone)
       store.remove(key)
       forward(gone.key, null, gone.old, timeOf(gone.old) + expiry.ttl)
-      saying = None
+      forwarding = None
     }
   }
 

@@ -102,7 +102,7 @@ private[keyed] final class KeptGroupProcessor(node: KeptGroup, task: TaskAtWork)
   private val onlyTime = new GenericInternalRow(node.kept.values.length)
   private val groupAndNone = new JoinedRow
   private val held = new JLinkedHashMap[UnsafeRow, ChangedGroup]()
-  private var saying: Option[ChangedGroup] = None
+  private var forwarding: Option[ChangedGroup] = None
   private val rows = new RowCache
 
   override def begin(): Unit = {
@@ -144,9 +144,9 @@ private[keyed] final class KeptGroupProcessor(node: KeptGroup, task: TaskAtWork)
     onlyTime.update(0, changed.time)
     store.put(toKey(groupAndNone(changed.key, noOwnKey)), toValue(onlyTime))
     rows.forget(changed.key)
-    saying = Some(changed)
+    forwarding = Some(changed)
     forward(changed.key, get(changed.key), changed.old, changed.time)
-    saying = None
+    forwarding = None
   }
 
   override def get(key: UnsafeRow): InternalRow = rows.get(key, {
@@ -154,12 +154,12 @@ private[keyed] final class KeptGroupProcessor(node: KeptGroup, task: TaskAtWork)
     try results.of(key, entries) finally entries.close()
   })
 
-  override def told(key: UnsafeRow): InternalRow = {
+  override def forwarded(key: UnsafeRow): InternalRow = {
     val found = held.get(key)
     if (found == null) get(key) else found.old
   }
 
-  override def before(key: UnsafeRow): InternalRow = saying.filter(_.key == key).fold(told(key))(_.old)
+  override def before(key: UnsafeRow): InternalRow = forwarding.filter(_.key == key).fold(forwarded(key))(_.old)
 }
 
 /**

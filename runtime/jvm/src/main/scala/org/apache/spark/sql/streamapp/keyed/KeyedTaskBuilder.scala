@@ -259,9 +259,9 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
       answers: DataFrame): Int = {
     val layout = RowLayout(attributes(key.schema), attributes(value.schema))
     stores += TaskStore.byKey(store, key.schema, value.schema, shown = Some(shown(layout, answers)))
-    val said = schemas(input)
-    add(ForeignResults(input, store, RowsOf(key), RowsOf(value), RowsOf(again), RowsOf(row), said.fieldIndex(deleted),
-      said.fieldIndex(move), said.fieldIndex(time)), row.schema)
+    val schema = schemas(input)
+    add(ForeignResults(input, store, RowsOf(key), RowsOf(value), RowsOf(again), RowsOf(row), schema.fieldIndex(deleted),
+      schema.fieldIndex(move), schema.fieldIndex(time)), row.schema)
   }
 
   /**

@@ -44,10 +44,10 @@ private[keyed] abstract class Processor extends Port {
   def isBeyond(time: Long, now: Long): Boolean = false
 
   /** The row of [[get]] as its readers know it: a group sends its change at the end of an epoch. */
-  def told(key: UnsafeRow): InternalRow = get(key)
+  def forwarded(key: UnsafeRow): InternalRow = get(key)
 
-  /** The row of [[told]] before the change that is on its way through the task ([[TaskAtWork.change]]). */
-  def before(key: UnsafeRow): InternalRow = told(key)
+  /** The row of [[forwarded]] before the change that is on its way through the task ([[TaskAtWork.change]]). */
+  def before(key: UnsafeRow): InternalRow = forwarded(key)
 
   /** Whether it holds its changes until all records of the epoch were read. */
   def gathers: Boolean = false
@@ -121,7 +121,7 @@ private[keyed] final class TableSteps(node: Steps, table: Processor) extends Pro
   override def get(key: UnsafeRow): InternalRow = of(table.get(key), ofFound)
   override def asOf(key: UnsafeRow, time: Long, now: Long): InternalRow = of(table.asOf(key, time, now), ofFound)
   override def isBeyond(time: Long, now: Long): Boolean = table.isBeyond(time, now)
-  override def told(key: UnsafeRow): InternalRow = of(table.told(key), ofFound)
+  override def forwarded(key: UnsafeRow): InternalRow = of(table.forwarded(key), ofFound)
   override def before(key: UnsafeRow): InternalRow = of(table.before(key), ofFound)
 
   private def of(row: InternalRow, columns: InternalRow => InternalRow): InternalRow =

@@ -16,13 +16,13 @@ private[keyed] final class SessionsOfTask(sessions: Sessions, columns: Seq[Attri
   override def close(closing: Closing, fresh: Boolean): Iterator[InternalRow] = {
     val Closing(before, after) = closing
     val over = state.over(before, after)
-    val told = if (sessions.isFinal) over.map { case (group, found) =>
+    val results = if (sessions.isFinal) over.map { case (group, found) =>
       result(group, found.start, found.end, found.end, buffers.fromState(found.buffer))
     } else {
       over.foreach(_ => ())
       Iterator.empty
     }
-    told ++ {
+    results ++ {
       state.forget(if (fresh) StreamTimes.Unknown else before, after)
       Iterator.empty
     }

@@ -21,14 +21,14 @@ private[keyed] final class SlidesOfTask(slides: Slides, columns: Seq[Attribute],
       val behind = slides.behind(look.place)
       val panes = state.ofGroup(look.group)
       val ofGroup = new SlidesOfGroup(slides, panes)
-      val told = if (slides.isFinal) ofGroup.madeBy(look.place, look.at).map(ofWindow(look.group, _, ofGroup)) else None
+      val results = if (slides.isFinal) ofGroup.madeBy(look.place, look.at).map(ofWindow(look.group, _, ofGroup)) else None
       if (look.at >= behind.end) {
         val keptTo = behind.end + slides.retention
         // An earlier version may have had another retention. A time that has gone by is not looked at again.
         if (look.at < keptTo && keptTo > slides.lastEnd(after)) state.look(look.group, keptTo, look.place)
         else panes.filter(_.place == look.place).foreach(state.remove(look.group, _))
       }
-      told
+      results
     } ++ {
       if (after != before) state.noteClosed(after)
       Iterator.empty

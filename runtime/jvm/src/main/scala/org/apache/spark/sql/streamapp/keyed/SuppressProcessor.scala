@@ -32,15 +32,15 @@ private[keyed] final class SuppressProcessor(node: Suppress, table: Processor, t
     limit.note(key, time, None)
   }
 
-  override def get(key: UnsafeRow): InternalRow = told(key)
+  override def get(key: UnsafeRow): InternalRow = forwarded(key)
 
-  override def told(key: UnsafeRow): InternalRow = {
+  override def forwarded(key: UnsafeRow): InternalRow = {
     val waiting = store.get(key)
     // A change that is on its way has not come here yet: then readers know the row before it.
     if (waiting == null) table.before(key) else knownOf(waiting)
   }
 
-  override def before(key: UnsafeRow): InternalRow = going.filter(_._1 == key).fold(told(key))(_._2)
+  override def before(key: UnsafeRow): InternalRow = going.filter(_._1 == key).fold(forwarded(key))(_._2)
 
   private def knownOf(waiting: UnsafeRow): InternalRow = if (waiting.isNullAt(1)) null else waiting.getStruct(1, node.width)
 
@@ -50,7 +50,7 @@ private[keyed] final class SuppressProcessor(node: Suppress, table: Processor, t
     limit.over(closing, fresh, key => Option(store.get(key)).map(_.getLong(0))).foreach { next =>
       val key = next.copy()
       val waiting = store.get(key).copy()
-      val (row, old) = (table.told(key), knownOf(waiting))
+      val (row, old) = (table.forwarded(key), knownOf(waiting))
       task.nextChange()
       store.remove(key)
       going = Some(key -> old)

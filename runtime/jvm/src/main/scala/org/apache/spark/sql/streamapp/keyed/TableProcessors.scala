@@ -21,7 +21,7 @@ private[keyed] abstract class StoredRows(task: TaskAtWork) extends Processor {
     }
 
   override final def before(key: UnsafeRow): InternalRow =
-    if (changedIn == task.change && changedKey == key) rowBefore else told(key)
+    if (changedIn == task.change && changedKey == key) rowBefore else forwarded(key)
 }
 
 /**
@@ -71,11 +71,11 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
   private def timeOf(row: InternalRow): Long = row.getLong(node.timeAt)
 
   override def get(key: UnsafeRow): InternalRow = {
-    val row = told(key)
+    val row = forwarded(key)
     if (row != null && expiry.exists(_.isOver(timeOf(row), task.now))) null else row
   }
 
-  override def told(key: UnsafeRow): InternalRow = rows.get(key, stored(key))
+  override def forwarded(key: UnsafeRow): InternalRow = rows.get(key, stored(key))
 
   private def stored(key: UnsafeRow): UnsafeRow = {
     val found = store.get(key)
@@ -85,7 +85,7 @@ private[keyed] final class TableProcessor(node: Table, task: TaskAtWork) extends
   override def forgets: Boolean = expiry.nonEmpty
 
   override def forget(closing: Closing, fresh: Boolean): Unit = expiry.foreach { expiry =>
-    expiry.over(closing, fresh, key => Option(told(key)).map(timeOf)).foreach { key =>
+    expiry.over(closing, fresh, key => Option(forwarded(key)).map(timeOf)).foreach { key =>
       task.nextChange()
       val row = rows.take(key, stored(key))
       delete(key, row, timeOf(row) + expiry.ttl)
@@ -120,17 +120,19 @@ private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, 
   private val Seq(ofNew, ofOld, ofFound) = Seq.fill(3)(node.result.projection)
   private val both = new JoinedRow
   private val (noLeft, noRight) = (new GenericInternalRow(node.left.width), new GenericInternalRow(node.right.width))
-  private var toldIn = 0L
-  private var toldKey: UnsafeRow = _
-  private var toldRow: UnsafeRow = _
+  private var forwardedIn = 0L
+  private var forwardedKey: UnsafeRow = _
+  private var forwardedRow: UnsafeRow = _
 
   private val fromLeft: Port = (key, row, old, time) => {
-    val other = right.told(key)
-    change(key, result(row, other, ofNew), if (isDiamond) lastTold(key) else result(old, other, ofOld), latest(time, other, node.right))
+    val other = right.forwarded(key)
+    change(key, result(row, other, ofNew), if (isDiamond) lastForwarded(key) else result(old, other, ofOld),
+      latest(time, other, node.right))
   }
   private val fromRight: Port = (key, row, old, time) => {
-    val other = left.told(key)
-    change(key, result(other, row, ofNew), if (isDiamond) lastTold(key) else result(other, old, ofOld), latest(time, other, node.left))
+    val other = left.forwarded(key)
+    change(key, result(other, row, ofNew), if (isDiamond) lastForwarded(key) else result(other, old, ofOld),
+      latest(time, other, node.left))
   }
 
   override def port(number: Int): Port = if (number == 0) fromLeft else fromRight
@@ -139,23 +141,23 @@ private[keyed] final class TableJoinProcessor(node: TableJoin, left: Processor, 
     throw new UnsupportedOperationException("rows come by one of two ports")
 
   override def get(key: UnsafeRow): InternalRow = result(left.get(key), right.get(key), ofFound)
-  override def told(key: UnsafeRow): InternalRow = result(left.told(key), right.told(key), ofFound)
+  override def forwarded(key: UnsafeRow): InternalRow = result(left.forwarded(key), right.forwarded(key), ofFound)
   override def before(key: UnsafeRow): InternalRow = result(left.before(key), right.before(key), ofFound)
 
   private def change(key: UnsafeRow, row: UnsafeRow, old: UnsafeRow, time: Long): Unit = {
     // The result has changed at that time, also where one side is gone.
     if (row != null) row.setLong(node.timeAt, time)
     if (isDiamond) {
-      toldIn = task.change
-      toldKey = key.copy()
-      toldRow = if (row == null) null else row.copy()
+      forwardedIn = task.change
+      forwardedKey = key.copy()
+      forwardedRow = if (row == null) null else row.copy()
     }
     if (row != null || old != null) forward(key, row, old, time)
   }
 
   /** The result that a change replaces. Where one change comes by both sides, it is not the one with the other side's current row. */
-  private def lastTold(key: UnsafeRow): UnsafeRow =
-    if (toldIn == task.change && toldKey == key) toldRow else result(left.before(key), right.before(key), ofOld)
+  private def lastForwarded(key: UnsafeRow): UnsafeRow =
+    if (forwardedIn == task.change && forwardedKey == key) forwardedRow else result(left.before(key), right.before(key), ofOld)
 
   private def result(one: InternalRow, two: InternalRow, columns: UnsafeProjection): UnsafeRow =
     if ((one == null && (two == null || !node.keepsRight)) || (two == null && !node.keepsLeft)) null

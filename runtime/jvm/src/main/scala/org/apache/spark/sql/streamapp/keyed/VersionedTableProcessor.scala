@@ -60,7 +60,7 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
 
   /** Adds a version that is its key's row from its time on. */
   private def append(key: UnsafeRow, time: Long, value: UnsafeRow, latest: Option[Version]): Unit = {
-    val before = latest.filterNot(_.isDeletion).map(_ => told(key)).orNull
+    val before = latest.filterNot(_.isDeletion).map(_ => forwarded(key)).orNull
     latest.filter(last => last.time < time && !last.isDeletion).foreach(put(key, _, until = time))
     // It replaces a version of the same time. A deletion that hides nothing from this record may still hide versions that others can reach.
     val previous = latest.fold(deletionOf(key).filter(_ < time))(last => if (last.time < time) Some(last.time) else last.previous)
@@ -154,15 +154,15 @@ private[keyed] final class VersionedTableProcessor(node: VersionedTable, task: T
 
   private def timeAt(row: InternalRow, at: Int): Option[Long] = if (row.isNullAt(at)) None else Some(row.getLong(at))
 
-  override def get(key: UnsafeRow): InternalRow = told(key)
+  override def get(key: UnsafeRow): InternalRow = forwarded(key)
 
-  override def told(key: UnsafeRow): InternalRow = rows.get(key, {
+  override def forwarded(key: UnsafeRow): InternalRow = rows.get(key, {
     val found = store.get(key)
     if (found == null) null else ofFound(both(key, found))
   })
 
   override def asOf(key: UnsafeRow, time: Long, now: Long): InternalRow = {
-    val row = told(key)
+    val row = forwarded(key)
     if (row != null && row.getLong(table.timeAt) <= time) row
     else if (isBeyond(time, now)) null
     else {

@@ -66,13 +66,13 @@ private[keyed] abstract class WindowsOfTask(columns: Seq[Attribute], aggregates:
 
   /** The row with the result of a window, as of the latest of its records. */
   protected final def result(group: UnsafeRow, start: Long, end: Long, latest: Long, buffer: InternalRow): InternalRow =
-    told(group, start, end, latest, isGone = false, buffers.result(group, buffer))
+    windowRow(group, start, end, latest, isGone = false, buffers.result(group, buffer))
 
   /** The row that reports that a window is gone. */
   protected final def gone(group: UnsafeRow, start: Long, end: Long, latest: Long): InternalRow =
-    told(group, start, end, latest, isGone = true, noResult)
+    windowRow(group, start, end, latest, isGone = true, noResult)
 
-  private def told(group: UnsafeRow, start: Long, end: Long, latest: Long, isGone: Boolean, values: InternalRow): InternalRow = {
+  private def windowRow(group: UnsafeRow, start: Long, end: Long, latest: Long, isGone: Boolean, values: InternalRow): InternalRow = {
     head.update(0, start)
     head.update(1, end)
     head.update(2, latest)
