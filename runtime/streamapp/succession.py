@@ -146,7 +146,9 @@ def _misread(store: Store, shape: Shape, words: str) -> str:
         change = ""
         if shape.node:
             same = shape.node == words
-            change = ": what comes before the node has changed" if same else f": `{shape.node}` becomes `{words}`"
+            change = (
+                f": the nodes before '{store.node}' have changed" if same else f": `{shape.node}` becomes `{words}`"
+            )
         return (
             f"store '{store.name}' (node '{store.node}', changelog {store.changelog_topic}) holds state that would "
             f"mean something else{change}; {WAYS_OUT}"

@@ -109,7 +109,7 @@ def test_what_is_missing_is_told_before_anything_is_done(
     (told,) = re.findall(r"does not allow what the app needs: (.*); allow it", error)
     by_pattern = name == PREFIX.replace(AN_APP, prefix)
     what = f"{kind}s that begin with" if by_pattern else kind
-    or_none = ", or there is none of them: Kafka says the same" if by_pattern else ""
+    or_none = ", or no such topic exists: Kafka's answer is the same for both" if by_pattern else ""
     assert re.fullmatch(rf"{operation} on {what} '{re.escape(name)}' \([^()]+\){or_none}", told), error
 
 

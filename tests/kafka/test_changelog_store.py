@@ -529,7 +529,7 @@ def test_a_changelog_made_anew_under_a_live_store_takes_nothing(
     s.task(0, "put:default:1:10 put:default:2:20 commit")
     s.task(1, "put:default:3:30 commit")
     make_anew(kafka, s)
-    with pytest.raises(Py4JJavaError, match="was deleted and made anew, or truncated; what was in it is lost"):
+    with pytest.raises(Py4JJavaError, match="was deleted and made anew, or truncated; its content is lost"):
         s.task(2, "put:default:1:11 commit")
     with pytest.raises(Py4JJavaError, match="the two do not belong together"):  # after the failure it is restored
         s.task(2, "put:default:1:11 commit")
@@ -560,7 +560,7 @@ def test_an_epoch_is_done_only_with_its_own_records(spark: SparkSession, stores:
         s.task(1, "put:default:1:11 commit")
         assert s.rebuilt(1) == [], "done with the same"
         reading("another")
-        with pytest.raises(Py4JJavaError, match="has committed epoch 1 with other records than the epoch log says"):
+        with pytest.raises(Py4JJavaError, match="has committed epoch 1 with other records than the epoch log has"):
             s.rebuilt(1)
         assert s.rebuilt(2) == ["default/default/1=11"]
     finally:

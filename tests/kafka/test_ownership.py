@@ -191,7 +191,7 @@ def test_a_topic_that_is_gone_or_was_made_anew_is_refused(kafka: KafkaConfig) ->
     ensure_topics(admin, [spec for spec in topics_of(plan) if "metadata" in spec.name])
     claimed(kafka, plan, book := InMemory())
     admin.delete([changelog])
-    with pytest.raises(TopicLost, match="does not exist any more: what was in it is lost"):
+    with pytest.raises(TopicLost, match="does not exist any more: its content is lost"):
         claimed(kafka, plan, book)
     ensure_topics(admin, topics_of(plan), create_all=True)
     with pytest.raises(TopicLost, match="was deleted and made anew"):

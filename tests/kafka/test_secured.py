@@ -188,7 +188,7 @@ CAUSES = {
     "ours-expired": "the TLS handshake failed: our certificate has expired, on ",
     "ours-unknown": "the TLS handshake failed: the broker does not accept our certificate, mostly because it does not "
     "know the authority that has signed it; have the brokers trust that authority, or give another certificate",
-    "no-tls": "the TLS handshake failed: what listens at 127.0.0.1:",
+    "no-tls": "the TLS handshake failed: the server at 127.0.0.1:",
     "host": "the host name is unknown",
 }
 

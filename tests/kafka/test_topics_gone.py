@@ -26,8 +26,8 @@ TOLD_SECONDS = 60.0
 @pytest.mark.parametrize(
     ("topic", "said"),
     [
-        ("totals-changelog", "internal topic '{}' of 'totals' does not exist any more: what was in it is lost"),
-        ("metadata", "internal topic '{}' of 'metadata' does not exist any more: what was in it is lost"),
+        ("totals-changelog", "internal topic '{}' of 'totals' does not exist any more: its content is lost"),
+        ("metadata", "internal topic '{}' of 'metadata' does not exist any more: its content is lost"),
         ("totals", "topic '{}' does not exist"),
     ],
 )
@@ -57,7 +57,7 @@ def test_a_deleted_topic_is_told(kafka: KafkaConfig, tmp_path: Path, topic: str,
 @pytest.mark.parametrize(
     ("topology", "topic", "code", "why"),
     [
-        (TOTALS, "totals-changelog", 3, "-changelog' of 'totals' does not exist any more: what was in it is lost"),
+        (TOTALS, "totals-changelog", 3, "-changelog' of 'totals' does not exist any more: its content is lost"),
         (TOTALS, "metadata", 1, "totals-changelog' of 'totals' exists, has been written to, and is not on record"),
         (ECHO, "metadata", 1, "position' of 'position' exists, has been written to, and is not on record"),
     ],
@@ -107,6 +107,6 @@ def test_an_epoch_that_is_planned_anew_is_refused(kafka: KafkaConfig, tmp_path: 
     lost = [f"/{app.prefix}/counts/{log}/{last}" for log in ("commits", "offsets")]
     write(kafka, app.topic("metadata"), *((key, None) for key in lost))
     app.send("lines", (None, "c"))
-    with pytest.raises(RunError, match=f"has committed epoch {last} with other records than the epoch log says"):
+    with pytest.raises(RunError, match=f"has committed epoch {last} with other records than the epoch log has"):
         app.run()
     assert app.latest("counts") == {"a": {"count": 1}, "b": {"count": 1}}

@@ -10,7 +10,7 @@ from streamapp.errors import Problem
 from streamapp.expressions import read_expression
 from streamapp.nodes import TABLE, Node, Topology
 
-_WHY = "what a row was is computed again when it changes, and must be what it was then"
+_WHY = "a row's old value is computed again when the row changes, and must be the same again"
 _FIX = (
     "compute it in a `with` node of the stream that the table is made of; a row that is to go after some time has `ttl`"
 )

@@ -12,8 +12,9 @@ from streamapp.state_folder import default_state_dir, occupied, publish
 
 HELP = "run the embedded Kafka broker until Ctrl-C"
 DESCRIPTION = """Runs one real Kafka broker on this machine, until Ctrl-C: reachable from this machine only, or with
---host from others. It asks nobody who they are, so others means a network of your own: a test cluster's, a container's.
-Its data stays in the state folder, and the next start there goes on with it, on the same port where that is free."""
+--host from others. It lets every client in without a password: use --host only in a network of your own, as that of a
+test cluster or of containers. Its data stays in the state folder, and the next start there goes on with it, on the same
+port where that is free."""
 EXAMPLE = """  streamapp broker --port 9092
   streamapp broker --port 9092 --host 0.0.0.0 --advertised-host kafka.default.svc"""
 

@@ -14,8 +14,8 @@ HELP = "print a topic's committed records"
 DESCRIPTION = """Prints the value of each committed record of TOPIC, one per line (a tombstone as null), until
 Ctrl-C, --max or --timeout. Starts with what comes from now on, or --from-beginning. With --json a line is an
 object with key, value, timestamp, partition, offset and headers: text as it is, or as an object where it is
-JSON; keyBase64 and valueBase64 where it is no text. Records of one partition keep their order; nothing is
-said about several. No consumer group is joined."""
+JSON; keyBase64 and valueBase64 where it is no text. Records of one partition keep their order;
+records of several partitions do not. No consumer group is joined."""
 EXAMPLE = """  streamapp consume word-counts --from-beginning --json --max 10
   streamapp consume word-counts --from-beginning --timeout 5 | sort | uniq -c"""
 

@@ -15,9 +15,9 @@ from typing import Any
 from streamapp.cli.options import add_adopt, port_number, positive
 from streamapp.errors import InputError, StreamAppError
 
-HELP = "run an app in a pod: what the operator's driver pods do"
+HELP = "run an app in a pod, as the operator's driver pods do"
 DESCRIPTION = """Runs the plan of FILE in the pod of a cluster until SIGTERM, with executors in pods of their own.
-With `run: untilCaughtUp` it ends with 0 at the end of the input, with 143 when it was told to stop before.
+With `run: untilCaughtUp` it ends with 0 at the end of the input, and with 143 when SIGTERM comes first.
 The operator starts this command and gives it everything it needs; on your own machine use `streamapp run`."""
 EXAMPLE = """  streamapp driver /etc/streamapp/config/plan.json --owner default/word-count/UID ..."""
 
@@ -32,13 +32,19 @@ STOPPED_EARLY = 143
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="the plan, as JSON")
     add = parser.add_argument_group("the app").add_argument
-    add("--owner", required=True, metavar="NAMESPACE/NAME/UID", help="whom the applicationId belongs to")
+    add("--owner", required=True, metavar="NAMESPACE/NAME/UID", help="the owner of the applicationId")
     add_adopt(add)
     add("--kafka-config", metavar="FILE", type=Path, help="client properties for TLS and SASL")
     add("--secrets", required=True, metavar="DIR", type=Path, help=f"has the files {TOKEN} and {RPC_SECRET}")
     add("--state-dir", required=True, metavar="DIR", type=Path, help="for local files, lost with the pod")
-    add("--stop-seconds", default=10, type=positive, metavar="N", help="what a stop may take: the pod's grace period")
-    add("--termination-log", metavar="FILE", type=Path, help="gets the error this ends with, or what it has done")
+    add(
+        "--stop-seconds",
+        default=10,
+        type=positive,
+        metavar="N",
+        help="the longest time for a stop: the pod's grace period",
+    )
+    add("--termination-log", metavar="FILE", type=Path, help="written at the end: the error, or the counts of the run")
     add = parser.add_argument_group("this pod").add_argument
     add("--namespace", required=True)
     add("--pod", required=True, metavar="NAME")
@@ -51,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--executor-template", required=True, metavar="FILE", type=Path, help="their pod template")
     add("--executor-image", required=True, metavar="IMAGE")
     add("--executor-pull-policy", default="IfNotPresent", metavar="POLICY")
-    add("--executor-prefix", required=True, metavar="NAME", help="what their names begin with")
+    add("--executor-prefix", required=True, metavar="NAME", help="the beginning of their names")
     add("--executor-processors", required=True, type=positive, metavar="N", help="tasks that compute at a time")
     add("--executor-cpu", required=True, metavar="QUANTITY", help="CPU to ask for")
     add("--executor-cpu-limit", metavar="QUANTITY")
@@ -81,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
     if plan.kafka.bootstrap_servers is None:
         raise InputError("the plan does not say where Kafka is; set spec.kafka.bootstrapServers")
     if (plan.kafka.tls or plan.kafka.sasl_mechanism) and options.kafka_config is None:
-        raise InputError("spec.kafka asks for TLS or SASL, and no --kafka-config says how: not talking in the clear")
+        raise InputError("spec.kafka asks for TLS or SASL, and --kafka-config is missing; add --kafka-config FILE")
     kafka = KafkaConfig.load(plan.kafka.bootstrap_servers, options.kafka_config)
     driver = DriverPod(
         name=options.pod,

@@ -56,7 +56,7 @@ def add_adopt(add: Callable[..., object]) -> None:
         "--adopt",
         metavar="OWNER",
         type=owner,
-        help="go on with the state of an owner of before, NAMESPACE/NAME/UID or local/NAME, and own it from then on",
+        help="go on with the state of the previous owner, NAMESPACE/NAME/UID or local/NAME, and own it from then on",
     )
 
 

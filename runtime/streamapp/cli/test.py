@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from streamapp.testing.cases import Case, CaseFile
 
 HELP = "run test cases of an app"
-DESCRIPTION = """Runs the cases of each FILE: records are sent, what comes out is compared, time goes on, stores are
-asked, the app is crashed, restarted, scaled and upgraded. It starts an embedded broker of its own and one engine for
+DESCRIPTION = """Runs the cases of each FILE: records are sent, the output is compared, time advances, stores are
+queried, the app is crashed, restarted, scaled and upgraded. It starts an embedded broker of its own and one engine for
 all files; no Kafka of yours is touched. The exit code is 0 when every case has passed, 1 when one has failed, 3 when
 the broker or the engine has failed. docs/testing.md describes the files."""
 EXAMPLE = """  streamapp test tests/*.yaml

@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a manifest; - for stdin")
     parser.add_argument("--create", action="store_true", help="make the missing topics")
     parser.add_argument("--acls", action="store_true", help="print the access rights that the app needs")
-    parser.add_argument("--principal", metavar="TYPE:NAME", help="who gets them (default: User:APPLICATION_ID)")
+    parser.add_argument(
+        "--principal", metavar="TYPE:NAME", help="the user of these rights (default: User:APPLICATION_ID)"
+    )
     parser.add_argument(
         "--strimzi", metavar="CLUSTER", help="with --acls, as KafkaUser and KafkaTopics of that Kafka of Strimzi's"
     )

@@ -60,7 +60,9 @@ def require_access(kafka: KafkaConfig, admin: Admin, plan: Plan, patterns: bool 
     allowed = admin.allowed_on(list(topics))
     missing = list(_missing(topics.values(), allowed))
     if patterns:
-        missing += [f"{acl}, or there is none of them: Kafka says the same" for acl in _unseen(acls, admin)]
+        missing += [
+            f"{acl}, or no such topic exists: Kafka's answer is the same for both" for acl in _unseen(acls, admin)
+        ]
     there = [(topic, 0) for topic in list(allowed)[:1]]
     missing += [str(acl) for acl in acls if acl.resource == GROUP and not may_read(kafka, acl.name, there)]
     if missing:

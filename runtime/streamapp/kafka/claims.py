@@ -130,10 +130,10 @@ def require_kept(spec: TopicSpec, recorded: str, found: str | None, before: Coll
         TopicLost: when it was deleted, or deleted and made anew.
     """
     if found is None and (recorded or spec.name in before):
-        raise TopicLost(f"{_called(spec)} does not exist any more: what was in it is lost; {_WAYS_OUT}")
+        raise TopicLost(f"{_called(spec)} does not exist any more: its content is lost; {_WAYS_OUT}")
     if found is not None and recorded and found != recorded:
         raise TopicLost(
-            f"{_called(spec)} was deleted and made anew (its id was {recorded} and is {found}): what was in it is "
+            f"{_called(spec)} was deleted and made anew (its id was {recorded} and is {found}): its content is "
             f"lost; {_WAYS_OUT}"
         )
 

@@ -56,7 +56,8 @@ def _sasl(settings: KafkaSettings, folder: Path) -> dict[str, str]:
     if settings.credentials_file is None:
         _refuse_secret("sasl", settings.sasl_secret, "credentialsFile: FILE")
         raise InputError(
-            f"spec.kafka.sasl: who are we? add credentialsFile: FILE, with the lines {who}=… and {proof}=…"
+            "spec.kafka.sasl: the credentials are missing; "
+            f"add credentialsFile: FILE, with the lines {who}=… and {proof}=…"
         )
     # The message about the file shows nothing of its content.
     lines = _text("sasl.credentialsFile", settings.credentials_file, folder).splitlines()

@@ -72,7 +72,7 @@ def _of_theirs(settings: dict[str, str], host: str, port: int) -> tuple[str, str
         return _of_code(error.verify_code, host, error.verify_message)
     except ssl.SSLError as error:
         if isinstance(error, ssl.SSLEOFError) or error.reason in ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL"):
-            return f"what listens at {host}:{port} speaks no TLS", "check the port, or leave kafka.tls out"
+            return f"the server at {host}:{port} speaks no TLS", "check the port, or leave kafka.tls out"
         return None
 
 

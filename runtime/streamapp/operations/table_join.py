@@ -161,7 +161,7 @@ class TableJoin(Joining):
         elif self.grace_ms > node.history_ms:
             message = (
                 f"records wait for {self.grace}, and '{node.name}' has a history of "
-                f"{format_duration(node.history_ms)}: what they are to meet would be gone"
+                f"{format_duration(node.history_ms)}: the rows that they are to meet would be gone"
             )
             yield Problem(
                 self.name, "join.grace", self.grace, message, f"make it shorter, or the history of '{node.name}' longer"

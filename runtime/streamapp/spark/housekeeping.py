@@ -174,7 +174,7 @@ class Housekeeping:
         spec = self._needed.get(gone[0])
         if spec is None or not spec.internal:
             return f"topic '{gone[0]}' does not exist"
-        return f"internal topic '{gone[0]}' of '{spec.node}' does not exist any more: what was in it is lost"
+        return f"internal topic '{gone[0]}' of '{spec.node}' does not exist any more: its content is lost"
 
     def _first_positions(self, topic: str) -> dict[int, int]:
         """The app's offsets in a topic before its first epoch here: those of its group, else those of `startFrom`."""

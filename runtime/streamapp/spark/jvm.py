@@ -124,7 +124,7 @@ def jvm_missed(log: str) -> Iterator[None]:
             raise
         raise RunError(
             f"the engine's Java process has ended ({_end_of(_process().returncode)}); nothing is lost or doubled: "
-            f"start the app again; what it was at stands in {log}"
+            f"start the app again; its log is {log}"
         ) from None
 
 

@@ -197,7 +197,7 @@ class EngineProcess:
                 raise RunError(f"the engine gave no answer for {seconds:.0f} s; its log: {self._folder / 'spark.log'}")
 
     def _gone(self) -> RunError:
-        return RunError(f"the engine's process has ended unasked; its log: {self._folder / 'spark.log'}")
+        return RunError(f"the engine's process has ended by itself; its log: {self._folder / 'spark.log'}")
 
 
 def _end(answer: dict[str, Any]) -> AppFailed:

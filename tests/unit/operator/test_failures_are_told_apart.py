@@ -132,7 +132,7 @@ def test_the_operator_reads_what_a_driver_ended_of(trace: str, cause: str, tmp_p
     ("words", "cause"),
     [
         ("another runtime of application 'a' has taken over: this one stops", "Infrastructure"),
-        ("internal topic 'a-c-changelog' was deleted and made anew: what was in it is lost", "StateLost"),
+        ("internal topic 'a-c-changelog' was deleted and made anew: its content is lost", "StateLost"),
     ],
 )
 def test_why_a_driver_may_not_go_on(words: str, cause: str) -> None:

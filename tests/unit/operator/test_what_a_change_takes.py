@@ -224,7 +224,7 @@ def test_a_store_of_another_meaning_is_refused_and_the_node_that_did_it_named() 
     assert outcomes(found) == {"word-counts": REFUSED}
     assert found.kind == NEEDS_STATE_MIGRATION
     assert found.refused.startswith("node 'words' changes: store 'word-counts' (node 'counts', changelog ")
-    assert "holds state that would mean something else: what comes before the node has changed; " in found.refused
+    assert "holds state that would mean something else: the nodes before 'counts' have changed; " in found.refused
     assert "give the node another `store`" in found.refused
 
 

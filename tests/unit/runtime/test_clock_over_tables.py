@@ -13,7 +13,7 @@ TABLE = "- {name: t, table: {topic: t, value: {format: json, schema: 'a INT, see
 OTHER = "- {name: u, table: {topic: u, value: {format: json, schema: 'b INT'}}}\n"
 NEW = "- {name: new, from: t, filter: seen > current_timestamp() - interval 1 day}\n"
 OUT = "- {name: out, to: {topic: o}}\n"
-WHY = "what a row was is computed again when it changes, and must be what it was then"
+WHY = "a row's old value is computed again when the row changes, and must be the same again"
 
 
 @pytest.mark.parametrize(

@@ -741,7 +741,7 @@ CLICKS = RATES + "- {name: clicks, stream: {topic: c}}\n"
         (
             f"{CLICKS}- {{name: high, from: rates, filter: rate > 1}}\n"
             "- {name: x, from: clicks, join: {with: high, asOf: true, grace: 2h}}\n",
-            "`join.grace`: records wait for 2h, and 'rates' has a history of 1 hour: what they are to meet would be gone; "
+            "`join.grace`: records wait for 2h, and 'rates' has a history of 1 hour: the rows that they are to meet would be gone; "
             "make it shorter, or the history of 'rates' longer",
         ),
         (

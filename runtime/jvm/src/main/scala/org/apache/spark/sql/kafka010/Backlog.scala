@@ -55,7 +55,7 @@ private[kafka010] final class Backlog private (run: String, offsets: PartitionOf
     try search.next(waiting.values.toSeq, most)
     catch {
       case error: ExecutionException => // the reader of the records finds out
-        logWarning("Kafka does not say where the records of a time are: each source advances by itself in this epoch", error)
+        logWarning("Kafka does not answer with the offsets of a time: each source advances by itself in this epoch", error)
         Step.Free
     }
   }

@@ -37,7 +37,7 @@ private[streamapp] final class OwnObjects(conf: RuntimeConf) extends AutoCloseab
       for ((name, answer) <- answers; found <- described(() => answer.get())) {
         val id = found.topicId.toString
         if (id != recorded(name)) throw new PositionMismatchException(
-          s"internal topic '$name' was deleted and made anew (its id was ${recorded(name)} and is $id): what was in it is lost")
+          s"internal topic '$name' was deleted and made anew (its id was ${recorded(name)} and is $id): its content is lost")
       }
       keptAt = System.nanoTime()
     }

@@ -50,7 +50,7 @@ object StoreReader {
     if (least == 0) null
     else {
       val plan = Option(query.lastExecution).map(_.executedPlan).getOrElse(throw new StoreNotReadyException(
-        s"store '$store' has had no epoch since the app started; it can be asked after the next one"))
+        s"store '$store' has had no epoch since the app started; ask again after the next one"))
       val stored = StoredResults.in(plan, store, query.runId)
       val wanted = Option(key).map(texts => keyRow(stored.named, texts.asScala.toSeq))
       val info = stored.place
@@ -130,7 +130,7 @@ object StoreReader {
     require(columns.size == texts.size, s"the key has ${columns.size} columns, and there are ${texts.size} values")
     val values = columns.zip(texts).map { case (column, text) =>
       val cast = Cast(Literal(UTF8String.fromString(text), StringType), column.dataType, Some("UTC"), EvalMode.TRY)
-      require(cast.checkInputDataTypes().isSuccess, s"a key of type ${column.dataType.sql} cannot be asked for")
+      require(cast.checkInputDataTypes().isSuccess, s"a key of type ${column.dataType.sql} cannot be looked up")
       val value = cast.eval()
       require(value != null, s"'$text' is no ${column.dataType.sql}")
       value

@@ -289,7 +289,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     while (deliveries.firstError.get == null && deliveries.arrived.get < deliveries.sent) {
       if (System.nanoTime() - flushed > ArrivalTimeoutNs) {
         throw new IllegalStateException(s"$id: Kafka's producer has lost ${deliveries.sent - deliveries.arrived.get} of " +
-          s"${deliveries.sent} records, with no error told; epoch $epoch is not committed")
+          s"${deliveries.sent} records and has reported no error; epoch $epoch is not committed")
       }
       Thread.sleep(1)
       producer.flush()

@@ -49,8 +49,8 @@ object TopicReader {
       val logStart: Long = consumer.beginningOffsets(assignment).get(partition)
       val end: Long = if (throughOpen) writtenEnd(conf, partition) else consumer.endOffsets(assignment).get(partition)
       from.filter(_ > end).foreach { known => throw new PositionMismatchException(
-        s"$partition was known up to offset $known, and ends at $end: it was deleted and made anew, or truncated; what was in " +
-          "it is lost")
+        s"$partition was known up to offset $known, and ends at $end: it was deleted and made anew, or truncated; " +
+          "its content is lost")
       }
       val start = from.filter(_ >= logStart).getOrElse(logStart)
       if (start < end) {

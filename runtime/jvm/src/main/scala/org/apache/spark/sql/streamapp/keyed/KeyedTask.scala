@@ -213,7 +213,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
     isOfRow = true
     var entry = 0
     while (entry < entries.length && !entries(entry).take(row)) entry += 1
-    if (entry == entries.length) throw new IllegalStateException("a row is of none of the task's inputs")
+    if (entry == entries.length) throw new IllegalStateException("a row belongs to none of the task's inputs")
     sending = lastFull
   }
 

@@ -172,7 +172,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   def lateAt: Int = nodes.last match {
     case windowed: WindowedNode => windowed.late.at
     case pairs: Pairs => pairs.left.late.at
-    case other => throw new IllegalStateException(s"nothing is late for $other")
+    case other => throw new IllegalStateException(s"$other has no late records")
   }
 
   /**

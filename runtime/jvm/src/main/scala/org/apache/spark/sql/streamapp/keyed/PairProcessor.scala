@@ -50,7 +50,7 @@ private[keyed] final class PairProcessor(node: Pairs, task: TaskAtWork) extends 
   override def port(number: Int): Port = if (number == 0) left else right
 
   override def receive(key: UnsafeRow, row: InternalRow, old: InternalRow, time: Long): Unit =
-    throw new IllegalStateException("a row is of neither side")
+    throw new IllegalStateException("rows come by one of two ports")
 
   private def meet(mine: End, key: UnsafeRow, row: UnsafeRow): Unit = {
     // The row before must not meet the row that this one stores.

@@ -44,7 +44,7 @@ object Retractions {
       case _ => sum(If(LessThan(sign, Literal(0)), UnaryMinus(value), value)) // decimals and intervals are exact
     }
     def ofAny(values: Expression, result: Expression): Expression = If(EqualTo(values, Literal(0L)), Literal(null, result.dataType), result)
-    if (call.isDistinct) throw new IllegalArgumentException(s"${call.sql} is of different values: what a row was cannot be taken out of it")
+    if (call.isDistinct) throw new IllegalArgumentException(s"${call.sql} has DISTINCT: a row's old value cannot be taken out of its result")
     call.aggregateFunction match {
       case Count(values) => count(values.map(IsNotNull(_): Expression).reduce(And))
       case add: Sum => ofAny(count(IsNotNull(add.child)), Cast(total(add.child), add.dataType))
@@ -56,7 +56,8 @@ object Retractions {
           case _: YearMonthIntervalType => DivideYMInterval(total(mean.child), values)
           case _ => Divide(Cast(total(mean.child), DoubleType), Cast(values, DoubleType))
         })
-      case other => throw new IllegalArgumentException(s"${other.sql} is none of count, sum and avg")
+      case other => throw new IllegalArgumentException(
+        s"a row's old value cannot be taken out of the result of ${other.sql}, only out of one of count, sum or avg")
     }
   }
 }

@@ -59,7 +59,7 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
   override def arrived(nextOffset: Long): Unit =
     if (nextOffset > 0 && nextOffset <= writtenTo) throw new PositionMismatchException(
       s"changelog $changelog was written up to offset $writtenTo, and takes records at offset ${nextOffset - 1}: it was " +
-        "deleted and made anew, or truncated; what was in it is lost")
+        "deleted and made anew, or truncated; its content is lost")
 
   /** Handles the failure of a task: if its local files were damaged, they must not be used again. */
   def taskFailed(error: Throwable): Unit =
@@ -131,7 +131,7 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
 
   private def requireSameRanges(marker: ChangelogMarker): Unit =
     for (done <- marker.ranges; now <- EpochRanges.current if done != now) throw new PositionMismatchException(
-      s"changelog $changelog has committed epoch ${marker.version - 1} with other records than the epoch log says: it was planned " +
+      s"changelog $changelog has committed epoch ${marker.version - 1} with other records than the epoch log has: it was planned " +
         s"anew, and records would be lost (was topic ${runtime.metadataTopic} restored or truncated alone?)")
 
   private def checkpointMetadata: RocksDBCheckpointMetadata = {
