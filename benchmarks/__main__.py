@@ -217,16 +217,16 @@ ON_KUBERNETES = ("operator", "first-epoch")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="*", help=f"of {', '.join(BENCHMARKS)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="a small load, one round: does it run?")
-    parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--lines", type=int, default=0, help="of word-count")
-    parser.add_argument("--records", type=int, default=0, help=f"of {', '.join(by_key.WORKLOADS)}")
-    parser.add_argument("--keys", type=int, default=0, help="of restore and memory")
-    parser.add_argument("--apps", type=int, default=0, help="of operator")
-    parser.add_argument("--only", default="", help="systems whose name has this in it")
+    parser.add_argument("what", nargs="*", help=f"benchmarks to run, of {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="run one round with a small load, to see whether it works")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of each benchmark (default: 3)")
+    parser.add_argument("--lines", type=int, default=0, help="lines of word-count")
+    parser.add_argument("--records", type=int, default=0, help=f"records of {', '.join(by_key.WORKLOADS)}")
+    parser.add_argument("--keys", type=int, default=0, help="keys of restore and memory")
+    parser.add_argument("--apps", type=int, default=0, help="apps of operator")
+    parser.add_argument("--only", default="", help="run only systems whose name has this text in it")
     parser.add_argument(
-        "--profile", action="store_true", help="of word-count, restore and those with --records: where the time goes"
+        "--profile", action="store_true", help="print the CPU profile of word-count, restore and the benchmarks by key"
     )
     options = parser.parse_args()
     systems.PROFILING = options.profile

@@ -18,7 +18,7 @@ _LABEL = "org.opencontainers.image.base"
 
 
 class BuildError(Exception):
-    """Docker does not do what it is told."""
+    """A call of Docker has failed."""
 
 
 def build(target: str, *names: str) -> str:
@@ -56,7 +56,7 @@ def pinned(base: str) -> str:
     digests = _docker("image", "inspect", "--format", '{{join .RepoDigests " "}}', base).split()
     if not digests:
         raise BuildError(f"the base image {base} has no digest: it comes from no registry; name one in BASE_IMAGE")
-    # An image of several repositories has a digest in each of them; Docker leaves out what goes without saying.
+    # An image of several repositories has a digest in each of them; Docker leaves out the default registry.
     repository = re.sub(r":[^:/]*$", "", base)
     own = [each for each in digests if f"/{repository}".endswith("/" + each.split("@")[0])]
     return max(own, key=len, default=digests[0])

@@ -22,7 +22,7 @@ suggest = names_of_apps
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
-    parser.add_argument("owner", metavar="OWNER", help="NAMESPACE/NAME/UID or local/NAME, as the error says it")
+    parser.add_argument("owner", metavar="OWNER", help="NAMESPACE/NAME/UID or local/NAME, as the error names it")
     add_cluster(parser)
 
 

@@ -8,7 +8,7 @@ import argparse
 from streamapp.errors import InputError
 from streamapp_operator.commands.target import Target, add_cluster, add_name, names_of_apps, target_of
 
-HELP = "the log of an app on a cluster"
+HELP = "print the log of an app on a cluster"
 DESCRIPTION = "Prints the driver's log, or with --executor that of an executor."
 EXAMPLE = """  streamapp logs word-count --follow
   streamapp logs word-count --executor 2 --tail 100"""
@@ -17,10 +17,10 @@ suggest = names_of_apps
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_name(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
-    parser.add_argument("--previous", action="store_true", help="of the container before the one that runs")
-    parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
-    parser.add_argument("--executor", metavar="ID", help="of this executor, by Spark's number for it")
+    parser.add_argument("-f", "--follow", action="store_true", help="print new lines until Ctrl-C")
+    parser.add_argument("--previous", action="store_true", help="print the log of the container before this one")
+    parser.add_argument("--tail", type=int, metavar="N", help="print only the last N lines")
+    parser.add_argument("--executor", metavar="ID", help="print the log of this executor; ID is Spark's number for it")
     add_cluster(parser)
 
 
@@ -55,6 +55,6 @@ def _pod(target: Target, app: str, executor: str | None) -> tuple[str, str]:
         pod["metadata"]["name"].rpartition("-")[2]: pod["metadata"]["name"] for pod in pods if was_made_by(pod, "Pod")
     }
     if executor not in names:
-        there = f"there are: {', '.join(sorted(names))}" if names else "it has none"
+        there = f"there are: {', '.join(sorted(names))}" if names else "no executor of it runs"
         raise InputError(f"{app} has no executor {executor!r}; {there}")
     return names[executor], EXECUTOR

@@ -22,18 +22,19 @@ _BY_OTHERS = ("replicas", "suspend")
 _ANY_KAFKA = {"bootstrapServers": "localhost:9092"}
 """For manifests that do not say where Kafka is, and an app that is not there."""
 
-HELP = "what applying a changed manifest would do to an app"
-DESCRIPTION = """Prints each field that changes, with what the change takes (Live, RollExecutors, RestartQuery,
-NeedsStateMigration or Forbidden), what becomes of each store, and what is started anew. With one FILE it asks the
-cluster what the app would be if FILE were applied; with two, the first is how it was. A file
-that names no `kafka`, as on a laptop, means the one that is there. Nothing is changed. Exit code 1
-when the change would not be made."""
+HELP = "show the effects of a changed manifest on an app"
+DESCRIPTION = """Prints each field that changes with the class of its change (Live, RollExecutors, RestartQuery,
+NeedsStateMigration or Forbidden), the consequence for each store, and the pods that restart. With one FILE the command
+compares the app on the cluster with FILE; with two, it compares OLD with FILE. A FILE without `kafka`, as on a laptop,
+keeps the `kafka` of the app before the change. Nothing is changed. Exit code 1 when the change would be refused."""
 EXAMPLE = """  streamapp plan word-count.yaml
   streamapp plan old.yaml new.yaml"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("old", metavar="OLD", type=Path, nargs="?", help="how it was; default: what the cluster has")
+    parser.add_argument(
+        "old", metavar="OLD", type=Path, nargs="?", help="manifest before the change (default: the app on the cluster)"
+    )
     parser.add_argument("file", metavar="FILE", type=Path, help="a manifest; - for standard input")
     add_cluster(parser)
 
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(lines_of(changes)))
     if versions.lacks_kafka:
         example = "e.g. kafka: {bootstrapServers: kafka:9092}"
-        print(f"{options.file} names no `kafka`: a cluster takes it only with one, {example}")
+        print(f"{options.file} has no `kafka`, and a cluster needs one: add {example}")
     return 1 if changes is not None and changes.refused else 0
 
 
@@ -103,7 +104,7 @@ def _of_cluster(options: argparse.Namespace) -> _Versions:
     try:
         return _Versions(read_app(before), after, "", lacks_kafka)
     except ManifestError:
-        return _Versions(None, after, "cannot be run as it is; this version can", lacks_kafka)
+        return _Versions(None, after, "cannot be run as it is on the cluster; as this file has it, it can", lacks_kafka)
 
 
 def _with_code(kube: Kube, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -130,7 +131,7 @@ def lines_of(changes: Changes) -> Iterator[str]:
         yield from (change.words for change in state)
     yield ""
     if changes.refused:
-        yield f"it would not be done, and what runs would go on: {changes.refused}"
+        yield f"the change would be refused, and the running version would go on: {changes.refused}"
     elif changes.restarts == DRIVER:
         yield "the driver is started anew: the epoch under way ends first, then there is no output for some 30 seconds"
     elif changes.restarts == EXECUTORS:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 HELP = "print the Kubernetes objects that the operator would make"
 DESCRIPTION = """Prints, as YAML, the objects that the operator makes of the StreamApp in FILE. It needs no cluster.
-What only a cluster knows is left open: the app's uid, and the credentials, which the operator makes once."""
+Placeholders stand for the values that only a cluster has: the app's uid, and the credentials, which the operator makes
+once."""
 EXAMPLE = """  streamapp render word-count.yaml
   streamapp render word-count.yaml --image registry.example/streamapp:1.0 --namespace shop
   streamapp render word-count.yaml --allow volumes --allow mounts"""
@@ -19,7 +20,7 @@ NOT_KNOWN = "made-by-the-operator"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="a manifest; - for standard input")
-    parser.add_argument("--image", help="of driver and executors, where the manifest names none")
+    parser.add_argument("--image", help="image of driver and executors, where the manifest names none")
     parser.add_argument(
         "--allow",
         metavar="PART",
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a part of pod templates that apps.podTemplate.allow of the operator's chart has; once for each part",
     )
-    parser.add_argument("--namespace", help="where the manifest names none (default: default)")
+    parser.add_argument("--namespace", help="namespace, where the manifest names none (default: default)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     with target_of(options) as target:
         body = target.app(options.name)
         if "autoscaling" in body["spec"]:
-            raise InputError(f"{options.name} has spec.autoscaling, which decides; change its bounds")
+            raise InputError(f"spec.autoscaling of {options.name} sets the number; change its bounds")
         change = {"spec": {"replicas": options.replicas}}
         target.kube.merge("StreamApp", target.namespace, options.name, change, "scale")
     print(f"{options.name} is to have {options.replicas} executors")

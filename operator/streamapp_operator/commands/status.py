@@ -9,7 +9,7 @@ from typing import Any
 
 from streamapp_operator.commands.target import add_app, names_of_apps, target_of
 
-HELP = "how an app on a cluster is doing"
+HELP = "print the status of an app on a cluster"
 DESCRIPTION = """Prints phase, executors, lag, epochs, conditions and the last error of a StreamApp.
 Exit code 0 if it is Ready, else 1."""
 EXAMPLE = """  streamapp status word-count -n shop"""
@@ -43,7 +43,7 @@ def lines_of(body: Mapping[str, Any]) -> Iterator[str]:
         return
     seen, wanted = status.get("observedGeneration", "?"), metadata["generation"]
     if seen != wanted:
-        yield f"  generation  {wanted}; what follows is about generation {seen}"
+        yield f"  generation  {wanted}; the lines below are about generation {seen}"
     yield f"  executors   {status.get('replicas', '?')} of {status.get('desiredReplicas', '?')}"
     if "total" in (lag := status.get("lag", {})):
         topics = ", ".join(f"{topic} {records}" for topic, records in sorted(lag.get("topics", {}).items()))

@@ -30,7 +30,7 @@ class Target:
         """
         found = self.kube.get("StreamApp", self.namespace, name)
         if found is None:
-            missing = f"there is no StreamApp '{name}' in namespace '{self.namespace}' (-n names another one)"
+            missing = f"there is no StreamApp '{name}' in namespace '{self.namespace}' (-n selects another one)"
             raise InputError(missing + _on_this_machine(name))
         return found
 
@@ -77,14 +77,14 @@ def add_app(parser: argparse.ArgumentParser) -> None:
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="of the StreamApp")
+    parser.add_argument("name", metavar="NAME", help="name of the StreamApp")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("cluster")
-    group.add_argument("-n", "--namespace", help="default: that of the context")
-    group.add_argument("--context", help="of the kubeconfig (default: the current one)")
-    group.add_argument("--kubeconfig", help="default: KUBECONFIG, else ~/.kube/config")
+    group.add_argument("-n", "--namespace", help="namespace of the app (default: that of the context)")
+    group.add_argument("--context", help="context of the kubeconfig (default: the current one)")
+    group.add_argument("--kubeconfig", help="path of the kubeconfig (default: KUBECONFIG, else ~/.kube/config)")
 
 
 def names_of_apps(words: Sequence[str]) -> list[str]:
@@ -124,7 +124,7 @@ def _on_this_machine(name: str) -> str:
     if found is None:
         return ""
     return (
-        f". This command is about apps on a cluster, and an app {name} runs on this machine: {found.url}/status says "
-        f"how it is doing, PUT {found.url}/replicas scales it, `streamapp query` asks for its state, Ctrl-C stops it, "
+        f". This command is about apps on a cluster, and an app {name} runs on this machine: {found.url}/status shows "
+        f"its status, PUT {found.url}/replicas scales it, `streamapp query` reads its state, Ctrl-C stops it, "
         f"and its log is {found.state_dir / 'work' / 'spark.log'}"
     )

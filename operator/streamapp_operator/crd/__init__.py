@@ -15,17 +15,17 @@ from streamapp_operator.manifest.change_classes import COMES_OR_GOES, class_of
 GROUP, VERSION, PLURAL = "streamapp.dev", "v1alpha1", "streamapps"
 
 _COLUMNS = (
-    ("Phase", "string", ".status.phase", "What it is doing."),
-    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether it does what is asked for."),
+    ("Phase", "string", ".status.phase", "Phase of the app."),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', "Whether the app runs as its manifest asks."),
     ("Replicas", "integer", ".status.replicas", "Executors that run."),
     ("Desired", "integer", ".status.desiredReplicas", "Executors that are wanted."),
     ("Lag", "integer", ".status.lag.total", "Records not processed yet."),
-    ("Restore", "string", ".status.restore.progress", "How far the stores are rebuilt."),
-    ("Age", "date", ".metadata.creationTimestamp", "Since when it is there."),
+    ("Restore", "string", ".status.restore.progress", "Progress of the restore of stores."),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since the app was made."),
 )
 _WIDE_COLUMNS = (
-    ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Why it is ready or not."),
-    ("Error", "string", ".status.lastError.message", "What went wrong last."),
+    ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', "Reason of the condition Ready."),
+    ("Error", "string", ".status.lastError.message", "The last error."),
 )
 
 

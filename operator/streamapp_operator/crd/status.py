@@ -14,7 +14,7 @@ LARGEST_NUMBER = 2**48
 
 def status_schema() -> Schema:
     return _object(
-        "What the operator has seen and is about to do. Written by the operator alone.",
+        "The observed state of the app, and the next actions of the operator. Only the operator writes it.",
         observedGeneration=_integer("The generation of the spec that this status is about."),
         phase=_text(
             "One word: Pending, Starting, Restoring, Running, Scheduled, Completed, Restarting, Suspending, Suspended, "
@@ -36,10 +36,10 @@ def status_schema() -> Schema:
                 "or RolledBack: it was taken back, see the condition Degraded."
             ),
             **{"class": _text(f"The heaviest of its changes: {', '.join(CLASSES)}.")},
-            why=_text("Why it was refused or taken back, and what to do."),
+            why=_text("Why it was refused or taken back, and the fix."),
             restarts=_text("The pods that restart: Nothing, Executors (one after the other) or Driver."),
             changes=_list(
-                "Each field that is not what it was.",
+                "The fields that change.",
                 _object(
                     "One field.",
                     None,
@@ -53,8 +53,8 @@ def status_schema() -> Schema:
                 _object(
                     "One store.",
                     name=_text("Its name; where a position would be lost, that of the sub-topology."),
-                    outcome=_text("Kept, New, Unused, or Refused: it cannot go on with what it holds."),
-                    what=_text("The same in words, with what to do."),
+                    outcome=_text("Kept, New, Unused, or Refused: the change does not fit its state."),
+                    what=_text("The outcome in words, with the fix."),
                 ),
             ),
         ),
@@ -62,11 +62,11 @@ def status_schema() -> Schema:
         healthyVersion=_text("The version that has proved itself last: it committed epochs and kept up."),
         failures=_object(
             "How often the driver has failed.",
-            of=_text("The version, and the restart, that it is counted for."),
+            of=_text("The version, and the restart, that the failures are counted for."),
             counts=_map("Failures by cause.", _integer("Failures.")),
-            message=_text("The last one's words."),
-            time={**_text("The last one's time."), "format": "date-time"},
-            pod=_text("The driver's pod that was counted last, by its uid."),
+            message=_text("The message of the last failure."),
+            time={**_text("The time of the last failure."), "format": "date-time"},
+            pod=_text("The uid of the driver's pod that was counted last."),
             seen=_integer("Ends of that pod's container that are counted."),
         ),
         replicas=_integer("Executors that run."),
@@ -81,22 +81,22 @@ def status_schema() -> Schema:
                 None,
                 **{"from": _integer("The number before.")},
                 to=_integer("The number after."),
-                time={**_text("When."), "format": "date-time"},
-                why=_text("Why."),
+                time={**_text("The time of the change."), "format": "date-time"},
+                why=_text("The reason."),
                 capacity=_integer("Records per second that the app could process before, as far as known."),
             ),
             mostReplicas=_integer("More executors than these have made the app no faster."),
-            mostUntil={**_text("Until then no more are tried."), "format": "date-time"},
+            mostUntil={**_text("The time before which no more are tried."), "format": "date-time"},
         ),
         selector=_text("Label selector of the executors' pods, for autoscalers."),
         run=_object(
             "With `run: untilCaughtUp`: the last run, and when the next one begins.",
             job=_text("The Job of the last run."),
             result=_text("Running, Completed or Failed."),
-            startedAt={**_text("When it began."), "format": "date-time"},
-            endedAt={**_text("When it ended."), "format": "date-time"},
+            startedAt={**_text("The time when it began."), "format": "date-time"},
+            endedAt={**_text("The time when it ended."), "format": "date-time"},
             records=_integer("Records of the sources that it has processed.", "int64"),
-            nextAt={**_text("When the next run begins, where `schedule` says."), "format": "date-time"},
+            nextAt={**_text("The time when the next run begins, with `schedule`."), "format": "date-time"},
         ),
         lag=_object(
             "Committed records of the sources that are not processed yet.",
@@ -110,7 +110,7 @@ def status_schema() -> Schema:
                 ["name"],
                 name=_text("Its name."),
                 epoch=_integer("The last committed epoch; -1 for none since the driver started.", "int64"),
-                watermark=_text("Event time up to which it has come."),
+                watermark=_text("The event time that it has reached."),
             ),
             key="name",
         ),
@@ -126,9 +126,9 @@ def status_schema() -> Schema:
             message=_text("The problem, and the way out."),
             node=_text("The node of the topology it happened in."),
             record=_text("The record it happened with: topic, partition, offset."),
-            time={**_text("When."), "format": "date-time"},
+            time={**_text("The time of the error."), "format": "date-time"},
             told=_map(
-                "The fingerprints of errors already reported, by source: each error is reported once.", _text("One.")
+                "The fingerprints of errors already reported, by source: each error is reported once.", _text("A hash.")
             ),
         ),
         restarts=_integer("How often the driver has ended unexpectedly since it was made."),
@@ -148,17 +148,17 @@ def _conditions() -> Schema:
         },
         status={**_text("True, False or Unknown."), "enum": ["True", "False", "Unknown"]},
         observedGeneration={
-            **_integer("The generation of the spec it is about; what runs is of it when Ready is True.", "int64"),
+            **_integer("The generation of the spec that it is about; it runs while Ready is True.", "int64"),
             "minimum": 0,
         },
-        lastTransitionTime={**_text("When `status` changed last."), "format": "date-time"},
+        lastTransitionTime={**_text("The time when `status` changed last."), "format": "date-time"},
         reason={
-            **_text("Why, as one stable word."),
+            **_text("The reason, as one stable word."),
             "maxLength": 1024,
             "minLength": 1,
             "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
         },
-        message={**_text("Why, in a sentence."), "maxLength": 32768},
+        message={**_text("The reason, in a sentence."), "maxLength": 32768},
     )
     return _list("The state of the app, seen from several sides.", condition, key="type")
 

@@ -115,7 +115,7 @@ def _clean(
     left = tuple(topic for topic in ours if topic in refused or (refused and topic in last))
     reasons = sorted({str(error) for error in refused.values()})
     others = [topic for topic in named if topic not in ours]
-    if unproven := _unproven(others, f"topic '{metadata}' has another id of it, or none"):
+    if unproven := _unproven(others, f"topic '{metadata}' records other topic ids, or none"):
         reasons.append(unproven)
     return Outcome(tuple(topic for topic in ours if topic not in left), left, "; ".join(reasons), group)
 

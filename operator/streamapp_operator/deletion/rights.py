@@ -80,7 +80,9 @@ class Rights:
                 with self._lock:
                     self._keep(kube, namespace)
             except (KubeError, NotHolder) as error:
-                log.warning("the RoleBinding %s of namespace %s may be held up: %s", self.binding, namespace, error)
+                log.warning(
+                    "RoleBinding %s of namespace %s may have a wrong finalizer: %s", self.binding, namespace, error
+                )
 
     def _keep(self, kube: Kube, namespace: str) -> None:
         found = self._find(kube, namespace)

@@ -31,14 +31,14 @@ def release_apps(kube: Kube, namespace: str) -> None:
             return
         held = [body for body in kube.list("StreamApp", namespace) if has_finalizer(body)]
     except KubeError as error:
-        log.warning("apps of namespace %s may be held up: %s", namespace, error)
+        log.warning("the finalizer of apps of namespace %s may hold them: %s", namespace, error)
         return
     for body in held:
         name = f"{namespace}/{body['metadata']['name']}"
         try:
             _let_go(kube, body)
         except (KubeError, NotHolder) as error:
-            log.warning("%s may be held up: %s", name, error)
+            log.warning("%s: its finalizer may hold it: %s", name, error)
         else:
             log.warning("%s: its internal topics are left, as the namespace goes", name)
 

@@ -27,9 +27,9 @@ WELL_SECONDS = 600.0
 """Seconds without a failure after which the counts are forgotten; Kubernetes forgets its backoff as late."""
 
 _FIXES = {
-    DATA: "correct what writes the data, or say in spec.onBadRecord what is to happen with it",
+    DATA: "correct the producer of the data, or set spec.onBadRecord",
     CODE: "correct the expression or function",
-    INPUT: "do what the message asks for",
+    INPUT: "follow the message",
     MEMORY: "raise limits.memory in spec.driver.resources",
 }
 
@@ -64,7 +64,7 @@ class Failures:
         assert cause is not None
         return (
             f"the driver has failed {self.counts[cause]} times ({cause}) and is not started again; the last time: "
-            f"{self.message}. What to do: {_FIXES[cause]}; then type: kubectl streamapp restart {name}"
+            f"{self.message}. Fix: {_FIXES[cause]}; then type: kubectl streamapp restart {name}"
         )
 
     def to_status(self) -> dict[str, Any] | None:

@@ -123,6 +123,6 @@ def _both_days(line: str) -> Problem:
         None,
         "schedule",
         line,
-        "a step in one field of days narrows the other one down, which Kubernetes cannot be told",
+        "a step in one field of days narrows the other one down, and Kubernetes has no line for that",
         "restrict one of the two fields, and put * into the other",
     )

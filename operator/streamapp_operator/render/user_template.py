@@ -15,7 +15,7 @@ _READ_BY_JAVA = (JAVA_OPTIONS, "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _SETTING = re.compile(r"-D(spark\.[\w.-]*)")
 _OUT_OF_SIGHT = re.compile(r"(?:^|\s)@|-XX:VMOptionsFile|\$\(")
 _NOT_HERE = "Spark's settings are not given there"
-_NO_TOKEN = "executors ask no API server, and get no token of it"
+_NO_TOKEN = "executors get no token for the API server"
 
 
 def require_maps(component: str, theirs: Object) -> None:
@@ -71,7 +71,7 @@ def _fault(name: Any, value: Any) -> tuple[str, str] | None:
     if (found := _SETTING.search(text)) is not None:
         return f"`{found[1]}`: {_NOT_HERE}", f"take -D{found[1]} out"
     if name in _READ_BY_JAVA and (not isinstance(value, str) or _OUT_OF_SIGHT.search(text)):
-        return f"what is in it cannot be seen, and {_NOT_HERE}", "write Java's options as its `value`"
+        return f"the options in it are not visible, and {_NOT_HERE}", "write Java's options as its `value`"
     return None
 
 

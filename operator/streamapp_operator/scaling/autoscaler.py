@@ -320,7 +320,7 @@ def _wish(history: History, policy: Policy, replicas: int) -> tuple[int, str]:
             words = f"{lag} records of lag to catch up with within {policy.catch_up_seconds:.0f} s, {coming}"
             needs.append((_enough(rate / speed, replicas), words))
     elif policy.catch_up_seconds is not None or not idle:
-        words = "nothing comes in" if idle else "how fast a replica is, and what comes in, shows after a while"
+        words = "nothing comes in" if idle else "the speed of a replica and the rate of the input are not known yet"
         needs.append((1 if idle else replicas, f"{lag} records of lag; {words}"))
     need, why = max(needs, key=lambda each: each[0])
     # Without any replica nothing is processed; only an app with nothing to do may have none.

@@ -172,7 +172,7 @@ def _ready(facts: Facts) -> Verdict:
         return (
             UNKNOWN,
             "DriverSilent",
-            "the driver does not say what it does in words that this operator knows",
+            "the driver reports no phase that this operator knows",
         )
     if facts.executors == 0 and facts.wanted_executors > 0:
         return FALSE, "NoExecutors", f"none of {facts.wanted_executors} executors runs"
@@ -202,7 +202,7 @@ def _not_yet(facts: Facts) -> Verdict | None:
     if facts.rollout.held == PAUSED:
         return FALSE, "UpdatePaused", f"records are processed as before; {facts.rollout.why}"
     if facts.outdated:
-        return FALSE, "Updating", "records are processed by the driver as it was before; it is to make way"
+        return FALSE, "Updating", "an earlier driver processes records, and is about to be replaced"
     if facts.rollout.on_trial and facts.rollout.can_go_back:
         return UNKNOWN, "Proving", _trial_words(facts)
     return None
@@ -215,9 +215,9 @@ def _held(facts: Facts) -> tuple[str, str] | None:
         words = f"the manifest cannot be run: {_lines(facts.problems)}"
         if facts.app is None:
             return "TopologyInvalid", words
-        return "UpdateRefused", f"{words}\nWhat ran before goes on"
+        return "UpdateRefused", f"{words}\nThe running version goes on"
     if facts.rollout.held in (NEEDS_STATE_MIGRATION, FORBIDDEN):
-        return "UpdateRefused", f"{facts.rollout.why}. What ran before goes on"
+        return "UpdateRefused", f"{facts.rollout.why}. The running version goes on"
     if facts.rollout.held == ROLLED_BACK:
         return "RolledBack", facts.rollout.why
     if facts.refusal:
@@ -309,7 +309,7 @@ def _topology_valid(facts: Facts) -> Verdict:
     if facts.problems:
         return FALSE, "Invalid", _lines(facts.problems)
     if facts.rollout.held in (NEEDS_STATE_MIGRATION, FORBIDDEN):
-        return FALSE, facts.rollout.held, f"{facts.rollout.why}. What ran before goes on"
+        return FALSE, facts.rollout.held, f"{facts.rollout.why}. The running version goes on"
     if facts.app is not None and facts.app.dead_ends:
         return TRUE, LEADS_NOWHERE, _lines(("the manifest can be run, but:", *facts.app.dead_ends))
     return TRUE, "Valid", "the manifest can be run"

@@ -74,7 +74,7 @@ class Facts:
     rollout: Rollout = field(default_factory=lambda: Rollout(None))
     """Which version is to run, and why."""
     outdated: bool = False
-    """Whether the driver that runs is of an earlier version, or of earlier settings, and is to make way."""
+    """Whether the driver that runs is of an earlier version, or of earlier settings, and is about to be replaced."""
     failures: Failures | None = None
     """The failures of the driver; None where they are not counted."""
     unusable_secret: str = ""

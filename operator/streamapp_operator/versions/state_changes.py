@@ -55,7 +55,11 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
         else:
             sources = [source.name for source in sources_of(after.subtopology(store.subtopology))]
             feeders = [] if store.node in sources else _going_on(after, store, before)
-            then = f"with what '{feeders[0]}' gives from now on" if feeders else "and reads its input from startFrom on"
+            then = (
+                f"with the records of '{feeders[0]}' from now on"
+                if feeders
+                else "and reads its input from startFrom on"
+            )
             yield StateChange(name, NEW, f"store '{name}' is new and begins empty, {then}", store.node)
     yield from _sources(after, known, refused.keys(), {*was, *will})
     for refusal in (each for name, each in refused.items() if name not in told):
@@ -91,7 +95,7 @@ def would_miss(before: Plan, after: Plan) -> str:
     known = {store.name for store in before.stores}
     for store in after.stores:
         if store.name not in known and (feeders := _going_on(after, store, before)):
-            return f"store '{store.name}' would miss what '{feeders[0]}' has processed without it"
+            return f"store '{store.name}' would miss the records that '{feeders[0]}' has processed without it"
     return ""
 
 

@@ -137,7 +137,7 @@ def test_without_a_known_speed_nothing_changes() -> None:
     app = Simulation(CATCH_UP, lag=30_000, speed=0, replicas=4)
     assert app.run(900).reason == STEADY
     assert app.steps == [4]
-    assert "shows after a while" in app.said[-1].words
+    assert "are not known yet" in app.said[-1].words
 
 
 def test_after_the_burst_replicas_return_one_stabilisation_later() -> None:

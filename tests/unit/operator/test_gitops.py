@@ -87,7 +87,7 @@ def test_from_the_first_apply_to_a_version_that_was_taken_back(argo: Health) -> 
     [
         ({"suspend": True}, "Suspended", "spec.suspend is true"),
         ({"image": "failing"}, "Degraded", "a topic is gone"),
-        ({"epochInterval": "never"}, "Degraded", "What ran before goes on"),
+        ({"epochInterval": "never"}, "Degraded", "The running version goes on"),
     ],
 )
 def test_what_argo_says_after_a_change(argo: Health, spec: dict[str, Any], health: str, words: str) -> None:

@@ -71,7 +71,7 @@ def template_of(component: str, spec: Any) -> dict[str, Any]:
 
 def test_no_executor_gets_a_token() -> None:
     assert template_of("executor", {"nodeSelector": {"disk": "fast"}})["spec"]["automountServiceAccountToken"] is False
-    with pytest.raises(ManifestError, match="executors ask no API server, and get no token of it; leave it out"):
+    with pytest.raises(ManifestError, match="executors get no token for the API server; leave it out"):
         template_of("executor", {"automountServiceAccountToken": True})
 
 
@@ -80,7 +80,7 @@ def test_nor_one_that_is_mounted() -> None:
     volumes = [{"name": "files", "projected": {"sources": sources}}]
     assert volumes[0] in template_of("executor", {"volumes": volumes})["spec"]["volumes"]
     sources.append({"serviceAccountToken": {"path": "token", "audience": "vault"}})
-    with pytest.raises(ManifestError, match=r"volumes\[files\].*executors ask no API server, and get no token of it"):
+    with pytest.raises(ManifestError, match=r"volumes\[files\].*executors get no token for the API server"):
         template_of("executor", {"volumes": volumes})
     assert volumes[0] in template_of("driver", {"volumes": volumes})["spec"]["volumes"]
 
@@ -125,7 +125,9 @@ def test_settings_of_spark_among_them_are_refused(component: str, name: str, val
     ],
 )
 def test_options_that_cannot_be_seen_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ManifestError, match=r"env\[JDK_JAVA_OPTIONS\]`: what is in it cannot be seen.*as its `value`"):
+    with pytest.raises(
+        ManifestError, match=r"env\[JDK_JAVA_OPTIONS\]`: the options in it are not visible.*as its `value`"
+    ):
         with_environment("executor", "JDK_JAVA_OPTIONS", **given)
 
 

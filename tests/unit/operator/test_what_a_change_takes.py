@@ -247,9 +247,9 @@ def test_a_store_that_is_fed_by_an_internal_topic_is_told_what_it_misses() -> No
     words = {change.name: change.words for change in found.state}
     assert outcomes(found) == {"old": UNUSED, "new": NEW}
     assert words["old"].endswith("It cannot come back when 'lines' has gone on without it")
-    assert words["new"] == "store 'new' is new and begins empty, with what 'lines' gives from now on"
+    assert words["new"] == "store 'new' is new and begins empty, with the records of 'lines' from now on"
     assert would_miss(version("new").plan, version("old").plan) == (
-        "store 'old' would miss what 'lines' has processed without it"
+        "store 'old' would miss the records that 'lines' has processed without it"
     )
     assert would_miss(version("old").plan, version("old").plan) == ""
     directly = changes(topology=[LINES, WORDS, {**COUNTS, "store": "new"}, OUT])
@@ -267,8 +267,9 @@ def test_a_store_that_comes_to_a_task_is_told_what_it_misses() -> None:
     found = changes_between(before, after, Settings())
     words = {change.name: change.words for change in found.state}
     assert outcomes(found) == {"users": KEPT, "visits": NEW}
-    assert words["visits"] == "store 'visits' is new and begins empty, with what 'users' gives from now on"
-    assert would_miss(before.plan, after.plan) == "store 'visits' would miss what 'users' has processed without it"
+    assert words["visits"] == "store 'visits' is new and begins empty, with the records of 'users' from now on"
+    missed = would_miss(before.plan, after.plan)
+    assert missed == "store 'visits' would miss the records that 'users' has processed without it"
     back = changes_between(after, before, Settings())
     words = {change.name: change.words for change in back.state}
     assert outcomes(back) == {"users": KEPT, "visits": UNUSED}

@@ -277,7 +277,7 @@ def test_commands_for_a_cluster_say_what_there_is_for_an_app_that_runs_here(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    there = "this machine: http://127.0.0.1:1/status says how it is doing, PUT http://127.0.0.1:1/replicas scales it"
+    there = "this machine: http://127.0.0.1:1/status shows its status, PUT http://127.0.0.1:1/replicas scales it"
     folder = Path(".streamapp/words")
     with occupied(folder):
         publish(folder, "h:1", "http://127.0.0.1:1")
