@@ -197,7 +197,7 @@ def _ratio(rate: dict[str, list[float]], name: str, other: str) -> str:
     """How many times as fast as another system, in the median over the rounds: runs of one round are compared."""
     if other not in rate:
         return "-"
-    return f"{median(mine / theirs for mine, theirs in zip(rate[name], rate[other], strict=True)):.2f}"
+    return f"{median(ours / others for ours, others in zip(rate[name], rate[other], strict=True)):.2f}"
 
 
 BENCHMARKS: dict[str, Callable[[Bench], str]] = {

@@ -39,10 +39,19 @@ def watch_epochs(session: SparkSession) -> None:
     while True:
         time.sleep(1)
         for query in session.streams.active:
-            told = query.lastProgress
-            if told is not None and "addBatch" in told.durationMs and told.batchId != last.get(told.name):
-                last[told.name] = told.batchId
-                about = {"part": told.name, "epoch": told.batchId, "started": told.timestamp, **told.durationMs}
+            progress = query.lastProgress
+            if (
+                progress is not None
+                and "addBatch" in progress.durationMs
+                and progress.batchId != last.get(progress.name)
+            ):
+                last[progress.name] = progress.batchId
+                about = {
+                    "part": progress.name,
+                    "epoch": progress.batchId,
+                    "started": progress.timestamp,
+                    **progress.durationMs,
+                }
                 print(f"epoch {json.dumps(about)}", flush=True)
 
 

@@ -79,10 +79,10 @@ def measure(kafka: Kafka, number: int, load: Load, scratch: Path) -> Epochs:
     try:
         _send(kafka, job.input, number, load, running, until=lambda: _parts(running) == number)
         _send(kafka, job.input, number, load, running, seconds=load.warm_up_seconds)
-        before, used = len(running.said), running.cpu_seconds()
+        before, used = len(running.lines), running.cpu_seconds()
         _send(kafka, job.input, number, load, running, seconds=load.seconds)
         used = running.cpu_seconds() - used
-        epochs = _epochs(running.said[before:])
+        epochs = _epochs(running.lines[before:])
     finally:
         running.stop()
     kafka.forget(job.app)
@@ -120,11 +120,11 @@ def _send(
 
 
 def _parts(running: Running) -> int:
-    return len({epoch["part"] for epoch in _epochs(running.said)})
+    return len({epoch["part"] for epoch in _epochs(running.lines)})
 
 
-def _epochs(said: list[str]) -> list[dict[str, Any]]:
-    return [json.loads(line.removeprefix("epoch ")) for line in said if line.startswith("epoch ")]
+def _epochs(lines: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line.removeprefix("epoch ")) for line in lines if line.startswith("epoch ")]
 
 
 def _summary(epochs: list[dict[str, Any]], processors: float) -> Epochs:

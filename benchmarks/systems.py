@@ -55,7 +55,7 @@ class Running:
     process: subprocess.Popen[str]
     log: Path
     peak_rss: int = 0
-    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def follow(self) -> Running:
@@ -68,7 +68,7 @@ class Running:
 
     def _listen(self, out: IO[str]) -> None:
         for line in out:
-            self.said.append(line.rstrip("\n"))
+            self.lines.append(line.rstrip("\n"))
 
     def _weigh(self) -> None:
         """Keeps the largest resident memory of the JVM so far."""
@@ -111,12 +111,12 @@ class Running:
     def await_line(self, start: str, seconds: float) -> str:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            for line in self.said:
+            for line in self.lines:
                 if line.startswith(start):
                     return line
             self.check()
             time.sleep(0.02)
-        raise TimeoutError(f"it did not say {start!r} in {seconds:.0f} s; its log is {self.log}")
+        raise TimeoutError(f"no line of the system began with {start!r} within {seconds:.0f} s; its log is {self.log}")
 
     def check(self) -> None:
         if self.process.poll() is not None:

@@ -65,8 +65,8 @@ def pinned(base: str) -> str:
 def _docker(*arguments: str) -> str:
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True)
     if done.returncode != 0:
-        said = "\n".join(done.stderr.strip().splitlines()[-15:])
-        raise BuildError(f"`docker {' '.join(arguments[:3])}` failed: {said}")
+        output = "\n".join(done.stderr.strip().splitlines()[-15:])
+        raise BuildError(f"`docker {' '.join(arguments[:3])}` failed: {output}")
     return done.stdout
 
 

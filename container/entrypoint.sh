@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a container of the runtime image runs:
+# Runs one of these in a container of the runtime image:
 #
 #   executor        a Spark executor; its driver has put all that it must know into SPARK_* variables
 #   anything else   the command line: `driver ...`, `broker ...`, `validate ...`

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an image is made of, as a CycloneDX 1.6 document: Debian's packages, Python's, and every jar.
+"""Lists the parts of an image as a CycloneDX 1.6 document: Debian's packages, Python's, and every jar.
 
 Run where the image is built: `python3 sbom.py NAME > FILE`. The same content gives the same document, so it has neither
 date nor serial number. Names of packages are package URLs (github.com/package-url).
@@ -92,13 +92,13 @@ def _coordinates_beside(path: Path) -> Iterator[Coordinates]:
 
 
 def _coordinates_within(path: Path) -> Iterator[Coordinates]:
-    """Of everything in a jar that Maven has built."""
+    """The coordinates of everything in a jar that Maven has built."""
     with zipfile.ZipFile(path) as opened:
         for name in opened.namelist():
             if PurePosixPath(name).name == "pom.properties" and name.startswith("META-INF/maven/"):
                 lines = opened.read(name).decode(errors="replace").splitlines()
-                said = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-                values = [said.get(key, "").strip() for key in ("groupId", "artifactId", "version")]
+                properties = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+                values = [properties.get(key, "").strip() for key in ("groupId", "artifactId", "version")]
                 if all(values):
                     yield values[0], values[1], values[2]
 
@@ -116,9 +116,9 @@ def _licence(package: Distribution) -> dict[str, Any] | None:
     fields = package.metadata.json
     if expression := fields.get("license_expression"):
         return {"expression": expression}
-    said = str(fields.get("license", "")).strip()
+    name = str(fields.get("license", "")).strip()
     # Some put the whole text there.
-    return {"license": {"name": said}} if said and "\n" not in said and len(said) < 100 else None
+    return {"license": {"name": name}} if name and "\n" not in name and len(name) < 100 else None
 
 
 def main(name: str) -> None:

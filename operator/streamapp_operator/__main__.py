@@ -95,7 +95,7 @@ def main(environment: Mapping[str, str]) -> int:
     lease = Lease(lease_kube, home, name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     cache = Cache(kube)
     rights = Rights("" if everywhere else environment.get("STREAMAPP_ROLE_BINDING", ""))
-    warn = partial(tell, lease_kube, Recorder(), home, name)
+    warn = partial(warn_of, lease_kube, Recorder(), home, name)
     claims = Claims(lease_kube, f"{home}/{name}", warn)
     controller = Controller(
         kube,
@@ -140,7 +140,7 @@ def await_list(kube: Kube, informer: Informer, stop: threading.Event) -> bool:
     Returns:
         Whether they are listed; False when `stop` was set before.
     """
-    said = ""
+    logged = ""
     while not stop.is_set():
         try:
             if kube.knows(f"{GROUP}/{VERSION}", PLURAL):
@@ -149,14 +149,14 @@ def await_list(kube: Kube, informer: Informer, stop: threading.Event) -> bool:
             why = f"the cluster does not know {PLURAL}.{GROUP}: apply crds/streamapp.yaml (the chart does it)"
         except KubeError as error:
             why = str(error)
-        if why != said:
+        if why != logged:
             log.warning("waiting: %s", why)
-            said = why
+            logged = why
         stop.wait(LOOK_FOR_DEFINITION_SECONDS)
     return False
 
 
-def tell(kube: Kube, recorder: Recorder, home: str, lease: str, sentence: str) -> None:
+def warn_of(kube: Kube, recorder: Recorder, home: str, lease: str, sentence: str) -> None:
     """Warns of a namespace that is not watched: in the log, and by an event about the operator's Lease."""
     log.warning("%s", sentence)
     try:

@@ -82,7 +82,7 @@ class Memory:
         key = metadata["namespace"], metadata["name"]
         self.histories[key] = metadata["uid"], decision.history
         note(self.trials, key, decision.trial)
-        note(self.last_answers, key, decision.heard.last)
+        note(self.last_answers, key, decision.answer.last)
         note(self.stall_clocks, key, decision.stall_clock)
 
     def forget(self, namespace: str, name: str) -> None:

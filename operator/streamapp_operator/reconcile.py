@@ -152,15 +152,15 @@ def _round(look: _Look, seen: Observation, fresh: frozenset[str]) -> float | _Un
     if not needed <= fresh and not _leaves_all_but_numbers(decision, previous, name, clock()):
         return _Unsure(seen, needed)
     memory.keep(seen.body, decision)
-    said, version = previous, seen.body["metadata"]["resourceVersion"]
+    written, version = previous, seen.body["metadata"]["resourceVersion"]
     if decision.target != previous.get("target", {}):
-        said = _status(decision, name, previous, clock())
-        version = _write_status(kube, seen.body, version, said)
+        written = _status(decision, name, previous, clock())
+        version = _write_status(kube, seen.body, version, written)
     refusal = act(kube, seen, decision, memory.accepted.setdefault(key, {}), memory.rights)
     facts = replace(decision.facts, refusal=refusal)
-    status = _status(replace(decision, facts=facts), name, said, clock())
-    if status != said and not (
-        only_numbers_moved(said, status)
+    status = _status(replace(decision, facts=facts), name, written, clock())
+    if status != written and not (
+        only_numbers_moved(written, status)
         and _seconds_since_written(seen.body, clock()) < memory.numbers_seconds - _CLOCK_SECONDS
     ):
         try:
@@ -169,8 +169,8 @@ def _round(look: _Look, seen: Observation, fresh: frozenset[str]) -> float | _Un
             if error.code == CONFLICT and not needed <= fresh:
                 return _Unsure(seen, needed)
             raise
-        said = status
-    _record_events(kube, memory.recorder, seen.body, previous, said, clock())
+        written = status
+    _record_events(kube, memory.recorder, seen.body, previous, written, clock())
     if refusal:
         raise KubeError(422, refusal)
     return _again(memory, decision, facts, numbers_moved(previous, status))
@@ -200,7 +200,7 @@ def _again(memory: Memory, decision: Decision, facts: Facts, moves: bool) -> flo
     """Seconds after which to look again."""
     if decision.actions:
         return AFTER_ACTING_SECONDS
-    if decision.heard.is_silent or (facts.phase not in _SETTLED and not facts.halted):
+    if decision.answer.is_silent or (facts.phase not in _SETTLED and not facts.halted):
         return UNDER_WAY_SECONDS
     proves = decision.trial is not None and facts.phase == "Running"
     if facts.scaling is not None or proves or facts.unusable_secret or decision.waits_for_turn:

@@ -114,7 +114,7 @@ class Simulation:
         )
         past = None, self.trial, self.last_answer, self.stall_clock
         decision = decide(seen, self.settings, Credentials("token", "secret"), self.now, *past)
-        self.trial, self.last_answer, self.stall_clock = decision.trial, decision.heard.last, decision.stall_clock
+        self.trial, self.last_answer, self.stall_clock = decision.trial, decision.answer.last, decision.stall_clock
         for action in decision.actions:
             if isinstance(action, Apply):
                 self.children[action.wanted["kind"], action.wanted["metadata"]["name"]] = copy.deepcopy(action.wanted)

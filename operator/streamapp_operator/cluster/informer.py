@@ -126,7 +126,7 @@ class Informer:
     def keep(self, stop: threading.Event, seconds: float = RESYNC_SECONDS) -> None:
         """Lists each source every `seconds` until `stop` is set, one after the other, and at once a source that is not
         known yet."""
-        said, start = "", self._clock()
+        logged, start = "", self._clock()
         due = {source: start + seconds * (i + 1) / len(self.sources) for i, source in enumerate(self.sources)}
         while not stop.wait(min(seconds, TRY_SECONDS)):
             now = self._clock()
@@ -134,11 +134,11 @@ class Informer:
             due |= {source: now + seconds for source in old if due[source] <= now}
             try:
                 self.resync(old)
-                said = ""
+                logged = ""
             except KubeError as error:
-                if str(error) != said:
-                    said = str(error)
-                    log.warning("cannot list: %s", said)
+                if str(error) != logged:
+                    logged = str(error)
+                    log.warning("cannot list: %s", logged)
 
     def _refused(self, source: Source, why: str) -> None:
         """Notes that a source is forbidden. Its objects stay in the cache: rights may come back, and no action rests on

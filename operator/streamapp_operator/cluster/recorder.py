@@ -28,7 +28,7 @@ _Words = tuple[_Reason, str]
 
 
 @dataclass
-class _Told:
+class _Recorded:
     name: str
     count: int
 
@@ -48,7 +48,7 @@ class Recorder:
     """
 
     clock: Callable[[], float] = monotonic
-    _told: OrderedDict[_Words, _Told] = field(default_factory=OrderedDict, repr=False)
+    _recorded: OrderedDict[_Words, _Recorded] = field(default_factory=OrderedDict, repr=False)
     _similar: OrderedDict[_Reason, _Similar] = field(default_factory=OrderedDict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -59,18 +59,18 @@ class Recorder:
         """
         key, event = self._counted_as(event)
         with self._lock:
-            told = self._told.get(key)
-        if told is not None:
-            change = {"count": told.count + 1, "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
+            recorded = self._recorded.get(key)
+        if recorded is not None:
+            change = {"count": recorded.count + 1, "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
             try:
-                kube.merge("Event", event["metadata"]["namespace"], told.name, change, manager=MANAGER)
+                kube.merge("Event", event["metadata"]["namespace"], recorded.name, change, manager=MANAGER)
             except KubeError as error:
                 if error.code != 404:  # the cluster has forgotten it
                     raise
             else:
-                self._remember(key, _Told(told.name, told.count + 1))
+                self._remember(key, _Recorded(recorded.name, recorded.count + 1))
                 return
-        self._remember(key, _Told(kube.create(event)["metadata"]["name"], 1))
+        self._remember(key, _Recorded(kube.create(event)["metadata"]["name"], 1))
 
     def _counted_as(self, event: Object) -> tuple[_Words, Object]:
         """The key that the event is counted by, and the event to write."""
@@ -90,9 +90,9 @@ class Recorder:
             _put(self._similar, reason, similar)
         return (reason, _TOGETHER if event["message"].startswith(_TOGETHER) else event["message"]), event
 
-    def _remember(self, key: _Words, told: _Told) -> None:
+    def _remember(self, key: _Words, recorded: _Recorded) -> None:
         with self._lock:
-            _put(self._told, key, told)
+            _put(self._recorded, key, recorded)
 
 
 def _put(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:

@@ -47,10 +47,10 @@ class ServerClock:
             asked: when it was asked for, by `steady`.
         """
         try:
-            said = parsedate_to_datetime(date or "").timestamp()
+            server_time = parsedate_to_datetime(date or "").timestamp()
         except (ValueError, OverflowError):
             return
-        low, high = said - self.steady(), said + _RESOLUTION - asked
+        low, high = server_time - self.steady(), server_time + _RESOLUTION - asked
         with self._lock:
             if self._ahead is not None and self._ahead[0] <= high and low <= self._ahead[1]:
                 low, high = max(low, self._ahead[0]), min(high, self._ahead[1])

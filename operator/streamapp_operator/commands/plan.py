@@ -94,8 +94,8 @@ def _of_cluster(options: argparse.Namespace) -> _Versions:
             wanted["spec"]["kafka"] = found["spec"]["kafka"] if found is not None else _ANY_KAFKA
         if found is not None:
             # `kubectl apply` leaves fields that others have set and the file does not name.
-            theirs = {field: found["spec"][field] for field in _BY_OTHERS if field in found["spec"]}
-            wanted = {**found, "spec": {**theirs, **wanted["spec"]}}
+            kept = {field: found["spec"][field] for field in _BY_OTHERS if field in found["spec"]}
+            wanted = {**found, "spec": {**kept, **wanted["spec"]}}
         planned = target.kube.what_if(wanted, found)
         after = read_app(_with_code(target.kube, planned))
         before = _with_code(target.kube, found) if found is not None else None

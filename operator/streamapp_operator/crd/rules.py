@@ -253,7 +253,7 @@ def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
     def has(name: str) -> str:
         return _GROUPED if name == "groupBy" else f"has(self.{place + '.' if place else ''}{name})"
 
-    def told(field: str | None, message: str, fix: str) -> str:
+    def message_at(field: str | None, message: str, fix: str) -> str:
         where = ".".join(part for part in (place, field) if part)
         return str(Problem(None, where, None, message, fix)).replace("'", "\\'") + "'"
 
@@ -262,8 +262,10 @@ def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
     for rule in rules:
         if isinstance(rule, Choice):
             present = {name: has(name) for name in rule.fields}
-            yield f"!{there} || {_count(present)} > 0", told(None, rule.none, rule.none_fix)
-            several = told(None, f"{rule.several} \0", rule.several_fix).replace("\0", f"' + {_listed(present)} + '")
+            yield f"!{there} || {_count(present)} > 0", message_at(None, rule.none, rule.none_fix)
+            several = message_at(None, f"{rule.several} \0", rule.several_fix).replace(
+                "\0", f"' + {_listed(present)} + '"
+            )
             yield f"!{there} || {_count(present)} < 2", several
             # Where several are there, that is the only message.
             before |= {name: [f"!{has(other)}" for other in rule.fields if other != name] for name in rule.fields}
@@ -274,7 +276,7 @@ def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
         if rule.value is not None:
             given.append(f"self.{place + '.' if place else ''}{rule.field} == '{rule.value}'")
         if "groupBy" not in (rule.field, *rule.needs) or rule.field not in _OF_GROUPS:
-            yield f"!({' && '.join(given)}) || {wanted}", told(rule.reported_for or rule.field, rule.message, rule.fix)
+            yield f"!({' && '.join(given)}) || {wanted}", message_at(rule.reported_for or rule.field, rule.message, rule.fix)
             if needed:  # only the first rule that a field breaks
                 before.setdefault(rule.field, []).append(f"({needed})")
 

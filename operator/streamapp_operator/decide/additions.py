@@ -36,10 +36,10 @@ def additions(wanted: Object, observed: Object) -> tuple[Path, ...]:
     if place is None:
         return ()
     notes = observed["metadata"].get("managedFields", ())
-    theirs = [note.get("fieldsV1", {}) for note in notes if note["manager"] != MANAGER]
+    others = [note.get("fieldsV1", {}) for note in notes if note["manager"] != MANAGER]
     marks = tuple(f"f:{step}" for step in place)
     found = _of_a_pod(_at(wanted, place), _at(observed, place), (place, marks))
-    return tuple(path for path, marks in found if any(_is_in(fields, marks) for fields in theirs))
+    return tuple(path for path, marks in found if any(_is_in(fields, marks) for fields in others))
 
 
 def _of_a_pod(wanted: Object, observed: Object, at: _Found) -> Iterator[_Found]:

@@ -21,7 +21,7 @@ from streamapp_operator.decide.executors import to_replace
 from streamapp_operator.decide.problems import mistakes_of
 from streamapp_operator.decide.settled import Accepted, is_settled
 from streamapp_operator.driver.answer import Answer
-from streamapp_operator.driver.last_answer import Heard, LastAnswer, hear
+from streamapp_operator.driver.last_answer import AnswerNow, LastAnswer, answer_now
 from streamapp_operator.driver.pods import RUNNING, STOPPING, driver_state, is_lost, is_over, runs
 from streamapp_operator.driver.progress import waiting_of
 from streamapp_operator.driver.restart_budget import Failures, count_failures
@@ -136,7 +136,7 @@ class Decision:
     """For the next decision."""
     trial: Trial | None = None
     """For the next decision, while a version has to prove itself."""
-    heard: Heard = field(default_factory=lambda: Heard(None, "", None))
+    answer: AnswerNow = field(default_factory=lambda: AnswerNow(None, "", None))
     """The answer of the driver; its last answer is for the next decision."""
     stall_clock: StallClock | None = None
     """For the next decision."""
@@ -164,7 +164,7 @@ def decide(
         now: the time.
         history: of the last decision; None: only what the status has is known, and an app is scaled a bit later.
         trial: of the last decision; None: a version that has to prove itself gets its time anew.
-        last_answer: of the last decision; None: the driver has not been heard yet.
+        last_answer: of the last decision; None: the driver has not answered yet.
         stall_clock: of the last decision; None: it begins to be watched now whether epochs are committed.
         notes: about objects that the API server has changed when they were applied; one without a note is applied once
             more.
@@ -184,9 +184,9 @@ def decide(
     previous = seen.earlier_status.get("target", {})
     next_run = next_run_of(wanted.app, now)
     driver = driver_state(seen.driver, seen.trouble)
-    heard = hear(seen.status, seen.silence, driver, last_answer, now)
+    answer = answer_now(seen.status, seen.silence, driver, last_answer, now)
     stalled, stall_clock = (
-        check_stall(heard.live, app.plan, driver, stall_clock, now) if app is not None else ("", None)
+        check_stall(answer.live, app.plan, driver, stall_clock, now) if app is not None else ("", None)
     )
     facts = Facts(
         generation=body["metadata"]["generation"],
@@ -197,8 +197,8 @@ def decide(
         paused=paused,
         changes=tuple(action.why for action in actions),
         driver=driver,
-        live=heard.live,
-        silence=heard.silence,
+        live=answer.live,
+        silence=answer.silence,
         stalled=stalled,
         position=seen.position,
         before=seen.earlier_status.get("phase", ""),
@@ -214,7 +214,7 @@ def decide(
     )
     target = _target(facts, objects) if actions else previous
     waits = not may_restart and facts.outdated and _is_for_settings(seen, objects)
-    return Decision(facts, target, actions, doubtful, wanted.history, trial, heard, stall_clock, waits)
+    return Decision(facts, target, actions, doubtful, wanted.history, trial, answer, stall_clock, waits)
 
 
 @dataclass(frozen=True)

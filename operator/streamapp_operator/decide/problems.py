@@ -59,7 +59,7 @@ def _errors(body: Mapping[str, Any], code: Object | None, settings: Settings) ->
         kubernetes_line(str(spec.get("schedule", "* * * * *")))
     except ManifestError as error:
         yield error
-    except ValueError:  # which is no cron line at all: the manifest's model has said so
+    except ValueError:  # which is no cron line at all: the manifest's model has reported it
         pass
     refused = [each for role in ("driver", "executor") for each in _refused_template(spec, role, settings)]
     image = spec.get("image")

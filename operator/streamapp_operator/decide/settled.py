@@ -52,6 +52,6 @@ def is_settled(note: Accepted | None, wanted: Object, found: Object) -> bool:
 
 def _fingerprint(item: Object) -> str:
     metadata: Mapping[str, object] = item["metadata"]
-    said = {key: value for key, value in item.items() if key not in ("apiVersion", "kind", "metadata", "status")}
-    said["metadata"] = {key: metadata[key] for key in _OURS if key in metadata}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    content = {key: value for key, value in item.items() if key not in ("apiVersion", "kind", "metadata", "status")}
+    content["metadata"] = {key: metadata[key] for key in _OURS if key in metadata}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -79,10 +79,10 @@ class Answer:
     """How the last of them ended."""
 
 
-def read_answer(said: Any) -> Answer | None:
+def read_answer(content: Any) -> Answer | None:
     """
     Args:
-        said: any JSON.
+        content: any JSON.
 
     Returns:
         None when it is no object.
@@ -90,16 +90,16 @@ def read_answer(said: Any) -> Answer | None:
     >>> read_answer({"phase": "Running", "lag": {"t/0": 5, "t/1": "?"}, "replicas": 3}).lag
     {'t/0': 5}
     """
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         return None
-    phase, replicas = _text(said, "phase"), _map(said, "replicas")
+    phase, replicas = _text(content, "phase"), _map(content, "replicas")
     return Answer(
         phase=phase if phase in PHASES else "",
-        error=_text(said, "error"),
-        lag=_lag(said),
-        parts=_each(said, "subTopologies", _sub_topology),
-        processed=_count(said, "recordsProcessed"),
-        restores=_each(said, "restore", _restore),
+        error=_text(content, "error"),
+        lag=_lag(content),
+        parts=_each(content, "subTopologies", _sub_topology),
+        processed=_count(content, "recordsProcessed"),
+        restores=_each(content, "restore", _restore),
         wanted=_count(replicas, "wanted"),
         template=_text(replicas, "template"),
         lost=_count(replicas, "lost") or 0,
@@ -107,55 +107,55 @@ def read_answer(said: Any) -> Answer | None:
     )
 
 
-def _lag(said: Mapping[str, Any]) -> dict[str, int] | None:
-    lag = said.get("lag")
+def _lag(fields: Mapping[str, Any]) -> dict[str, int] | None:
+    lag = fields.get("lag")
     if not isinstance(lag, dict):
         return None
     return {plain(partition): records for partition in lag if (records := _count(lag, partition)) is not None}
 
 
-def _sub_topology(said: Mapping[str, Any]) -> SubTopology:
+def _sub_topology(fields: Mapping[str, Any]) -> SubTopology:
     return SubTopology(
-        epoch=_count(said, "epoch", -1),
-        epochs=_count(said, "epochs") or 0,
-        watermark=_text(said, "watermark"),
-        busy_seconds=_number(said, "busySeconds"),
-        epoch_ms=_number(_map(said, "epochMs"), "triggerExecution") or 0,
+        epoch=_count(fields, "epoch", -1),
+        epochs=_count(fields, "epochs") or 0,
+        watermark=_text(fields, "watermark"),
+        busy_seconds=_number(fields, "busySeconds"),
+        epoch_ms=_number(_map(fields, "epochMs"), "triggerExecution") or 0,
     )
 
 
-def _restore(said: Mapping[str, Any]) -> Restore:
+def _restore(fields: Mapping[str, Any]) -> Restore:
     return Restore(
-        restoring=bool(_count(said, "restoring")),
-        done=_count(said, "done") or 0,
-        total=_count(said, "total") or 0,
-        eta_seconds=_number(said, "etaSeconds") or 0,
+        restoring=bool(_count(fields, "restoring")),
+        done=_count(fields, "done") or 0,
+        total=_count(fields, "total") or 0,
+        eta_seconds=_number(fields, "etaSeconds") or 0,
     )
 
 
-def _each(said: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any]], T]) -> dict[str, T]:
-    return {plain(key): read(value) for key, value in _map(said, name).items() if isinstance(value, dict)}
+def _each(fields: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any]], T]) -> dict[str, T]:
+    return {plain(key): read(value) for key, value in _map(fields, name).items() if isinstance(value, dict)}
 
 
-def _map(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = said.get(name)
+def _map(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = fields.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def _text(said: Mapping[str, Any], name: str) -> str:
+def _text(fields: Mapping[str, Any], name: str) -> str:
     """The text with control characters written out, as it goes into statuses and events."""
-    value = said.get(name)
+    value = fields.get(name)
     return plain(value) if isinstance(value, str) else ""
 
 
-def _number(said: Mapping[str, Any], name: str) -> float | None:
+def _number(fields: Mapping[str, Any], name: str) -> float | None:
     """The number; None for a bool, and for NaN and Infinity, which Python's JSON takes for numbers."""
-    value = said.get(name)
+    value = fields.get(name)
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
     return value if known else None
 
 
-def _count(said: Mapping[str, Any], name: str, least: int = 0) -> int | None:
-    value = said.get(name)
+def _count(fields: Mapping[str, Any], name: str, least: int = 0) -> int | None:
+    value = fields.get(name)
     known = isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST_NUMBER
     return value if known else None

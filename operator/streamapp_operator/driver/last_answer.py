@@ -24,13 +24,13 @@ class LastAnswer:
 
     of: tuple[str, int]
     """Its pod, and how many of its containers have ended: one that starts anew has something new to say."""
-    said: Answer | None = None
+    answer: Answer | None = None
     """None: it has not answered yet."""
     silent_since: datetime | None = None
 
 
 @dataclass(frozen=True)
-class Heard:
+class AnswerNow:
     """The answer that counts now."""
 
     live: Answer | None
@@ -43,7 +43,9 @@ class Heard:
         return self.last is not None and self.last.silent_since is not None
 
 
-def hear(live: Answer | None, silence: str, driver: DriverState, last: LastAnswer | None, now: datetime) -> Heard:
+def answer_now(
+    live: Answer | None, silence: str, driver: DriverState, last: LastAnswer | None, now: datetime
+) -> AnswerNow:
     """
     Args:
         live: the driver's answer; None when it does not answer.
@@ -53,14 +55,14 @@ def hear(live: Answer | None, silence: str, driver: DriverState, last: LastAnswe
         now: the time.
     """
     if driver.state != RUNNING:
-        return Heard(live, silence, None)
+        return AnswerNow(live, silence, None)
     of = driver.uid, driver.ended
     if live is not None:
-        return Heard(live, "", LastAnswer(of, live))
+        return AnswerNow(live, "", LastAnswer(of, live))
     if last is None or last.of != of:
         last = LastAnswer(of)
     since = last.silent_since or now
     last = replace(last, silent_since=since)
-    if last.said is not None and (now - since).total_seconds() < PATIENCE_SECONDS:
-        return Heard(last.said, "", last)
-    return Heard(None, f"{silence} (since {stamp(since)})", last)
+    if last.answer is not None and (now - since).total_seconds() < PATIENCE_SECONDS:
+        return AnswerNow(last.answer, "", last)
+    return AnswerNow(None, f"{silence} (since {stamp(since)})", last)

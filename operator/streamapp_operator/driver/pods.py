@@ -201,8 +201,8 @@ def _last_words(terminated: Mapping[str, Any]) -> tuple[str, str]:
         return named[1], named[2]
     code = terminated.get("exitCode")
     how = _CODES.get(code, str(terminated.get("reason", "no reason is given")))
-    said = _error_in(words)
-    return "Infrastructure", f"the driver ended with code {code} ({how})" + (f": {said}" if said else "")
+    error = _error_in(words)
+    return "Infrastructure", f"the driver ended with code {code} ({how})" + (f": {error}" if error else "")
 
 
 def _error_in(log: str) -> str:

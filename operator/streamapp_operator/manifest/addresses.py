@@ -56,7 +56,9 @@ def require_addresses(kafka: KafkaSettings, settings: Settings) -> None:
         raise RefusedAddress(str(problem))
 
 
-def _problems(field: str, said: str, host: str, port: str, allowed: tuple[str, ...], value: str) -> Iterator[Problem]:
+def _problems(
+    field: str, address: str, host: str, port: str, allowed: tuple[str, ...], value: str
+) -> Iterator[Problem]:
     if any(_fits(each, host, port) for each in allowed):
         return
     if ANY in allowed:  # which stands for names and common addresses
@@ -66,7 +68,7 @@ def _problems(field: str, said: str, host: str, port: str, allowed: tuple[str, .
     else:
         why = "the operator's settings allow none"
     fix = f"use another one, or have '{_entry(host, port)}' added to apps.{value} of the operator's chart"
-    yield Problem(None, f"kafka.{field}", said, why, fix)
+    yield Problem(None, f"kafka.{field}", address, why, fix)
 
 
 def _fits(allowed: str, host: str, port: str) -> bool:

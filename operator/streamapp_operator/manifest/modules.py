@@ -47,15 +47,15 @@ def with_modules(body: Mapping[str, Any], found: Object | None) -> Mapping[str, 
     namespace = body["metadata"].get("namespace", "default")
     make = f"kubectl -n {namespace} create configmap {name} --from-file=scoring.py"
     if found is None:
-        said = f"there is no ConfigMap '{name}' in namespace '{namespace}'"
-        raise ManifestError([Problem(None, f"{_FIELD}.configMapRef", None, said, f"make it: {make}")])
+        message = f"there is no ConfigMap '{name}' in namespace '{namespace}'"
+        raise ManifestError([Problem(None, f"{_FIELD}.configMapRef", None, message, f"make it: {make}")])
     if unreadable := sorted(file for file in found.get("binaryData") or {} if file.endswith(".py")):
-        said = f"'{unreadable[0]}' of ConfigMap '{name}' is not UTF-8 text"
-        raise ManifestError([Problem(None, f"{_FIELD}.configMapRef", None, said, "save it as UTF-8")])
+        message = f"'{unreadable[0]}' of ConfigMap '{name}' is not UTF-8 text"
+        raise ManifestError([Problem(None, f"{_FIELD}.configMapRef", None, message, "save it as UTF-8")])
     # As of a folder on a laptop, which may have a README too.
     modules = {file: text for file, text in (found.get("data") or {}).items() if file.endswith(".py")}
     if not modules:
-        said = f"ConfigMap '{name}' has no modules in its data"
+        message = f"ConfigMap '{name}' has no modules in its data"
         fix = f"make it anew: {make} --dry-run=client -o yaml | kubectl apply -f -"
-        raise ManifestError([Problem(None, f"{_FIELD}.configMapRef", None, said, fix)])
+        raise ManifestError([Problem(None, f"{_FIELD}.configMapRef", None, message, fix)])
     return {**body, "spec": {**body["spec"], "code": {"files": modules}}}

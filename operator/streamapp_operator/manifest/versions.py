@@ -69,8 +69,8 @@ def version_spec(manifest: Manifest, image: str = "") -> dict[str, Any]:
         image: that it runs with if the manifest names none; empty: not known. With another one it is another version,
             which proves itself as any other; but what has run to the end of its input does not run again for it.
     """
-    said = manifest.model_dump(by_alias=True, exclude_defaults=True, mode="json")["spec"]
-    found = {field: value for field, value in said.items() if class_of(field) != LIVE}
+    spec = manifest.model_dump(by_alias=True, exclude_defaults=True, mode="json")["spec"]
+    found = {field: value for field, value in spec.items() if class_of(field) != LIVE}
     if image and manifest.spec.image is None and manifest.spec.run == CONTINUOUS:
         found[RUNTIME_IMAGE] = image
     return found
@@ -83,8 +83,8 @@ def without_image(spec: Spec) -> dict[str, Any]:
 
 def live_spec(manifest: Manifest) -> dict[str, Any]:
     """The rest of the spec: the fields that are taken up live."""
-    said = manifest.model_dump(by_alias=True, exclude_defaults=True, mode="json")["spec"]
-    return {field: value for field, value in said.items() if class_of(field) == LIVE}
+    spec = manifest.model_dump(by_alias=True, exclude_defaults=True, mode="json")["spec"]
+    return {field: value for field, value in spec.items() if class_of(field) == LIVE}
 
 
 def version_name(base: str, spec: Spec) -> str:

@@ -52,10 +52,10 @@ def last_run(jobs: Iterable[Object], drivers: Iterable[Object]) -> Run | None:
         return None
     name, status = job["metadata"]["name"], job.get("status", {})
     pod = newest(pod for pod in drivers if pod["metadata"].get("labels", {}).get(JOB_LABEL) == name)
-    said = _last_word(pod)
+    report = _report_of(pod)
     if complete := _condition(job, "Complete"):
         ended = status.get("completionTime") or complete.get("lastTransitionTime")
-        return Run(name, COMPLETED, status.get("startTime"), ended, said.get("records"), said.get("lag"))
+        return Run(name, COMPLETED, status.get("startTime"), ended, report.get("records"), report.get("lag"))
     if failed := _condition(job, "Failed"):
         error = driver_state(pod).error or failed.get("message") or "the run has failed"
         return Run(name, FAILED, status.get("startTime"), failed.get("lastTransitionTime"), error=error)
@@ -112,14 +112,14 @@ def _condition(job: Object, kind: str) -> Mapping[str, Any]:
     return next((c for c in conditions if c["type"] == kind and c["status"] == "True"), {})
 
 
-def _last_word(pod: Object | None) -> Mapping[str, Any]:
-    """The last words of a driver that has caught up; empty when there are none."""
+def _report_of(pod: Object | None) -> Mapping[str, Any]:
+    """The report of a driver that has caught up, which is its termination message; empty when there is none."""
     containers = pod.get("status", {}).get("containerStatuses", ()) if pod is not None else ()
     for container in containers:
         try:
-            said = read_json(container.get("state", {}).get("terminated", {}).get("message") or "")
+            report = read_json(container.get("state", {}).get("terminated", {}).get("message") or "")
         except ValueError:
             continue
-        if isinstance(said, dict) and said.get("caughtUp"):
-            return said
+        if isinstance(report, dict) and report.get("caughtUp"):
+            return report
     return {}

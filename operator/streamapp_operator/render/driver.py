@@ -90,13 +90,13 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
     Raises:
         ManifestError: when the sizes of driver or executors cannot be read.
     """
-    theirs = app.manifest.spec.driver
-    size = driver_size(theirs.resources if theirs else None, settings.driver_resources)
+    pod_spec = app.manifest.spec.driver
+    size = driver_size(pod_spec.resources if pod_spec else None, settings.driver_resources)
     container: Object = {
         "name": DRIVER,
         "image": image_of(app, settings),
         "imagePullPolicy": settings.image_pull_policy,
-        "args": [DRIVER, f"{CONFIG_DIR}/{PLAN}", *_options(app, settings, size.heap, _stop_seconds(theirs))],
+        "args": [DRIVER, f"{CONFIG_DIR}/{PLAN}", *_options(app, settings, size.heap, _stop_seconds(pod_spec))],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
@@ -137,7 +137,7 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
         **pull_secrets(settings),
     }
     template = pod_template(
-        app, settings, DRIVER, spec, settings.driver_pod_template, theirs.pod_template if theirs else None
+        app, settings, DRIVER, spec, settings.driver_pod_template, pod_spec.pod_template if pod_spec else None
     )
     if app.restart_at:
         template["metadata"]["annotations"][RESTART_ANNOTATION] = app.restart_at
@@ -146,11 +146,11 @@ def driver_template(app: App, settings: Settings, credentials: Credentials) -> O
     return template
 
 
-def _stop_seconds(theirs: PodSpec | None) -> int:
+def _stop_seconds(pod_spec: PodSpec | None) -> int:
     """Seconds that the pod has from the request to stop until it is killed."""
-    spec = (theirs.pod_template or {} if theirs else {}).get("spec") or {}
-    said = spec.get("terminationGracePeriodSeconds")
-    return said if isinstance(said, int) and said > 0 else _STOP_SECONDS
+    spec = (pod_spec.pod_template or {} if pod_spec else {}).get("spec") or {}
+    seconds = spec.get("terminationGracePeriodSeconds")
+    return seconds if isinstance(seconds, int) and seconds > 0 else _STOP_SECONDS
 
 
 def _options(app: App, settings: Settings, heap: int, stop_seconds: int) -> list[str]:

@@ -66,7 +66,7 @@ def tried_pod(app: App, settings: Settings) -> Object:
     return pod
 
 
-def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
+def _template(app: App, settings: Settings, pod_spec: PodSpec | None) -> Object:
     spec: Object = {
         # Its own name is that of the driver's account, but no token is mounted: an executor asks no API server.
         "serviceAccountName": driver_name(app.base),
@@ -91,7 +91,7 @@ def _template(app: App, settings: Settings, theirs: PodSpec | None) -> Object:
         **pull_secrets(settings),
     }
     template = pod_template(
-        app, settings, EXECUTOR, spec, settings.executor_pod_template, theirs.pod_template if theirs else None
+        app, settings, EXECUTOR, spec, settings.executor_pod_template, pod_spec.pod_template if pod_spec else None
     )
     require_no_token(template)
     _keep_java_options(template)

@@ -122,9 +122,9 @@ def problems_of_template(component: str, template: Any, settings: Settings) -> I
     """
     for field, value, part in _template(component, template):
         if part not in settings.pod_template_allow:
-            said = f"{_short(value)} is not allowed by the operator's settings"
+            message = f"{_short(value)} is not allowed by the operator's settings"
             fix = f"remove it, or have the operator's chart installed with apps.podTemplate.allow: [{part}]"
-            yield Problem(None, f"{component}.podTemplate.{field}", None, said, fix)
+            yield Problem(None, f"{component}.podTemplate.{field}", None, message, fix)
 
 
 def permitting_all(settings: Settings) -> Settings:
@@ -143,8 +143,8 @@ def problem_of_image(image: str | None, settings: Settings) -> Problem | None:
     allowed = settings.allowed_images
     if image is None or image == settings.image or not allowed or any(_begins(image, each) for each in allowed):
         return None
-    said = f"images are taken from {', '.join(allowed)} only"
-    return Problem(None, "image", image, said, "use one of these, or add it to the chart's apps.allowedImages")
+    message = f"images are taken from {', '.join(allowed)} only"
+    return Problem(None, "image", image, message, "use one of these, or add it to the chart's apps.allowedImages")
 
 
 def _begins(image: str, allowed: str) -> bool:

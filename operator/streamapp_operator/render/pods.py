@@ -73,7 +73,7 @@ def pod_template(
     component: str,
     spec: Object,
     given: Mapping[str, Any],
-    theirs: dict[str, Any] | None,
+    user_template: dict[str, Any] | None,
 ) -> Object:
     """
     Args:
@@ -82,18 +82,18 @@ def pod_template(
         component: `driver` or `executor`.
         spec: ours.
         given: the template of the operator's settings, which goes over ours.
-        theirs: that of the manifest, which goes over both. The labels that pods are found by stay ours.
+        user_template: the template of the manifest, which goes over both. The labels that pods are found by stay ours.
 
     Raises:
         ManifestError: when the user's part says what it may not.
     """
     ours = {"metadata": {"labels": {}, "annotations": {}}, "spec": spec}
-    require_maps(component, theirs or {})
-    require_java_options(component, theirs or {})
-    raise_for(problems_of_template(component, theirs or {}, settings))
+    require_maps(component, user_template or {})
+    require_java_options(component, user_template or {})
+    raise_for(problems_of_template(component, user_template or {}, settings))
     if (refused := problem_of_image(app.manifest.spec.image, settings)) is not None:
         raise ManifestError([refused])
-    template: Object = merged(merged(ours, given), theirs or {})
+    template: Object = merged(merged(ours, given), user_template or {})
     metadata = template["metadata"]
     metadata["labels"] = {**metadata["labels"], **labels(app.base, component)}
     metadata["annotations"] = {**metadata["annotations"], APP_ANNOTATION: app.name}

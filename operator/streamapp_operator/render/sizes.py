@@ -56,8 +56,8 @@ def executor_size(app: App, settings: Settings) -> Size:
     Raises:
         ManifestError: when they cannot be read, or are too small to work.
     """
-    theirs = app.manifest.spec.executor
-    given = theirs.resources if theirs else None
+    spec = app.manifest.spec.executor
+    given = spec.resources if spec else None
     return executor_size_of(given, settings.executor_resources, app.plan.calls_functions)
 
 

@@ -18,13 +18,13 @@ _NOT_HERE = "Spark's settings are not given there"
 _NO_TOKEN = "executors get no token for the API server"
 
 
-def require_maps(component: str, theirs: Object) -> None:
+def require_maps(component: str, template: Object) -> None:
     """
     Raises:
         ManifestError: when it has not the shape of a template, so that nothing could be laid over ours.
     """
-    metadata = theirs.get("metadata", {})
-    parts = {"metadata": metadata, "spec": theirs.get("spec", {})}
+    metadata = template.get("metadata", {})
+    parts = {"metadata": metadata, "spec": template.get("spec", {})}
     if isinstance(metadata, dict):
         parts |= {f"metadata.{name}": metadata.get(name, {}) for name in ("labels", "annotations")}
     wrong = [name for name, part in parts.items() if not isinstance(part, dict)]
@@ -86,5 +86,5 @@ def _items(parent: Object, name: str) -> list[Object]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _problem(component: str, field: str, said: str, fix: str) -> Problem:
-    return Problem(None, f"{component}.podTemplate.{field}", None, said, fix)
+def _problem(component: str, field: str, message: str, fix: str) -> Problem:
+    return Problem(None, f"{component}.podTemplate.{field}", None, message, fix)

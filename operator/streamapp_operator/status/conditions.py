@@ -363,8 +363,8 @@ def _paused(facts: Facts) -> Verdict:
 
 
 def _error_of(facts: Facts) -> str:
-    said = facts.live.error if facts.live is not None else ""
-    return said or facts.driver.error
+    error = facts.live.error if facts.live is not None else ""
+    return error or facts.driver.error
 
 
 def _trial_words(facts: Facts) -> str:

@@ -142,13 +142,13 @@ def _last_error(
     source says something else than before."""
     old: Status | None = previous.get("lastError")
     before: Mapping[str, str] = (old or {}).get("told", {})
-    said = _errors(facts, conditions)
-    told = {source: mark for source, mark in before.items() if source not in said}
+    errors = _errors(facts, conditions)
+    reported = {source: mark for source, mark in before.items() if source not in errors}
     news = ""
-    for source, (message, count) in said.items():
+    for source, (message, count) in errors.items():
         if message:
-            told[source] = hashlib.sha256(f"{count} {message}".encode()).hexdigest()[:10]
-            if told[source] != before.get(source):
+            reported[source] = hashlib.sha256(f"{count} {message}".encode()).hexdigest()[:10]
+            if reported[source] != before.get(source):
                 news = news or plain(message)[:_LONGEST_ERROR]
     error = {} if old is None else {key: value for key, value in old.items() if key != "told"}
     if news:
@@ -157,7 +157,7 @@ def _last_error(
         error |= ({"node": node[1]} if node else {}) | ({"record": record[0]} if record else {})
     if _is_well(conditions) and ("time" not in error or seconds_since(error["time"], now) > _OVER_SECONDS):
         error = {}
-    return (error | ({"told": told} if told else {})) or None
+    return (error | ({"told": reported} if reported else {})) or None
 
 
 def _errors(facts: Facts, conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:

@@ -107,7 +107,7 @@ def _image(before: App, after: App, settings: Settings) -> Iterator[FieldChange]
 
 
 def _fields(before: Manifest, after: Manifest, state: tuple[StateChange, ...]) -> Iterator[FieldChange]:
-    old, new = _said(before), _said(after)
+    old, new = _full_spec(before), _full_spec(after)
     for name in sorted({*old, *new} - {"topology"}):
         yield from _field(name, old.get(name), new.get(name))
     yield from _nodes(old["topology"], new["topology"], _migrated(before, after, state))
@@ -187,7 +187,7 @@ def _migrated(before: Manifest, after: Manifest, state: tuple[StateChange, ...])
     return found
 
 
-def _said(manifest: Manifest) -> Mapping[str, Any]:
+def _full_spec(manifest: Manifest) -> Mapping[str, Any]:
     """The spec with all defaults, so that a default that is written out is no change."""
     found: Mapping[str, Any] = manifest.model_dump(by_alias=True, exclude_none=True, mode="json")["spec"]
     return {**found, "applicationId": manifest.application_id}

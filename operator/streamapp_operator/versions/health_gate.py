@@ -121,9 +121,9 @@ def judge(look: Look, trial: Trial | None, of: str, seconds: float, now: datetim
 def _amiss(look: Look, trial: Trial) -> str:
     """The reason that still speaks against the version; empty when there is none."""
     if look.phase != "Running":
-        said = (look.live.error if look.live is not None else "") or look.driver.error
+        error = (look.live.error if look.live is not None else "") or look.driver.error
         state = look.driver.message if look.driver.state == FAILED or not look.phase else f"it is {look.phase}"
-        return f"its driver did not come to run ({said or state})"
+        return f"its driver did not come to run ({error or state})"
     if look.behind:
         return f"{look.behind} executors were not replaced"
     if look.lag is None:

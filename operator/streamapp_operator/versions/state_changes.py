@@ -33,7 +33,7 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
     was, will = {store.name: store for store in before.stores}, {store.name: store for store in after.stores}
     known = predecessors_in(before, of_stores(before))
     refused = {refusal.name: refusal for refusal in refusals(after, known, of_stores(after))}
-    told: set[str] = set()
+    reported: set[str] = set()
     for name, store in was.items():
         if name not in will:
             words = f"store '{name}' is not used any more; its changelog {store.changelog_topic} stays"
@@ -43,13 +43,13 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
         else:
             # A refusal is for all stores of a sub-topology, as they share a task.
             refusal = refused.get(will[name].subtopology)
-            told.add(will[name].subtopology)
+            reported.add(will[name].subtopology)
             words = refusal.words if refusal else f"store '{name}' is kept"
             yield StateChange(name, REFUSED if refusal else KEPT, words, will[name].node)
     for name, store in will.items():
         if name in was:
             continue
-        told.add(store.subtopology)
+        reported.add(store.subtopology)
         if refusal := refused.get(store.subtopology):
             yield StateChange(name, REFUSED, refusal.words, store.node)
         else:
@@ -62,7 +62,7 @@ def state_changes(before: Plan, after: Plan) -> Iterator[StateChange]:
             )
             yield StateChange(name, NEW, f"store '{name}' is new and begins empty, {then}", store.node)
     yield from _sources(after, known, refused.keys(), {*was, *will})
-    for refusal in (each for name, each in refused.items() if name not in told):
+    for refusal in (each for name, each in refused.items() if name not in reported):
         yield StateChange(refusal.name, REFUSED, refusal.words, refusal.node)
 
 
