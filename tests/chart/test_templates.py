@@ -272,7 +272,7 @@ def test_the_plain_yaml_is_what_the_chart_makes_by_default(
         item["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "kubectl"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "streamapp", "labels": labels}}
-    head = "# SPDX-License-Identifier: Apache-2.0\n# The objects that the chart makes by default, in namespace streamapp.\n"
+    head = "# SPDX-License-Identifier: Apache-2.0\n# The objects of the chart by default, in namespace streamapp.\n"
     golden(root / "deploy" / "operator.yaml", head + yaml.safe_dump_all([namespace, *objects], sort_keys=False))
     said = tried(api, objects)
     assert len(said.splitlines()) == len(objects), said
