@@ -10,16 +10,8 @@ from functools import partial
 
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.refusals import is_of_the_moment, is_refusal
-from streamapp_operator.decide.decision import (
-    Action,
-    Apply,
-    Decision,
-    Delete,
-    RemoveFields,
-    Scale,
-    SetFinalizer,
-    kind_of,
-)
+from streamapp_operator.decide.actions import Action, Apply, Delete, RemoveFields, Scale, SetFinalizer, kind_of
+from streamapp_operator.decide.decision import Decision
 from streamapp_operator.decide.settled import accepted
 from streamapp_operator.deletion.rights import Rights
 from streamapp_operator.driver.client import scale

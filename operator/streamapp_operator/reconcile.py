@@ -25,7 +25,8 @@ from streamapp_operator.act import act
 from streamapp_operator.cluster.cache import PartlyFresh
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.recorder import Recorder
-from streamapp_operator.decide.decision import Decision, decide, kind_of
+from streamapp_operator.decide.actions import kind_of
+from streamapp_operator.decide.decision import Decision, decide
 from streamapp_operator.deletion.finalizer import finalize
 from streamapp_operator.memory import Memory
 from streamapp_operator.observe.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation

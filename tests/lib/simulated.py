@@ -13,7 +13,8 @@ from typing import Any
 
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.crd.reading import status_in
-from streamapp_operator.decide.decision import Apply, Decision, Delete, decide
+from streamapp_operator.decide.actions import Apply, Delete
+from streamapp_operator.decide.decision import Decision, decide
 from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.driver.last_answer import LastAnswer
 from streamapp_operator.driver.stall import StallClock

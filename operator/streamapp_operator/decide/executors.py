@@ -10,6 +10,11 @@ from streamapp_operator.driver.pods import runs
 from streamapp_operator.render.meta import TEMPLATE_ANNOTATION, Object
 
 
+def running(executors: Iterable[Object]) -> int:
+    """The number of executors that run."""
+    return sum(runs(pod) for pod in executors)
+
+
 def outdated(executors: Iterable[Object], template: str) -> list[Object]:
     """The executors that were made from another template, the oldest first."""
     found = [pod for pod in executors if pod["metadata"].get("annotations", {}).get(TEMPLATE_ANNOTATION) != template]

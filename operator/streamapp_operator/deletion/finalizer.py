@@ -18,7 +18,7 @@ from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.cluster.kube import Kube, KubeError
 from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.cluster.recorder import Recorder
-from streamapp_operator.decide.decision import useless_pods
+from streamapp_operator.decide.corrections import useless_pods
 from streamapp_operator.deletion.kafka import Cleaner, Outcome
 from streamapp_operator.driver.pods import driver_state
 from streamapp_operator.observe.observation import Observation

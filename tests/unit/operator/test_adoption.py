@@ -13,7 +13,8 @@ import yaml
 from lib.operator import WORD_COUNT
 from streamapp.errors import ManifestError
 from streamapp.owner import checked_owner
-from streamapp_operator.decide.decision import Apply, decide
+from streamapp_operator.decide.actions import Apply
+from streamapp_operator.decide.decision import decide
 from streamapp_operator.driver.client import Drivers
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.observe.lag import Lags

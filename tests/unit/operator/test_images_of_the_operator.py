@@ -13,7 +13,8 @@ import yaml
 
 from lib.operator import WORD_COUNT
 from lib.simulated import Simulation, live, works
-from streamapp_operator.decide.decision import Delete, decide, kind_of
+from streamapp_operator.decide.actions import Delete, kind_of
+from streamapp_operator.decide.decision import decide
 from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.manifest.versions import RUNTIME_IMAGE, version_name
