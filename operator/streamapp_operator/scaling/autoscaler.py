@@ -9,17 +9,31 @@ At each moment there is a wish, the largest of
 
 A wish counts when it has lasted: a short while for more replicas, a long one for fewer. One change is a step of limited
 size, and the next one waits until the app has settled. Where something is not known, nothing changes.
-
-A replica's speed is the number of records that the app has processed, divided by the time in which its busiest
-sub-topology was at work and by the replicas. So it is known long before all replicas are busy.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from streamapp_operator.scaling.measurement import (
+    LEAST_RATE_SECONDS,
+    RATE_SECONDS,
+    SETTLE_SECONDS,
+    Change,
+    Metrics,
+    Record,
+    Sample,
+    busy_seconds,
+    has_all_it_can_take,
+    income_of,
+    processed,
+    seconds_between,
+    settled,
+    speed_of,
+)
 
 UP_SECONDS = 10.0
 """More replicas must have been wished for during so many seconds: one late answer of Kafka's is no reason."""
@@ -27,22 +41,12 @@ DOWN_SECONDS = 300.0
 """The same for fewer replicas, unless the manifest says otherwise."""
 CATCH_UP_SECONDS = 60.0
 """Seconds in which to catch up where the manifest names no target at all."""
-RATE_SECONDS = 30.0
-"""Rates are taken over so many seconds at most."""
-LEAST_RATE_SECONDS = 5.0
-"""Rates are taken over so many seconds at least: in shorter times single epochs would show."""
-LEAST_BUSY_SECONDS = 0.5
-"""Seconds of work below which a replica's speed cannot be measured."""
-SETTLE_SECONDS = 30.0
-"""No further change for so many seconds after a change: state is restored, which says nothing about speed."""
 LONGEST_SETTLE_SECONDS = 120.0
 """An app that processes nothing after a change has settled after so many seconds."""
 RECOVER_SECONDS = 600.0
 """For so many seconds after a scale-down, lag that falls is the cost of the change: no reason for more replicas."""
 FROZEN_SECONDS = 3600.0
 """A number of replicas that was no faster than a smaller one is not tried again for so many seconds."""
-BUSY_SECONDS = 3.0
-"""Without word from the driver, replicas count as busy while there is more lag than they process in so many seconds."""
 BUSY_SHARE = 0.8
 """An app that is at work for this share of the time shows what it can do."""
 TOLERANCE = 0.1
@@ -75,69 +79,6 @@ class Policy:
     catch_up_seconds: float | None = None
     down_seconds: float = DOWN_SECONDS
     recommend_only: bool = False
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """The measurements at one moment."""
-
-    produced: int
-    """Committed records of all source topics, since ever."""
-    consumed: int
-    """Those of them that the app has processed."""
-    replicas: int
-    """Executors that run."""
-    useful: int
-    """More replicas than this would find no partition to work on."""
-    busy: Mapping[str, float] | None = None
-    """By sub-topology: seconds of work since its driver has started; None: the driver does not say."""
-    topics: frozenset[str] = frozenset()
-    """The topics that the records are in."""
-    processed: int | None = None
-    """Records processed since the driver has started, counted together with `busy`, when an epoch ends; None: the
-    driver does not say. `consumed` is read at another moment: it may be a whole epoch ahead of `busy`, or behind."""
-
-    @property
-    def lag(self) -> int:
-        """Records that are still to be processed."""
-        return max(0, self.produced - self.consumed)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Metrics with their time, and the wish at that time."""
-
-    at: datetime
-    metrics: Metrics
-    wish: int = 0
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change of the number of replicas, and why it was made."""
-
-    at: datetime
-    was: int
-    replicas: int
-    why: str
-    capacity: float | None = None
-    """Records per second that `was` replicas could do; None: not known, or it has been compared already."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """The memory that outlives an operator: it stands in the status of the app."""
-
-    wanted: int | None = None
-    """Replicas that were decided on; also while the app is suspended."""
-    speed: float | None = None
-    """Records per second that one replica does."""
-    change: Change | None = None
-    """The last change."""
-    most: int | None = None
-    """More replicas than these were no faster."""
-    most_until: datetime | None = None
-    """Until then they are not tried again."""
 
 
 @dataclass(frozen=True)
@@ -201,112 +142,29 @@ def decide(
     return replace(decision, record=record), History(samples, record)
 
 
-# --- what was measured --------------------------------------------------------------------------------------
+# --- the history --------------------------------------------------------------------------------------------
 
 
 def _noted(history: History, policy: Policy, sample: Sample) -> History:
     """The history with one more sample, without what is too old, and with the speed of a replica if it shows."""
     # One that is older than the longest look-back must stay, to show that it is covered.
     keep = max(policy.down_seconds, RATE_SECONDS + LONGEST_SETTLE_SECONDS) + RATE_SECONDS
-    samples = (*(s for s in history.samples if s.at < sample.at and _seconds(s, sample) <= keep), sample)
+    samples = (*(s for s in history.samples if s.at < sample.at and seconds_between(s, sample) <= keep), sample)
     record = history.record
     if record.most_until is not None and record.most_until <= sample.at:
         record = replace(record, most=None, most_until=None)
-    measured = _speed(samples, record)
+    measured = speed_of(samples, record)
     if measured is not None and (record.speed is None or abs(measured - record.speed) > NEWS * record.speed):
         record = replace(record, speed=float(f"{measured:.3g}"))
     return History(samples, record)
 
 
-def _speed(samples: Sequence[Sample], record: Record) -> float | None:
-    """Records per second that one replica does while it is at work."""
-    recent = _settled(samples, record)
-    latest = samples[-1]
-    for first in recent:  # the longest time first
-        if latest.metrics.replicas == 0 or _seconds(first, latest) < LEAST_RATE_SECONDS:
-            return None
-        since = [sample for sample in recent if sample.at >= first.at]
-        busy, done = _busy(since), _done(since)
-        if done > 0 and busy is not None and busy >= LEAST_BUSY_SECONDS:
-            return done / busy / latest.metrics.replicas
-    return None
-
-
-def _done(samples: Sequence[Sample]) -> int:
-    """Records processed between the first of these samples and the last, counted as `_busy` counts the time."""
-    first, latest = samples[0].metrics, samples[-1].metrics
-    if first.processed is not None and latest.processed is not None:
-        return latest.processed - first.processed
-    return latest.consumed - first.consumed
-
-
-def _settled(samples: Sequence[Sample], record: Record) -> list[Sample]:
-    """The samples of late that are about the same topics and as many replicas as the last one, from when the app works
-    again after a change."""
-    latest = samples[-1]
-    found: list[Sample] = []
-    for sample in reversed(samples):
-        metrics = sample.metrics
-        if (metrics.replicas, metrics.topics) != (latest.metrics.replicas, latest.metrics.topics):
-            found = [each for each in found if _seconds(sample, each) >= SETTLE_SECONDS]
-            break
-        if _seconds(sample, latest) > RATE_SECONDS or sample.at < _soonest(record):
-            break
-        found.insert(0, sample)
-    stood = False
-    while len(found) > 1 and found[0].metrics.lag > 0 and found[0].metrics.consumed == found[1].metrics.consumed:
-        found.pop(0)
-        stood = True
-    # The epoch that ends a standstill may have begun before the change.
-    return found[1:] if stood else found
-
-
-def _soonest(record: Record) -> datetime:
-    """When the last change may have settled."""
-    if record.change is None:
-        return datetime.min.replace(tzinfo=UTC)
-    return record.change.at + timedelta(seconds=SETTLE_SECONDS)
-
-
-def _busy(samples: Sequence[Sample]) -> float | None:
-    """Seconds in which the busiest sub-topology was at work between the first of these samples and the last; None when
-    that is not known."""
-    first, latest = samples[0], samples[-1]
-    seconds = _seconds(first, latest)
-    if seconds <= 0:
-        return None
-    before, after = first.metrics.busy, latest.metrics.busy
-    if before is not None and after is not None:
-        spent = [after.get(name, 0.0) - was for name, was in before.items()]
-        # A driver that has started anew counts anew.
-        return max(spent) if spent and min(spent) >= 0 else None
-    return seconds if _has_all_it_can_take(samples) else None
-
-
-def _has_all_it_can_take(samples: Sequence[Sample]) -> bool:
-    """Whether there was more lag than the app processes in BUSY_SECONDS, all the time between the first of these
-    samples and the last: its speed then is the speed that it can reach, and not that of its input."""
-    rate = (samples[-1].metrics.consumed - samples[0].metrics.consumed) / _seconds(samples[0], samples[-1])
-    return all(sample.metrics.lag > rate * BUSY_SECONDS for sample in samples)
-
-
-def _income(samples: Sequence[Sample]) -> float | None:
-    """Records per second that come in; None before it can be measured. Records that a topic held before it was read do
-    not count."""
-    latest = samples[-1]
-    same = [s for s in samples if _seconds(s, latest) <= RATE_SECONDS and s.metrics.topics == latest.metrics.topics]
-    seconds = _seconds(same[0], latest)
-    if seconds < LEAST_RATE_SECONDS:
-        return None
-    return max(0.0, (latest.metrics.produced - same[0].metrics.produced) / seconds)
-
-
-# --- what would be right ------------------------------------------------------------------------------------
+# --- the wish -----------------------------------------------------------------------------------------------
 
 
 def _wish(history: History, policy: Policy, replicas: int) -> tuple[int, str]:
     """How many replicas would be right if things stayed as they are, and why."""
-    lag, speed, income = history.samples[-1].metrics.lag, history.record.speed, _income(history.samples)
+    lag, speed, income = history.samples[-1].metrics.lag, history.record.speed, income_of(history.samples)
     idle = lag == 0 and income == 0
     needs: list[tuple[int, str]] = []
     if policy.records_per_replica is not None:
@@ -332,7 +190,7 @@ def _enough(share: float, replicas: int) -> int:
     return replicas if replicas < share <= replicas * (1 + TOLERANCE) else math.ceil(share)
 
 
-# --- what is done about it ----------------------------------------------------------------------------------
+# --- the decision -------------------------------------------------------------------------------------------
 
 
 def _decided(
@@ -382,8 +240,8 @@ def _settling(samples: Sequence[Sample], record: Record, now: datetime) -> str:
     if record.change is None:
         return ""
     seconds = (now - record.change.at).total_seconds()
-    recent = _settled(samples, record)
-    works = bool(recent) and (samples[-1].metrics.lag == 0 or _seconds(recent[0], samples[-1]) >= UP_SECONDS)
+    recent = settled(samples, record)
+    works = bool(recent) and (samples[-1].metrics.lag == 0 or seconds_between(recent[0], samples[-1]) >= UP_SECONDS)
     if seconds < SETTLE_SECONDS or (seconds < LONGEST_SETTLE_SECONDS and not works):
         return f"the change from {record.change.was} to {_count(record.change.replicas)} settles"
     return ""
@@ -394,16 +252,16 @@ def _in_vain(samples: Sequence[Sample], record: Record, policy: Policy) -> Chang
     change, speed = record.change, record.speed
     if change is None or change.capacity is None or speed is None or change.was < policy.low:
         return None
-    recent = _settled(samples, record)
+    recent = settled(samples, record)
     if not recent or recent[-1].metrics.replicas != change.replicas:
         return None
-    seconds, busy = _seconds(recent[0], recent[-1]), _busy(recent)
+    seconds, busy = seconds_between(recent[0], recent[-1]), busy_seconds(recent)
     if seconds < LEAST_RATE_SECONDS or busy is None or busy < BUSY_SHARE * seconds:
         return None
     # An app whose epochs are small is at work all the time too, with whatever comes in.
-    if not _has_all_it_can_take(recent):
+    if not has_all_it_can_take(recent):
         return None
-    does = _done(recent) / busy
+    does = processed(recent) / busy
     expected = change.capacity * (change.replicas / change.was - 1) if change.was else 0.0
     return change if does - change.capacity < LEAST_GAIN * expected else None
 
@@ -413,20 +271,16 @@ def _recovers(samples: Sequence[Sample], record: Record, now: datetime) -> bool:
     change = record.change
     if change is None or change.replicas > change.was or (now - change.at).total_seconds() > RECOVER_SECONDS:
         return False
-    recent = _settled(samples, record)
+    recent = settled(samples, record)
     return bool(recent) and recent[-1].metrics.lag < recent[0].metrics.lag
 
 
 def _wishes(samples: Sequence[Sample], seconds: float) -> list[int]:
     """The wishes in that time; empty when the app was not looked at for so long."""
     latest = samples[-1]
-    if _seconds(samples[0], latest) < seconds:
+    if seconds_between(samples[0], latest) < seconds:
         return []
-    return [sample.wish for sample in samples if _seconds(sample, latest) <= seconds]
-
-
-def _seconds(earlier: Sample, later: Sample) -> float:
-    return (later.at - earlier.at).total_seconds()
+    return [sample.wish for sample in samples if seconds_between(sample, latest) <= seconds]
 
 
 def _count(replicas: int) -> str:

@@ -21,14 +21,12 @@ from streamapp_operator.scaling.autoscaler import (
     CATCH_UP_SECONDS,
     DOWN_SECONDS,
     UNKNOWN,
-    Change,
     Decision,
     History,
-    Metrics,
     Policy,
-    Record,
     decide,
 )
+from streamapp_operator.scaling.measurement import Change, Metrics, Record
 from streamapp_operator.settings import Settings
 from streamapp_operator.times import stamp
 
@@ -125,7 +123,7 @@ def _hold(live: Answer, on_trial: bool) -> str:
     return "state is being restored" if live.phase == "Restoring" or restore_of(live) else ""
 
 
-# --- what outlives an operator ------------------------------------------------------------------------------
+# --- the record in the status -------------------------------------------------------------------------------
 
 
 def to_status(record: Record) -> dict[str, Any]:

@@ -24,11 +24,10 @@ from streamapp_operator.scaling.autoscaler import (
     WAITING,
     Decision,
     History,
-    Metrics,
     Policy,
-    Record,
     decide,
 )
+from streamapp_operator.scaling.measurement import Metrics, Record
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 LOOK_SECONDS = 5.0

@@ -14,7 +14,8 @@ from lib.simulated import START
 from streamapp_operator.driver.answer import read_answer
 from streamapp_operator.manifest.app import App, read_app
 from streamapp_operator.observe.observation import Position
-from streamapp_operator.scaling.autoscaler import LIMITED, UNKNOWN, UP, WAITING, Change, Decision, Record
+from streamapp_operator.scaling.autoscaler import LIMITED, UNKNOWN, UP, WAITING, Decision
+from streamapp_operator.scaling.measurement import Change, Record
 from streamapp_operator.scaling.scaling import record_of, scaled, to_status
 from streamapp_operator.settings import Settings
 
