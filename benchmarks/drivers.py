@@ -15,7 +15,7 @@ from kubernetes import client, watch
 from urllib3.exceptions import HTTPError
 
 from lib.operator import Apps
-from streamapp_operator.cluster.kube import KubeError
+from streamapp_operator.cluster.errors import KubeError
 from streamapp_operator.render.driver import DRIVER
 from streamapp_operator.render.executors import EXECUTOR
 from streamapp_operator.render.meta import APP_ANNOTATION, component_of

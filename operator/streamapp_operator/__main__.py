@@ -31,8 +31,9 @@ from typing import Any
 
 from streamapp_operator.cluster.cache import Cache
 from streamapp_operator.cluster.claims import Claims
+from streamapp_operator.cluster.errors import KubeError
 from streamapp_operator.cluster.informer import RESYNC_SECONDS, Informer
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.lease import ANSWER_SECONDS, Lease
 from streamapp_operator.cluster.recorder import Recorder
 from streamapp_operator.controller import Controller

@@ -8,7 +8,8 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.refusals import is_of_the_moment, is_refusal
 from streamapp_operator.decide.actions import Action, Apply, Delete, RemoveFields, Scale, SetFinalizer, kind_of
 from streamapp_operator.decide.decision import Decision

@@ -11,7 +11,8 @@ from time import monotonic
 
 from streamapp_operator.cluster.cache import Cache
 from streamapp_operator.cluster.claims import RENEW_SECONDS, TRY_SECONDS, Claims
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.lease import Lease, NotHolder
 from streamapp_operator.crd.reading import status_in
 from streamapp_operator.deletion.kafka import Cleaner

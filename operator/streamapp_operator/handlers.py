@@ -12,7 +12,7 @@ from typing import Any
 import kopf
 
 from streamapp_operator.cluster.informer import SELECTORS, Informer, Source
-from streamapp_operator.cluster.kube import resource_of
+from streamapp_operator.cluster.paths import resource_of
 from streamapp_operator.render.meta import labels_of
 
 WATCH_SECONDS = 60

@@ -23,7 +23,8 @@ from typing import Any
 from streamapp.manifest import API_VERSION, KIND
 from streamapp_operator.act import act
 from streamapp_operator.cluster.cache import PartlyFresh
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.recorder import Recorder
 from streamapp_operator.decide.actions import kind_of
 from streamapp_operator.decide.decision import Decision, decide

@@ -18,7 +18,8 @@ from lib.operator import RUNNING, Apps
 from lib.wait import until
 from streamapp_operator.cluster.cache import Cache
 from streamapp_operator.cluster.informer import SELECTORS, Informer, Source
-from streamapp_operator.cluster.kube import Kube, resource_of
+from streamapp_operator.cluster.kube import Kube
+from streamapp_operator.cluster.paths import resource_of
 from streamapp_operator.handlers import watch
 from streamapp_operator.observe.observation import APP_KIND
 from streamapp_operator.observe.observer import Objects

@@ -17,7 +17,8 @@ from lib.operator import WORD_COUNT, Apps
 from lib.operator_process import OWN
 from lib.permits import IN_POLICY, TAKEN
 from lib.wait import until
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.render.permits import PARTS
 from streamapp_operator.settings import Settings
 

@@ -20,7 +20,8 @@ from lib.wait import until
 from streamapp.http.server import StatusServer
 from streamapp.manifest import parse_manifest
 from streamapp_operator.__main__ import LEASE
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.controller import new_credentials
 from streamapp_operator.driver.pods import newest

@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.lease import Lease
 
 NAME = "streamapp-operator-apps"

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streamapp_operator.backoff import Backoff
 from streamapp_operator.cluster.cache import Cache, place_of
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.observe.observation import APP_KIND, LISTED
 from streamapp_operator.render.meta import MANAGED, Object
 from streamapp_operator.workqueue import Key

@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import quote
 
 import urllib3
 from kubernetes import client, config
 
+from streamapp_operator.cluster.errors import KubeError, error_of
+from streamapp_operator.cluster.paths import CORE, path_of, segment
 from streamapp_operator.cluster.server_clock import ServerClock
-from streamapp_operator.manifest.modules import CODE_KIND
 from streamapp_operator.render.meta import MANAGER, Object
 
 SECONDS = 10.0
@@ -29,35 +29,7 @@ PAGE = 100
 PEOPLE = "kubectl-streamapp"
 """Field manager of changes that people make by the command line."""
 
-_CORE = "/api/v1"
-_KINDS: dict[str, tuple[str, str]] = {
-    "ConfigMap": (_CORE, "configmaps"),
-    CODE_KIND: (_CORE, "configmaps"),
-    "Event": (_CORE, "events"),
-    "Pod": (_CORE, "pods"),
-    "Secret": (_CORE, "secrets"),
-    "Service": (_CORE, "services"),
-    "ServiceAccount": (_CORE, "serviceaccounts"),
-    "ControllerRevision": ("/apis/apps/v1", "controllerrevisions"),
-    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
-    "CronJob": ("/apis/batch/v1", "cronjobs"),
-    "Job": ("/apis/batch/v1", "jobs"),
-    "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
-    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
-    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
-    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
-    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
-    "StreamApp": ("/apis/streamapp.dev/v1alpha1", "streamapps"),
-}
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
-
-
-class KubeError(Exception):
-    """The API server has refused a request, or has not answered. `code` is HTTP's; 0 when there was no answer."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Kube:
@@ -147,7 +119,7 @@ class Kube:
 
     def is_ending(self, namespace: str) -> bool:
         """Whether the namespace is being deleted."""
-        return "deletionTimestamp" in self._call("GET", f"{_CORE}/namespaces/{_segment(namespace)}")["metadata"]
+        return "deletionTimestamp" in self._call("GET", f"{CORE}/namespaces/{segment(namespace)}")["metadata"]
 
     def knows(self, api_version: str, plural: str) -> bool:
         """Whether the API server serves resources of that kind."""
@@ -170,7 +142,7 @@ class Kube:
         request = self._api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
         answer = self._api.call_api(*request, _request_timeout=(SECONDS, None if options.get("follow") else SECONDS))
         if answer.status >= 400:
-            raise _error("GET", path, answer.status, answer.read())
+            raise error_of("GET", path, answer.status, answer.read())
         for line in answer.response:
             yield line.decode(errors="replace")
 
@@ -323,13 +295,13 @@ class Kube:
             content = answer.read()
         except client.ApiException as error:
             self.on_answer(method, error.status or 0)
-            raise _error(method, path, error.status or 0, error.body or error.reason) from None
+            raise error_of(method, path, error.status or 0, error.body or error.reason) from None
         except urllib3.exceptions.HTTPError as error:
             self.on_answer(method, 0)
             raise KubeError(0, f"{method} {path}: no answer from the API server: {error}") from None
         self.on_answer(method, answer.status)
         if answer.status >= 400:
-            raise _error(method, path, answer.status, content)
+            raise error_of(method, path, answer.status, content)
         found: Any = json.loads(content)
         assert isinstance(found, dict)
         return found
@@ -353,47 +325,8 @@ def connect_by_config(file: str | None, context: str | None) -> tuple[Kube, str]
     return Kube(api), found["context"].get("namespace", "default")
 
 
-def resource_of(kind: str) -> tuple[str, str, str]:
-    """The group of a kind (empty for the core's), its version and its plural."""
-    base, plural = _KINDS[kind]
-    *_, group, version = ("", *base.removeprefix("/apis").removeprefix("/api").strip("/").split("/"))
-    return group, version, plural
-
-
-def path_of(kind: str, namespace: str | None, name: str | None = None, subresource: str = "") -> str:
-    """The path of an object's URL, or of a kind's in a namespace (None: in all).
-
-    Names may come from people who have fewer rights than we do. Each stays one segment of the path, whatever it holds.
-
-    Raises:
-        KubeError: for a name that no object can have.
-
-    >>> path_of("Secret", "shop", "../billing/kafka")
-    '/api/v1/namespaces/shop/secrets/..%2Fbilling%2Fkafka'
-    """
-    base, plural = _KINDS[kind]
-    path = f"{base}/namespaces/{_segment(namespace)}/{plural}" if namespace is not None else f"{base}/{plural}"
-    path += "" if name is None else f"/{_segment(name)}"
-    return path + (f"/{_segment(subresource)}" if subresource else "")
-
-
 def _time_of(event: Object) -> str:
     """When the event happened last: older and newer writers of events have different fields for it."""
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return str(next(filter(None, times), event["metadata"]["creationTimestamp"]))
-
-
-def _segment(name: str) -> str:
-    if name in ("", ".", ".."):  # clients and servers take them for something else
-        raise KubeError(400, f"'{name}' cannot be the name of an object")
-    return quote(name, safe="")
-
-
-def _error(method: str, path: str, code: int, content: object) -> KubeError:
-    text = content.decode(errors="replace") if isinstance(content, bytes) else str(content or "")
-    try:
-        text = json.loads(text)["message"]
-    except (ValueError, KeyError, TypeError):
-        text = " ".join(text.split())[:300]
-    return KubeError(code, f"{method} {path}: {code} {text}")

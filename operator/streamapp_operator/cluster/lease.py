@@ -19,7 +19,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.render.meta import Object
 
 LEASE_SECONDS = 15

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.render.meta import MANAGER, Object
 
 SIMILAR = 10

@@ -4,7 +4,7 @@ passes."""
 
 from __future__ import annotations
 
-from streamapp_operator.cluster.kube import KubeError
+from streamapp_operator.cluster.errors import KubeError
 
 _CODES = (400, 403, 404, 413, 422)
 """A conflict (409) is none of them: somebody else was quicker."""

@@ -105,7 +105,7 @@ def target_of(options: argparse.Namespace) -> Iterator[Target]:
         RunError: when it does not answer.
     """
     try:
-        from streamapp_operator.cluster.kube import KubeError
+        from streamapp_operator.cluster.errors import KubeError
         from streamapp_operator.cluster.kube import connect_by_config as connect
     except ModuleNotFoundError as error:
         missing = f"{error.name} is missing; install streamapp with its extra `operator`"

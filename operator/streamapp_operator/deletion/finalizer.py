@@ -15,7 +15,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from streamapp.manifest import API_VERSION, KIND
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.cluster.recorder import Recorder
 from streamapp_operator.decide.corrections import useless_pods
@@ -32,10 +33,10 @@ from streamapp_operator.observe.remains import (
     running,
 )
 from streamapp_operator.render.meta import Object
-from streamapp_operator.status.conditions import DELETING
 from streamapp_operator.status.events import NORMAL, WARNING, Event, to_object
 from streamapp_operator.status.facts import Facts
 from streamapp_operator.status.status import Status, status_of
+from streamapp_operator.status.verdicts import DELETING
 
 LOOK_SECONDS = 1.0
 TRY_SECONDS = 5.0

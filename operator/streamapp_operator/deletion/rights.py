@@ -20,7 +20,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.deletion.finalizer import set_finalizer
 from streamapp_operator.observe.remains import FINALIZER, has_finalizer, is_deleted

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.lease import NotHolder
 from streamapp_operator.deletion.finalizer import set_finalizer
 from streamapp_operator.observe.remains import has_finalizer

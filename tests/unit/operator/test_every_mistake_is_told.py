@@ -14,8 +14,8 @@ from lib.simulated import Simulation
 from streamapp.errors import ManifestError
 from streamapp.manifest import parse_object
 from streamapp_operator.crd.status import status_schema
-from streamapp_operator.status.conditions import LONGEST_MESSAGE
 from streamapp_operator.status.events import WARNING, Event, to_object
+from streamapp_operator.status.verdicts import LONGEST_MESSAGE
 
 SPEC = yaml.safe_load(WORD_COUNT)["spec"]
 AT_RENDERING: dict[str, Any] = {

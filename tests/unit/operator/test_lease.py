@@ -17,7 +17,8 @@ from kubernetes import client
 
 from lib.apiserver import write_kubeconfig
 from streamapp_operator.cluster.claims import CLAIM_SECONDS, RENEW_SECONDS, Claims
-from streamapp_operator.cluster.kube import Kube, KubeError
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.lease import (
     ANSWER_SECONDS,
     ARRIVAL_SECONDS,

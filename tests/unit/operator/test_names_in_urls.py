@@ -16,7 +16,9 @@ from urllib3.util import parse_url
 
 from lib.operator import WORD_COUNT
 from streamapp.errors import ManifestError
-from streamapp_operator.cluster.kube import Kube, KubeError, path_of
+from streamapp_operator.cluster.errors import KubeError
+from streamapp_operator.cluster.kube import Kube
+from streamapp_operator.cluster.paths import path_of
 from streamapp_operator.manifest.app import read_app
 from streamapp_operator.manifest.kafka_login import named_secrets
 from streamapp_operator.manifest.modules import named_config_map

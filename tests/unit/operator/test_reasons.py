@@ -23,8 +23,9 @@ from streamapp_operator.observe.runs import COMPLETED, Run
 from streamapp_operator.observe.runs import FAILED as RUN_FAILED
 from streamapp_operator.observe.runs import RUNNING as RUN_RUNNING
 from streamapp_operator.scaling import autoscaler as autoscale
-from streamapp_operator.status.conditions import EXECUTORS_SECONDS, REASONS, conditions
+from streamapp_operator.status.conditions import REASONS, conditions
 from streamapp_operator.status.facts import PHASES, Facts
+from streamapp_operator.status.verdicts import EXECUTORS_SECONDS
 from streamapp_operator.versions.rollout import INVALID, PAUSED, ROLLED_BACK, Rollout
 
 NOW = datetime(2024, 3, 13, tzinfo=UTC)
