@@ -217,9 +217,11 @@ ON_KUBERNETES = ("operator", "first-epoch")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="*", help=f"benchmarks to run, of {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument(
+        "what", metavar="NAME", nargs="*", help=f"benchmarks to run, of {', '.join(BENCHMARKS)} (default: all)"
+    )
     parser.add_argument("--quick", action="store_true", help="run one round with a small load, to see whether it works")
-    parser.add_argument("--rounds", type=int, default=0, help="rounds of each benchmark (default: 3)")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of each benchmark (default: 3, with --quick 1)")
     parser.add_argument("--lines", type=int, default=0, help="lines of word-count")
     parser.add_argument("--records", type=int, default=0, help=f"records of {', '.join(by_key.WORKLOADS)}")
     parser.add_argument("--keys", type=int, default=0, help="keys of restore and memory")

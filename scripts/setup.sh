@@ -46,7 +46,7 @@ missing_tools() { # one word each
   command -v mvn >/dev/null 2>&1 || printf 'maven '
 }
 
-install_hint() { # $1: the missing tools; prints what to do on this machine
+install_hint() { # $1: the missing tools; prints the fix on this machine
   local names="$1"
   in_words() { local out="" word; for word in $names; do case $word in
     python) out+="$1 " ;; jdk) out+="$2 " ;; maven) out+="$3 " ;; esac; done; printf '%s' "${out% }"; }
@@ -65,7 +65,7 @@ install_hint() { # $1: the missing tools; prints what to do on this machine
       elif command -v apk >/dev/null 2>&1; then
         printf 'use macOS or a Linux with glibc: some of the Python packages have no build for musl'
       else
-        printf 'install what is missing with the package manager of this machine'
+        printf 'install the missing tools with the package manager of this machine'
       fi ;;
   esac
 }

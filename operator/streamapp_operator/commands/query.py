@@ -9,10 +9,10 @@ import sys
 from streamapp.errors import InputError, RunError
 from streamapp_operator.commands.target import add_cluster, add_name, names_of_apps, target_of
 
-HELP = "ask an app on a cluster for its state"
+HELP = "print rows of the state of an app on a cluster"
 DESCRIPTION = """Prints rows of STORE, one JSON object per line: those of KEY (a value for each column of the key), or
 any, 100 at most. Without STORE it lists the stores. An answer has all of the epochs that had ended when the question
-came, and nothing that is not committed. The question is asked inside the driver's pod, by `pods/exec`: the token of its
+came, and nothing that is not committed. The command asks inside the driver's pod, by `pods/exec`: the token of its
 interface stays there."""
 EXAMPLE = """  kubectl streamapp query word-count word-counts to
   kubectl streamapp query shop clicks-per-page /index.html --window-from 2024-01-31T12:00:00Z"""

@@ -7,7 +7,7 @@ import argparse
 
 from streamapp_operator.commands.target import add_app, names_of_apps, target_of
 
-HELP = "go on with an app that was suspended"
+HELP = "let a suspended app on a cluster go on"
 DESCRIPTION = "Takes spec.suspend away: the app goes on where it was."
 EXAMPLE = "  streamapp resume word-count"
 add_arguments = add_app
