@@ -86,7 +86,10 @@ def _of_companions(place: str, rules: Rules) -> Iterator[tuple[str, str]]:
         if rule.value is not None:
             given.append(f"self.{place + '.' if place else ''}{rule.field} == '{rule.value}'")
         if "groupBy" not in (rule.field, *rule.needs) or rule.field not in _OF_GROUPS:
-            yield f"!({' && '.join(given)}) || {wanted}", message_at(rule.reported_for or rule.field, rule.message, rule.fix)
+            yield (
+                f"!({' && '.join(given)}) || {wanted}",
+                message_at(rule.reported_for or rule.field, rule.message, rule.fix),
+            )
             if needed:  # only the first rule that a field breaks
                 before.setdefault(rule.field, []).append(f"({needed})")
 
