@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every aggregate gives in many small epochs, with a restore between them, the results of Spark in one batch."""
+"""Every aggregate gives in small epochs and in a large one, with a restore between them, the results of Spark in one
+batch."""
 
 from __future__ import annotations
 
@@ -44,8 +45,11 @@ AGGREGATES = {
         "corr(i, d)",
         "covar_samp(i, d)",
         "regr_slope(i, d)",
-        "approx_count_distinct(s)",
+        "count(i) filter (where b)",
+        "sum(i) filter (where d > 50)",
     ],
+    # Such a buffer, which an aggregate changes by its own code.
+    "estimates": ["approx_count_distinct(s)", "count(*)", "approx_count_distinct(i) filter (where b)"],
     # A buffer of objects.
     "texts": ["count(*)", "min(s)", "max(s)", "max(struct(d, s))", "min(a)", "sum(i)"],
     # Aggregates that keep an object of their own beside such a buffer.
@@ -67,6 +71,10 @@ AGGREGATES = {
         "count(distinct case when i > 0 then d when i < 0 then -0.0 else 0.0 end) + count(distinct n)",
     ],
 }
+
+ROWS_OF_RUNS = (1, 40, 10_000)
+"""The rows of each of three partitions. Epochs begin with 5,000 rows and grow; those of more than 10,000 are combined
+before the shuffle, by generated code (EpochStyle.scala)."""
 
 
 def rows(seed: int, count: int) -> list[dict[str, Any]]:
@@ -101,9 +109,9 @@ def test_aggregates_over_epochs_equal_one_batch(kafka: KafkaConfig, tmp_path: Pa
     app = App(kafka, tmp_path, "\n".join(nodes))
     app.create("in", partitions=3)
     sent: list[dict[str, Any]] = []
-    for lot in range(2):
+    for lot, count in enumerate(ROWS_OF_RUNS):
         for partition in range(3):
-            more = rows(10 * lot + partition, 40 if lot else 1)
+            more = rows(10 * lot + partition, count)
             app.send("in", *((None, row) for row in more), partition=partition)
             sent += more
         app.run()

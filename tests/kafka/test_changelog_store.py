@@ -257,7 +257,13 @@ def test_a_query_that_starts_again_and_a_partition_that_comes_back_read_little(
 
 def test_when_a_base_is_due(spark: SparkSession) -> None:
     probe = spark._jvm.org.apache.spark.sql.execution.streaming.state.StoreProbe  # type: ignore[union-attr]
-    rows_and_changes = [(0, 1_000), (9_000, 1_000), (50_000, 5_000), (9_000_000, 900_000), (90_000_000, 1_000_000)]
+    rows_and_changes = [
+        (0, 20_000),
+        (200_000, 20_000),
+        (300_000, 30_000),
+        (9_000_000, 900_000),
+        (90_000_000, 1_000_000),
+    ]
     for rows, changes in rows_and_changes:
         assert probe.baseDue(changes, rows, 1_000_000, 1), "a tenth of the store"
         assert not probe.baseDue(changes - 1, rows, 1_000_000, 1)

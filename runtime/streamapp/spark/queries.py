@@ -25,6 +25,9 @@ from streamapp.spark.visitor import Visitor
 
 _SOURCE = "org.apache.spark.sql.kafka010.PacedKafkaSourceProvider"
 _SINK = "org.apache.spark.sql.streamapp.TransactionalSinkProvider"
+_POOL = "epochs"
+"""The pool of all epochs' jobs: the first to come is served first. Of several pools Spark would prefer the one with the
+first name in the alphabet, and the last one's epochs would wait for seconds."""
 
 
 class Queries:
@@ -73,7 +76,7 @@ class Queries:
         """Starts the query of a sub-topology: until it has read all present records, or for ever."""
         for key, value in self._settings(part).items():
             self._spark.conf.set(key, value)
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", part.name)
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
         position = next((t.partitions for t in self._plan.topics if t.role == POSITION), 1)
         writer = (
             self._frames[part.name]

@@ -58,6 +58,8 @@ FIXED_SETTINGS: dict[str, str] = {
     _STATE + "rowChecksum.enabled": "false",
     _STATE + "coordinatorReportSnapshotUploadLag": "false",
     _STATE + "forceSnapshotUploadOnLag": "false",
+    # It is for `foreachBatch`, but each store of each task asks the driver for it.
+    _STATE + "commitValidation.enabled": "false",
     # A position stands under its source's number, so that sources may come and go.
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.offsetLog.formatVersion": "2",
@@ -77,7 +79,7 @@ FIXED_SETTINGS: dict[str, str] = {
     # For each column, Spark's Python asks the Java process several times which line of the program made it. That took
     # half the time of a start. Our errors name the node instead.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Sub-topologies share the executors fairly.
+    # Questions do not wait for the epochs that came before them.
     "spark.scheduler.mode": "FAIR",
     "spark.python.daemon.module": "streamapp.spark.daemon",
     "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",

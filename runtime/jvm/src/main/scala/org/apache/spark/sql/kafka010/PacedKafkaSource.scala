@@ -9,19 +9,19 @@ import org.apache.kafka.common.TopicPartition
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
+import org.apache.spark.sql.kafka010.consumer.PromptConsumer
 import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, TimedSources}
 import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochReports, EpochStyle, ProcessorShare, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Spark's Kafka source, except for seven things. The number of records of an epoch is not a constant, but comes from the
+ * Spark's Kafka source, except for eight things. The number of records of an epoch is not a constant, but comes from the
  * sub-topology's [[EpochPacer]] each time; while more records wait than that, all sources advance together ([[Backlog]]); epochs of
  * few records are read by few tasks; the next epoch begins when [[Arrivals]] says so; [[SourceLoss]] decides about records that are
- * gone before they were read; a query that goes on with its state has an epoch at once, with records or without; and where tables are
- * looked up, nothing is read before they are there ([[TableStarts]]).
+ * gone before they were read; a query that goes on with its state has an epoch at once, with records or without; where tables are
+ * looked up, nothing is read before they are there ([[TableStarts]]); and Kafka is asked for no more than records ([[PromptConsumer]]).
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
@@ -250,14 +250,14 @@ private object KafkaRangesReaderFactory extends PartitionReaderFactory {
     ProcessorShare.await()
     partition match {
       case several: KafkaRanges => new KafkaRangesReader(several.ranges)
-      case one => KafkaBatchReaderFactory.createReader(one)
+      case one: KafkaBatchInputPartition => new KafkaRangesReader(Array(one))
     }
   }
 }
 
 private final class KafkaRangesReader(ranges: Array[KafkaBatchInputPartition]) extends PartitionReader[InternalRow] {
-  private val readers = ranges.iterator.map(KafkaBatchReaderFactory.createReader)
-  private var reader: Option[PartitionReader[InternalRow]] = None
+  private val readers = ranges.iterator.map(new KafkaRangeReader(_))
+  private var reader: Option[KafkaRangeReader] = None
 
   override def next(): Boolean = {
     var found = reader.exists(_.next())
@@ -270,6 +270,26 @@ private final class KafkaRangesReader(ranges: Array[KafkaBatchInputPartition]) e
   }
 
   override def get(): InternalRow = reader.get.get()
-  override def currentMetricsValues(): Array[CustomTaskMetric] = reader.map(_.currentMetricsValues()).getOrElse(Array.empty)
   override def close(): Unit = reader.foreach(_.close())
+}
+
+/** Reads the records of one source partition. */
+private final class KafkaRangeReader(part: KafkaBatchInputPartition) extends PartitionReader[InternalRow] {
+  private val KafkaOffsetRange(partition, from, until, _) = part.offsetRange
+  private val consumer = PromptConsumer.acquire(partition, part.executorKafkaParams)
+  private val rowOf = new KafkaRecordToRowConverter().toUnsafeRowProjector(part.includeHeaders)
+  private var offset = from
+  private var row: InternalRow = _
+
+  override def next(): Boolean = {
+    val record = if (offset < until) consumer.get(offset, until, part.pollTimeoutMs, part.failOnDataLoss) else null
+    if (record != null) {
+      row = rowOf(record)
+      offset = record.offset + 1
+    }
+    record != null
+  }
+
+  override def get(): InternalRow = row
+  override def close(): Unit = consumer.release()
 }

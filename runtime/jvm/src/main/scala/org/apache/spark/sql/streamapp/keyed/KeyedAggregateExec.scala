@@ -3,17 +3,20 @@ package org.apache.spark.sql.streamapp.keyed
 
 import org.apache.hadoop.conf.Configuration
 
+import org.apache.spark.{Partition, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, If, NamedExpression}
+import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, DeclarativeAggregate}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.execution.{ColumnarRule, SortExec, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.{ColumnarRule, ProjectExec, SortExec, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streamapp.{FromJson, ToJson}
+import org.apache.spark.sql.streamapp.{EpochStyle, FromJson, ToJson}
 
 /**
  * An aggregation as one operator: it reads each group of an epoch once from the state, merges the new rows, writes the group back
@@ -42,33 +45,47 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
   override protected def doExecute(): RDD[InternalRow] = {
     val keys = groupKeys
     val bound = BoundAggregates(save.keyExpressions, finish.aggregateExpressions, finish.resultExpressions)
-    val incoming = child.output
     val times = keys.windows.map(windows => TaskClosing.of(this, getStateInfo, Some(windows.lasting)))
-    child.execute().mapPartitionsWithStateStore(
-      getStateInfo, keys.schema, bound.bufferSchema, keys.encoding,
-      session.sessionState, Some(session.streams.stateStoreCoordinator)) { (store, rows) =>
-        val buffers = new AggregateBuffers(bound)
-        new KeyedAggregation(store, rows, keys, incoming, buffers, times)
-      }
+    new KeyedAggregateRDD(child.execute(), this, getStateInfo, keys, bound, times)
   }
 
   override protected def withNewChildInternal(newChild: SparkPlan): KeyedAggregateExec = copy(child = newChild)
 }
 
+private final class KeyedAggregateRDD(rows: RDD[InternalRow], @transient operator: KeyedAggregateExec, state: StatefulOperatorStateInfo,
+    keys: GroupKeys, bound: BoundAggregates, times: Option[TaskClosing]) extends StatePartitionsRDD(rows, operator, state) {
+  private val incoming = operator.child.output
+
+  override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
+    val input = firstParent[InternalRow].iterator(split, context)
+    val store = open(StateStoreId.DEFAULT_STORE_NAME, keys.schema, bound.bufferSchema, keys.encoding, split.index)
+    abortAtEnd(Seq(store), context)
+    new KeyedAggregation(store, input, keys, incoming, new AggregateBuffers(bound), times)
+  }
+}
+
+/** The plan without the sort that an aggregation of Spark's asks for. */
+private object Unsorted {
+  def apply(plan: SparkPlan): SparkPlan = plan match {
+    case sort: SortExec => sort.child
+    case other => other
+  }
+}
+
 /** Replaces the operators that Spark aggregates with by [[KeyedAggregateExec]]. */
 object KeyedAggregates extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
-    case finish: BaseAggregateExec => unsorted(finish.child) match {
-      case save: StateStoreSaveExec => KeyedAggregateExec(finish, save, shuffled(save))
+    case finish: BaseAggregateExec => Unsorted(finish.child) match {
+      case save: StateStoreSaveExec => KeyedAggregateExec(finish, save, Combining.whereItPays(shuffled(save)))
       case _ => finish
     }
   }
 
   /** The input of the first of Spark's merges. */
-  private def shuffled(save: StateStoreSaveExec): SparkPlan = unsorted(save.child) match {
-    case again: BaseAggregateExec => unsorted(again.child) match {
-      case restore: StateStoreRestoreExec => unsorted(restore.child) match {
-        case first: BaseAggregateExec => unsorted(first.child)
+  private def shuffled(save: StateStoreSaveExec): SparkPlan = Unsorted(save.child) match {
+    case again: BaseAggregateExec => Unsorted(again.child) match {
+      case restore: StateStoreRestoreExec => Unsorted(restore.child) match {
+        case first: BaseAggregateExec => Unsorted(first.child)
         case other => changed(other)
       }
       case other => changed(other)
@@ -78,10 +95,38 @@ object KeyedAggregates extends Rule[SparkPlan] {
 
   private def changed(plan: SparkPlan): Nothing =
     throw new IllegalStateException(s"Spark plans a streaming aggregation in another way than it did: found\n$plan")
+}
 
-  private def unsorted(plan: SparkPlan): SparkPlan = plan match {
-    case sort: SortExec => sort.child
-    case other => other
+/**
+ * Combining an epoch's rows before the shuffle. Where there are few of them, preparing to combine them takes a task longer than to send
+ * each for itself, as the buffer of a group that has this row alone.
+ */
+private object Combining {
+  /** @param plan the shuffle of partial aggregations */
+  def whereItPays(plan: SparkPlan): SparkPlan = plan match {
+    case exchange: ShuffleExchangeExec if !EpochStyle.compiles => Unsorted(exchange.child) match {
+      case partial: BaseAggregateExec => uncombined(partial).fold(plan)(rows => exchange.withNewChildren(Seq(rows)))
+      case _ => plan
+    }
+    case _ => plan
+  }
+
+  // An imperative aggregate changes a buffer by its own code.
+  private def uncombined(partial: BaseAggregateExec): Option[SparkPlan] = {
+    val buffers = partial.aggregateExpressions.map(bufferOf)
+    Option.when(buffers.forall(_.isDefined))(
+      ProjectExec(partial.groupingExpressions ++ buffers.flatten.flatten, Unsorted(partial.child)))
+  }
+
+  /** The columns of a buffer that has had one row, over that row. */
+  private def bufferOf(call: AggregateExpression): Option[Seq[NamedExpression]] = call.aggregateFunction match {
+    case function: DeclarativeAggregate =>
+      val initial = function.aggBufferAttributes.map(_.exprId).zip(function.initialValues).toMap
+      Some(function.updateExpressions.zip(function.initialValues).zip(function.inputAggBufferAttributes).map { case ((update, none), column) =>
+        val updated = update.transform { case attribute: Attribute => initial.getOrElse(attribute.exprId, attribute) }
+        Alias(call.filter.fold(updated)(If(_, updated, none)), column.name)(column.exprId)
+      })
+    case _ => None
   }
 }
 

@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.{ProjectExec, SparkPlan, SparkStrategy, Un
 import org.apache.spark.sql.execution.exchange.{REPARTITION_BY_NUM, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.internal.{SessionState, SQLConf}
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.streamapp.EpochStyle
 import org.apache.spark.sql.types.LongType
 
@@ -63,27 +63,26 @@ case class KeyedTaskExec(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, ep
 
   override protected def doExecute(): RDD[InternalRow] = {
     val times = TaskClosing.of(this, getStateInfo, graph.lasting)
-    new KeyedTaskRDD(child.execute(), nowAt, graph, epochTime, output, getStateInfo, times, session.sessionState,
-      session.streams.stateStoreCoordinator)
+    new KeyedTaskRDD(child.execute(), this, getStateInfo, times)
   }
 
   override protected def withNewChildInternal(newChild: SparkPlan): KeyedTaskExec = copy(child = newChild)
 }
 
 /** One task per state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
-private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, graph: TaskGraph, epochTime: Long, output: Seq[Attribute],
-    state: StatefulOperatorStateInfo, times: TaskClosing, session: SessionState, @transient private val coordinator: StateStoreCoordinatorRef)
-  extends BaseStateStoreRDD[InternalRow, InternalRow](rows, state.checkpointLocation, state.queryRunId, state.operatorId,
-    session, Some(coordinator)) {
-
-  override protected def getPartitions: Array[Partition] = rows.partitions
+private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], @transient operator: KeyedTaskExec, state: StatefulOperatorStateInfo,
+    times: TaskClosing) extends StatePartitionsRDD(rows, operator, state) {
+  private val nowAt = operator.nowAt
+  private val graph = operator.graph
+  private val epochTime = operator.epochTime
+  private val output = operator.output
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
-    val stores = graph.stores.map(store => store.name -> open(store, split.index))
-    context.addTaskCompletionListener[Unit] { _ =>
-      EpochNow.end()
-      stores.foreach { case (_, store) => if (!store.hasCommitted) store.abort() }
+    val stores = graph.stores.map { store =>
+      store.name -> open(graph.sparkName(store), store.keySchema, store.valueSchema, store.encoding, split.index, store.hasFamilies)
     }
+    abortAtEnd(stores.map(_._2), context)
+    context.addTaskCompletionListener[Unit](_ => EpochNow.end())
     // The task may fail after the processors are through with it.
     context.addTaskFailureListener((_, _) => TasksAtWork.drop(state, split.index))
     new Iterator[InternalRow] {
@@ -121,12 +120,6 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], nowAt: Int, grap
         task.left.poll()
       }
     }
-  }
-
-  private def open(store: TaskStore, partition: Int): StateStore = {
-    val id = StateStoreProviderId(state, partition, graph.sparkName(store))
-    StateStore.get(id, store.keySchema, store.valueSchema, store.encoding, state.storeVersion,
-      None, None, useColumnFamilies = store.hasFamilies, storeConf, hadoopConfBroadcast.value.value)
   }
 }
 

@@ -71,7 +71,8 @@ final case class StreamTimeExec(tag: String, place: Seq[Attribute], times: Seq[A
     val withTimes = columns ++ times
     // Unlike an unknown time, this one can be reckoned with.
     val closed = math.max(before.closed, StreamTimes.LongAgo)
-    child.execute().mapPartitions { rows =>
+    // Spark need not look into the bytes of this closure.
+    child.execute().mapPartitionsInternal { rows =>
       val project = UnsafeProjection.create(withTimes.map(a => a.withNullability(true)), withTimes.map(_.withNullability(true)))
       val clock = new PartitionClocks(tag, before)
       val added = new GenericInternalRow(if (carriedAt.isEmpty) 1 else 2)

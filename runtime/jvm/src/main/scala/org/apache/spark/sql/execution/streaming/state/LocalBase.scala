@@ -13,6 +13,7 @@ import org.rocksdb.{RocksDBException, WriteBatch, WriteBufferManager, WriteOptio
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.internal.Logging
+import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.sql.streamapp.{RestoreProgress, RuntimeConf, TopicReader}
 import org.apache.spark.util.Utils
 
@@ -160,7 +161,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
   private def newFolder(): File = new File(Utils.createTempDir(Utils.getLocalDir(SparkEnv.get.conf), "bases"), "base")
 
   private def delete(folder: File): Unit =
-    try Utils.deleteRecursively(folder.getParentFile)
+    try LocalBase.delete(folder.getParentFile)
     catch { case error: IOException => logWarning(s"$folder cannot be deleted", error) }
 
   private def write(native: NativeRocksDB, batch: WriteBatch): Unit = {
@@ -178,7 +179,8 @@ private[state] object LocalBase {
   // Well below the changelog topics' delete.retention.ms of twelve hours.
   private val MaxAgeMs = 6L * 60 * 60 * 1000
   private val RefreshAgeMs = MaxAgeMs / 2
-  private val LeastRecords = 1000L
+  // A restore reads these in some hundredths of a second. A small store would be taken anew with each epoch.
+  private val LeastRecords = 20000L
   private val Share = 50
   private val RetryNs = 60L * 1000 * 1000 * 1000
   private lazy val NoLog = new WriteOptions().setDisableWAL(true)
@@ -195,6 +197,9 @@ private[state] object LocalBase {
   def due(changes: Long, rows: Long, most: Long, ageMs: Option[Long]): Boolean =
     changes >= math.min(most, math.max(LeastRecords, rows / 10)) || ageMs.forall(_ >= RefreshAgeMs)
 
+  // Without a filter, Spark starts a process for it.
+  private def delete(folder: File): Unit = JavaUtils.deleteRecursively(folder, (_, _) => true)
+
   sealed trait Trust
   case object Sound extends Trust
   /** The base shares tables with a database that was damaged. */
@@ -208,7 +213,7 @@ private[state] object LocalBase {
 
     /** Puts an equal database into `target`. Tables never change once written, so they are linked. */
     def copyTo(target: File): Unit = {
-      if (target.exists) Utils.deleteRecursively(target)
+      if (target.exists) delete(target)
       Utils.createDirectory(target)
       folder.listFiles().filter(file => file.isFile && file.getName != "LOCK" && !file.getName.startsWith("LOG"))
         .foreach { file =>

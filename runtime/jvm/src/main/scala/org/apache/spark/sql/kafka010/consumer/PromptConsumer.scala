@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.kafka010.consumer
+
+import java.time.Duration
+import java.util.{List => JList, Map => JMap}
+import java.util.concurrent.TimeoutException
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.kafka.clients.consumer.{ConsumerRecord, OffsetOutOfRangeException}
+import org.apache.kafka.common.TopicPartition
+
+import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.sql.kafka010.consumer.InternalKafkaConsumerPool.{ObjectFactory, PoolConfig}
+import org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer.{AvailableOffsetRange, CacheKey}
+import org.apache.spark.sql.streamapp.SparkInternals
+import org.apache.spark.util.ShutdownHookManager
+
+/**
+ * Spark's consumer of a source partition, without its two requests to Kafka after each poll. Spark asks for the first and the last offset,
+ * and moves there for it: what Kafka has sent ahead is thrown away. The answer counts only where records may be missing.
+ *
+ * If the record at the wanted offset has come, that is not so: records are deleted from a partition's start on, so none behind it is
+ * deleted. Offsets that are left out behind it are those of transactions.
+ */
+private final class PromptConsumer(partition: TopicPartition, settings: JMap[String, Object])
+  extends InternalKafkaConsumer(partition, settings) {
+  private val consumer = SparkInternals.consumer(this)
+
+  override def fetch(offset: Long, pollTimeoutMs: Long): (JList[ConsumerRecord[Array[Byte], Array[Byte]]], Long, AvailableOffsetRange) = {
+    seek(offset)
+    val records = consumer.poll(Duration.ofMillis(pollTimeoutMs)).records(partition)
+    val next = consumer.position(partition)
+    if (!records.isEmpty && records.get(0).offset == offset) (records, next, AvailableOffsetRange(offset, next))
+    else {
+      val range = getAvailableOffsetRange()
+      if (records.isEmpty && (offset < range.earliest || offset >= range.latest))
+        throw new OffsetOutOfRangeException(Map(partition -> java.lang.Long.valueOf(offset)).asJava)
+      if (records.isEmpty && next == offset)
+        throw new TimeoutException(s"Kafka has sent no record at offset $offset of $partition within $pollTimeoutMs ms")
+      (records, next, range)
+    }
+  }
+}
+
+/** The consumers of this process, which tasks share. */
+private[kafka010] object PromptConsumer {
+  private val fetched = new FetchedDataPool(SparkEnv.get.conf)
+  private val consumers = new InternalKafkaConsumerPool(new ObjectFactory {
+    override def create(key: CacheKey): InternalKafkaConsumer = new PromptConsumer(key.topicPartition, keyToKafkaParams.get(key))
+  }, new PoolConfig(SparkEnv.get.conf))
+
+  ShutdownHookManager.addShutdownHook { () =>
+    fetched.shutdown()
+    consumers.close()
+  }
+
+  /** A consumer for the task that calls. To be released when all is read. */
+  def acquire(partition: TopicPartition, settings: JMap[String, Object]): KafkaDataConsumer = {
+    // An earlier attempt may have failed because of it.
+    if (TaskContext.get() != null && TaskContext.get().attemptNumber() > 0) {
+      val key = new CacheKey(partition, settings)
+      consumers.invalidateKey(key)
+      fetched.invalidate(key)
+    }
+    new KafkaDataConsumer(partition, settings, consumers, fetched)
+  }
+}
