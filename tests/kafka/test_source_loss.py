@@ -17,7 +17,7 @@ import pytest
 from lib.app import ECHO as ECHO_OF_NUMBERS
 from lib.app import Bench
 from lib.broker import in_order
-from lib.faults import await_halt, failpoints, last_epoch
+from lib.faults import alter, await_halt, compact, failpoints, last_epoch
 from lib.inprocess import App
 from lib.verify import committed
 from lib.wait import until
@@ -206,3 +206,20 @@ def write(kafka: KafkaConfig, topic: str, numbers: range) -> None:
     for n in numbers:
         producer.produce(topic, json.dumps({"n": n}), partition=n % 2)
     assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize("topology", [ECHO, COUNTS], ids=["no-state", "state"])
+def test_offsets_without_a_record_are_no_loss(own_kafka: KafkaConfig, tmp_path: Path, topology: str) -> None:
+    """Compaction has taken the first records and some between, and markers of transactions stand between the rest: no
+    record stands at the offset that is asked for, and the topic does not begin later for it."""
+    a = App(own_kafka, tmp_path, topology, "  onSourceLoss: Fail")
+    a.create("in")
+    alter(own_kafka, a.topic("in"), cleanup_policy="compact")
+    a.send("in", *[(key, value) for key, value in ("1a", "2b", "1c", "3d", "2e")])
+    assert compact(own_kafka, a.topic("in"), partitions=1) == (5, 3)
+    assert [record.offset() for record in committed(own_kafka, a.topic("in"))] == [2, 3, 4]
+    a.run()
+    assert (came_out(a), lost(a)) == (list("cde"), 0)
+    a.send("in", ("4", "f"))
+    a.run()
+    assert (came_out(a), lost(a)) == (list("cdef"), 0)
