@@ -153,7 +153,7 @@ class Bench:
         for number in sub_topologies.NUMBERS:
             found[number] = sub_topologies.measure(self._kafka, number, load, self._scratch)
             print(f"  sub-topologies, {number}: {found[number]}", flush=True)
-        head = ("p50 / p99 in ms", *sub_topologies.COLUMNS, "processors in use")
+        head = ("p50 / p99 in ms", *sub_topologies.COLUMNS, "processors in use", "processor time of an epoch, ms")
         text = f"{load.per_second:,} records/s for {load.seconds} s after {load.warm_up_seconds} s of warm-up.\n\n"
         return text + report.table(head, [sub_topologies.row(n, each) for n, each in found.items()])
 
@@ -228,7 +228,9 @@ def main() -> None:
     parser.add_argument("--apps", type=int, default=0, help="apps of operator")
     parser.add_argument("--only", default="", help="run only systems whose name has this text in it")
     parser.add_argument(
-        "--profile", action="store_true", help="print the CPU profile of word-count, restore and the benchmarks by key"
+        "--profile",
+        action="store_true",
+        help="print the CPU profile of word-count, restore, sub-topologies and the benchmarks by key",
     )
     options = parser.parse_args()
     systems.PROFILING = options.profile

@@ -27,7 +27,11 @@ _WORK: tuple[tuple[str, str], ...] = (
     ("sink: producing to Kafka", r"clients\.producer\.|common\.record\.|\.TransactionalSink|\.TaskTransaction"),
     ("shuffle", r"spark\.shuffle\.|ShuffleExternalSorter|SerializationStream|SortShuffle|collection\.unsafe\.sort"),
     ("aggregation in memory", r"BytesToBytesMap|UnsafeFixedWidthAggregationMap|TungstenAggregation|HashAggregate"),
-    ("splitting and other expressions", r"UTF8String|java\.util\.regex|catalyst\.expressions|GeneratedClass"),
+    ("splitting and other expressions", r"UTF8String|java\.util\.regex|catalyst\.(expressions|json)|GeneratedClass"),
+    (
+        "sending tasks",
+        r"java\.io\.Object(In|Out)putStream|spark\.serializer|TorrentBroadcast|ClosureCleaner|spark\.rpc\.",
+    ),
     ("planning and code generation", r"catalyst\.(analysis|optimizer|plans|rules|planning)|codehaus\.janino|codegen"),
 )
 _THREADS: tuple[tuple[str, str], ...] = (
@@ -35,6 +39,8 @@ _THREADS: tuple[tuple[str, str], ...] = (
     ("Java's compilers", r"^C[12] CompilerThread"),
     ("Kafka's network threads", r"^kafka-(producer|coordinator|admin)|Kafka.*Thread"),
     ("RocksDB's threads", r"^rocksdb"),
+    ("planning and starting epochs", r"^stream execution"),
+    ("scheduling tasks", r"^(dag-scheduler|dispatcher-|task-result|spark-listener|element-tracking)"),
 )
 
 

@@ -64,6 +64,8 @@ class Epochs:
     """Processors in use by the app's processes, on average."""
     epochs: int
     """The number of epochs of all sub-topologies together, within that time."""
+    cpu_ms: float
+    """The processor time of the app's processes, for each epoch."""
 
 
 def measure(kafka: Kafka, number: int, load: Load, scratch: Path) -> Epochs:
@@ -80,21 +82,23 @@ def measure(kafka: Kafka, number: int, load: Load, scratch: Path) -> Epochs:
         _send(kafka, job.input, number, load, running, until=lambda: _parts(running) == number)
         _send(kafka, job.input, number, load, running, seconds=load.warm_up_seconds)
         before, used = len(running.lines), running.cpu_seconds()
-        _send(kafka, job.input, number, load, running, seconds=load.seconds)
+        with running.profiled():
+            _send(kafka, job.input, number, load, running, seconds=load.seconds)
         used = running.cpu_seconds() - used
         epochs = _epochs(running.lines[before:])
     finally:
         running.stop()
     kafka.forget(job.app)
     shutil.rmtree(job.dir, ignore_errors=True)
-    return _summary(epochs, used / load.seconds)
+    return _summary(epochs, used, load.seconds)
 
 
 def row(number: int, found: Epochs) -> tuple[str, ...]:
     """A row of the report's table."""
     pairs = (found.between, found.range_written, found.end_written, found.rest)
     name = "1 sub-topology" if number == 1 else f"{number} sub-topologies"
-    return (name, *(f"{p50:.0f} / {p99:.0f}" for p50, p99 in pairs), f"{found.processors:.2f}")
+    used = (f"{found.processors:.2f}", f"{found.cpu_ms:.0f}")
+    return (name, *(f"{p50:.0f} / {p99:.0f}" for p50, p99 in pairs), *used)
 
 
 def _send(
@@ -127,7 +131,7 @@ def _epochs(lines: list[str]) -> list[dict[str, Any]]:
     return [json.loads(line.removeprefix("epoch ")) for line in lines if line.startswith("epoch ")]
 
 
-def _summary(epochs: list[dict[str, Any]], processors: float) -> Epochs:
+def _summary(epochs: list[dict[str, Any]], used: float, seconds: int) -> Epochs:
     seen: dict[str, list[tuple[int, float]]] = {}
     for epoch in epochs:
         started = datetime.fromisoformat(epoch["started"]).timestamp() * 1000
@@ -141,7 +145,8 @@ def _summary(epochs: list[dict[str, Any]], processors: float) -> Epochs:
     ended = [epoch.get("commitOffsets", 0) for epoch in epochs]
     rest = [epoch["triggerExecution"] - a - b for epoch, a, b in zip(epochs, written, ended, strict=True)]
     ended_meanwhile = sum(looks[-1][0] - looks[0][0] for looks in seen.values())
-    return Epochs(_both(between), _both(written), _both(ended), _both(rest), processors, ended_meanwhile)
+    figures = (_both(between), _both(written), _both(ended), _both(rest))
+    return Epochs(*figures, used / seconds, ended_meanwhile, 1000 * used / max(1, ended_meanwhile))
 
 
 def _both(millis: list[float]) -> tuple[float, float]:
