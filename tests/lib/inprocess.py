@@ -77,22 +77,33 @@ class App:
             )
         assert producer.flush(30) == 0
 
-    def run(self, settings: Mapping[str, str] | None = None, epoch_records: int | None = None) -> None:
+    def run(
+        self,
+        settings: Mapping[str, str] | None = None,
+        epoch_records: int | None = None,
+        *,
+        replicas: int | None = None,
+        on_ready: Callable[[str], None] | None = None,
+    ) -> None:
         """Runs to the end of the input, as `streamapp run --until-caught-up` does, with further settings of Spark's.
 
         `epoch_records`: no epoch takes more from a source (from each of its partitions one at least).
+        `replicas`: the number of executor processes; None: the tasks run in this process.
+        `on_ready`: is called when the app begins to run.
         """
         ensure_topics(Admin(self.kafka), topics_of(self.plan), create_all=True)
         state_dir = self._folder / self.prefix
-        place = replace(place_here(self.plan, state_dir), settings=settings or {})
+        place = replace(place_here(self.plan, state_dir, replicas), settings=settings or {})
         options = Options(state_dir=state_dir, until_caught_up=True, place=place)
 
-        def limit(url: str) -> None:
+        def ready(url: str) -> None:
+            if on_ready is not None:
+                on_ready(url)
             if epoch_records is not None:
                 jvm: Any = SparkContext._jvm
                 jvm.org.apache.spark.sql.streamapp.EpochPacer.atMost(epoch_records)
 
-        run_app(self.plan, self.kafka, options, limit, lambda status: self.statuses.append(dict(status)))
+        run_app(self.plan, self.kafka, options, ready, lambda status: self.statuses.append(dict(status)))
 
     def run_until_told(self, on_progress: Callable[[Mapping[str, Any]], None]) -> None:
         """Runs until a SIGTERM, which `on_progress` can send to this process."""
