@@ -52,14 +52,15 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
   override protected def withNewChildInternal(newChild: SparkPlan): KeyedAggregateExec = copy(child = newChild)
 }
 
+/** One task per state partition, which merges its groups. */
 private final class KeyedAggregateRDD(rows: RDD[InternalRow], @transient operator: KeyedAggregateExec, state: StatefulOperatorStateInfo,
     keys: GroupKeys, bound: BoundAggregates, times: Option[TaskClosing]) extends StatePartitionsRDD(rows, operator, state) {
   private val incoming = operator.child.output
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
     val input = firstParent[InternalRow].iterator(split, context)
-    val store = open(StateStoreId.DEFAULT_STORE_NAME, keys.schema, bound.bufferSchema, keys.encoding, split.index)
-    abortAtEnd(Seq(store), context)
+    val store = open(StateStoreId.DEFAULT_STORE_NAME, keys.schema, bound.bufferSchema, keys.encoding, split.index,
+      hasFamilies = false, context)
     new KeyedAggregation(store, input, keys, incoming, new AggregateBuffers(bound), times)
   }
 }
@@ -76,7 +77,8 @@ private object Unsorted {
 object KeyedAggregates extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan = plan.transformUp {
     case finish: BaseAggregateExec => Unsorted(finish.child) match {
-      case save: StateStoreSaveExec => KeyedAggregateExec(finish, save, Combining.whereItPays(shuffled(save)))
+      case save: StateStoreSaveExec =>
+        KeyedAggregateExec(finish, save, Combining.whereItPays(shuffled(save), Windows.of(save.keyExpressions)))
       case _ => finish
     }
   }
@@ -103,8 +105,9 @@ object KeyedAggregates extends Rule[SparkPlan] {
  */
 private object Combining {
   /** @param plan the shuffle of partial aggregations */
-  def whereItPays(plan: SparkPlan): SparkPlan = plan match {
-    case exchange: ShuffleExchangeExec if !EpochStyle.compiles => Unsorted(exchange.child) match {
+  def whereItPays(plan: SparkPlan, windows: Option[Windows]): SparkPlan = plan match {
+    // In overlapping windows a few records are many rows.
+    case exchange: ShuffleExchangeExec if !EpochStyle.compiles && windows.forall(_.overlap == 1) => Unsorted(exchange.child) match {
       case partial: BaseAggregateExec => uncombined(partial).fold(plan)(rows => exchange.withNewChildren(Seq(rows)))
       case _ => plan
     }

@@ -79,9 +79,9 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], @transient opera
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
     val stores = graph.stores.map { store =>
-      store.name -> open(graph.sparkName(store), store.keySchema, store.valueSchema, store.encoding, split.index, store.hasFamilies)
+      store.name -> open(graph.sparkName(store), store.keySchema, store.valueSchema, store.encoding, split.index, store.hasFamilies,
+        context)
     }
-    abortAtEnd(stores.map(_._2), context)
     context.addTaskCompletionListener[Unit](_ => EpochNow.end())
     // The task may fail after the processors are through with it.
     context.addTaskFailureListener((_, _) => TasksAtWork.drop(state, split.index))

@@ -33,18 +33,17 @@ private[keyed] abstract class StatePartitionsRDD(rows: RDD[InternalRow], operato
     coordinator.getLocation(StateStoreProviderId(state, partition.index, StateStoreId.DEFAULT_STORE_NAME)).toSeq
 
   /**
-   * Opens a store at the epoch's version, for the task that calls.
+   * Opens a store at the epoch's version, for the task that calls. Where it was not committed by the task's end, it is aborted.
    *
    * @param name Spark's name for the store
    */
   protected final def open(name: String, keys: StructType, values: StructType, encoding: KeyStateEncoderSpec, partition: Int,
-      hasFamilies: Boolean = false): StateStore =
-    StateStore.get(StateStoreProviderId(state, partition, name), keys, values, encoding, state.storeVersion, None, None,
+      hasFamilies: Boolean, task: TaskContext): StateStore = {
+    val store = StateStore.get(StateStoreProviderId(state, partition, name), keys, values, encoding, state.storeVersion, None, None,
       useColumnFamilies = hasFamilies, storeConf, settings.value.value)
-
-  /** Aborts the stores at the end of the task where they were not committed. */
-  protected final def abortAtEnd(stores: Seq[StateStore], context: TaskContext): Unit =
-    context.addTaskCompletionListener[Unit](_ => stores.foreach(store => if (!store.hasCommitted) store.abort()))
+    task.addTaskCompletionListener[Unit](_ => if (!store.hasCommitted) store.abort())
+    store
+  }
 }
 
 /** The settings of a query's run, as its tasks get them. Those that change from epoch to epoch are no settings of stores. */
