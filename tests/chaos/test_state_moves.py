@@ -5,7 +5,6 @@ results are those of one process that nothing happens to."""
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lib.faults import executors_among
 from lib.inprocess import App
 from lib.timed import NOON, SECOND, Feed, disordered, send
 from lib.wait import until
@@ -51,20 +51,10 @@ TOPOLOGY = f"""
 OUTPUTS = ("prices-out", "seldom", "waited", "trails", "kept", "leaders", "best", "once", "visits")
 
 
-def executors() -> list[psutil.Process]:
-    """The executor processes of a run in this process."""
-    found = []
-    for process in psutil.Process(os.getpid()).children(recursive=True):
-        try:
-            if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
-                found.append(process)
-        except psutil.NoSuchProcess:
-            continue
-    return found
-
-
 def kill_one(url: str) -> None:
-    until(executors, 60, "an executor process")[0].kill()
+    """Kills an executor of the run in this process."""
+    me = psutil.Process()
+    until(lambda: executors_among(me.children(recursive=True)), 60, "an executor process")[0].kill()
 
 
 def results(app: App, topics: Iterable[str]) -> dict[str, Counter[tuple[str | None, str, int]]]:

@@ -8,7 +8,7 @@ import os
 import random
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -163,8 +163,13 @@ def kill_jvm_only(app: AppProcess) -> None:
 
 def executors(app: AppProcess) -> list[psutil.Process]:
     """The executor processes of a run with --replicas."""
+    return executors_among(family(app))
+
+
+def executors_among(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those of the processes that are executors."""
     found = []
-    for process in family(app):
+    for process in processes:
         try:
             if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
                 found.append(process)

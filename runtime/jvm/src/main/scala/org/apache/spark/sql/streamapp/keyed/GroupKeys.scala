@@ -20,8 +20,8 @@ final case class Windows(size: Long, advance: Long, grace: Long, retention: Long
   /** The starts of the windows that this time is in, the latest first. */
   def startsOf(time: Long): Iterator[Long] = Iterator.iterate(Math.floorDiv(time, advance) * advance)(_ - advance).takeWhile(_ > time - size)
 
-  /** The number of windows that a time is in, at most. */
-  def overlap: Long = (size + advance - 1) / advance
+  /** Whether a time may be in several windows. */
+  def overlap: Boolean = advance < size
 
   /** The start of the last window that is over when time has come that far. */
   def lastStart(closed: Long): Long = closed - lasting

@@ -7,7 +7,7 @@ import org.apache.spark.{Partition, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, If, NamedExpression}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, NamedExpression}
 import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, DeclarativeAggregate}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -107,7 +107,7 @@ private object Combining {
   /** @param plan the shuffle of partial aggregations */
   def whereItPays(plan: SparkPlan, windows: Option[Windows]): SparkPlan = plan match {
     // In overlapping windows a few records are many rows.
-    case exchange: ShuffleExchangeExec if !EpochStyle.compiles && windows.forall(_.overlap == 1) => Unsorted(exchange.child) match {
+    case exchange: ShuffleExchangeExec if !EpochStyle.compiles && !windows.exists(_.overlap) => Unsorted(exchange.child) match {
       case partial: BaseAggregateExec => uncombined(partial).fold(plan)(rows => exchange.withNewChildren(Seq(rows)))
       case _ => plan
     }
@@ -125,9 +125,8 @@ private object Combining {
   private def bufferOf(call: AggregateExpression): Option[Seq[NamedExpression]] = call.aggregateFunction match {
     case function: DeclarativeAggregate =>
       val initial = function.aggBufferAttributes.map(_.exprId).zip(function.initialValues).toMap
-      Some(function.updateExpressions.zip(function.initialValues).zip(function.inputAggBufferAttributes).map { case ((update, none), column) =>
-        val updated = update.transform { case attribute: Attribute => initial.getOrElse(attribute.exprId, attribute) }
-        Alias(call.filter.fold(updated)(If(_, updated, none)), column.name)(column.exprId)
+      Some(RowAggregates.updates(call, function).zip(function.inputAggBufferAttributes).map { case (updated, column) =>
+        Alias(updated.transform { case attribute: Attribute => initial.getOrElse(attribute.exprId, attribute) }, column.name)(column.exprId)
       })
     case _ => None
   }

@@ -28,9 +28,7 @@ object RowAggregates {
     val places = functions.scanLeft(0)(_ + _.aggBufferAttributes.length)
     val update = calls.flatMap { call =>
       call.aggregateFunction match {
-        case function: DeclarativeAggregate => function.updateExpressions.zip(function.aggBufferAttributes).map {
-          case (updated, unchanged) => call.filter.fold(updated)(If(_, updated, unchanged))
-        }
+        case function: DeclarativeAggregate => updates(call, function)
         case function => function.aggBufferAttributes.map(_ => NoOp)
       }
     }
@@ -41,6 +39,12 @@ object RowAggregates {
     RowAggregates(BoundAggregates(group, calls, results),
       bindReferences(update, AttributeSeq.fromNormalOutput(functions.flatMap(_.aggBufferAttributes) ++ row)), imperative)
   }
+
+  /** The columns of the function's buffer when it has had one more row, over buffer and row. A row that the call's filter leaves out changes none. */
+  def updates(call: AggregateExpression, function: DeclarativeAggregate): Seq[Expression] =
+    function.updateExpressions.zip(function.aggBufferAttributes).map { case (updated, unchanged) =>
+      call.filter.fold(updated)(If(_, updated, unchanged))
+    }
 }
 
 /** Adds rows to buffers of [[AggregateBuffers]]. For one thread. */
