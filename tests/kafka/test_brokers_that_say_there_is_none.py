@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker that goes down may say that there are no brokers. Our clients find them again."""
+"""A broker that goes down, or that is late with a heartbeat to its controller, may say that there are no brokers. Our
+clients find them again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from confluent_kafka import Consumer
@@ -14,8 +17,9 @@ from lib.broker import in_order
 from lib.relay import Relay
 from lib.wait import until
 from streamapp.errors import RunError
+from streamapp.kafka import admin as admin_module
 from streamapp.kafka import client
-from streamapp.kafka.admin import Admin
+from streamapp.kafka.admin import Admin, TopicSpec
 from streamapp.kafka.broker import EmbeddedBroker
 from streamapp.kafka.client import Troubles, make_client
 from streamapp.kafka.config import KafkaConfig
@@ -24,6 +28,7 @@ from streamapp.kafka.reader import Reader
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[..., str]
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -79,15 +84,48 @@ def test_a_reader_goes_on_where_it_was(kafka: KafkaConfig, relay: Relay, topic: 
         assert read(reader, 2) == ["c", "d"]
 
 
-def test_questions_about_topics_are_answered_again(kafka: KafkaConfig, relay: Relay, topic: MakeTopic) -> None:
+def test_questions_about_topics_are_answered_again(
+    kafka: KafkaConfig, relay: Relay, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, admin = topic(), Admin(kafka)
     assert name in admin.topics()
-    with relay.without_brokers():
-        admin.topics()
+    with relay.without_brokers(), monkeypatch.context() as impatient:
+        impatient.setattr(admin_module, "ANSWER_SECONDS", 0.5)
+        assert _answered(admin.topics) is None
     until(lambda: _answered(lambda: admin.end_offsets(name)) == {0: 0}, 60, "an answer")
 
 
-def _answered(question: Callable[[], dict[int, int]]) -> dict[int, int] | None:
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda admin, topic: admin.topics()[topic].partitions == 1,
+        lambda admin, topic: admin.end_offsets(topic) == {0: 0},
+        lambda admin, topic: admin.topic_ids([topic]).keys() == {topic},
+        lambda admin, topic: admin.allowed_on([topic]).keys() == {topic},
+        lambda admin, topic: admin.configs([topic])[topic]["cleanup.policy"] == "delete",
+        lambda admin, topic: admin.create([TopicSpec(f"{topic}-2", "test", 1)]) is None,
+    ],
+    ids=["topics", "offsets", "ids", "operations", "settings", "creation"],
+)
+def test_the_first_question_of_a_client_is_answered(
+    kafka: KafkaConfig, relay: Relay, topic: MakeTopic, question: Callable[[Admin, str], bool]
+) -> None:
+    name = topic()
+    with ThreadPoolExecutor(1) as other, relay.without_brokers(breaks=False):
+        answer = other.submit(lambda: question(Admin(kafka), name))
+    assert answer.result(60)
+
+
+def test_a_cluster_that_has_no_broker_is_named(
+    kafka: KafkaConfig, relay: Relay, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic()
+    monkeypatch.setattr(admin_module, "ANSWER_SECONDS", 0.5)
+    with relay.without_brokers(), pytest.raises(RunError, match="says that its cluster has no broker; wait until"):
+        Admin(kafka).configs(["any"])
+
+
+def _answered(question: Callable[[], T]) -> T | None:
     try:
         return question()
     except RunError:

@@ -45,16 +45,17 @@ class Relay:
         self._broker = (host, int(port))
 
     @contextlib.contextmanager
-    def without_brokers(self) -> Iterator[None]:
+    def without_brokers(self, breaks: bool = True) -> Iterator[None]:
         """Makes the relay answer that there is no broker, until the end of the block and until a client has got that
-        answer; then connections break."""
+        answer; then connections break, if they shall."""
         self._told.clear()
         self._blind.set()
         try:
             yield
             assert self._told.wait(60), "nobody has asked which brokers there are"
         finally:
-            self._cut()
+            if breaks:
+                self._cut()
             self._blind.clear()
 
     def __enter__(self) -> Relay:

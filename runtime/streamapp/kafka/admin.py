@@ -85,7 +85,8 @@ class Admin:
     def __init__(self, kafka: KafkaConfig) -> None:
         self._kafka = kafka
         self._troubles = Troubles()
-        self._client = self._open()
+        self._open_client = self._open()
+        self._knows_brokers = False
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -95,14 +96,26 @@ class Admin:
         while True:
             # Short waits: the client delivers complaints, which end a hopeless wait early, only between them.
             try:
-                metadata = self._client.list_topics(timeout=min(1.0, ANSWER_SECONDS))
-                break
+                metadata = self._open_client.list_topics(timeout=min(1.0, ANSWER_SECONDS))
             except KafkaException as error:
                 if not is_unreachable(error):
                     raise self._run_error("list the topics", error) from None
-                self._client.poll(0)
+                self._open_client.poll(0)
                 if self._troubles.fatal or time.monotonic() >= deadline:
                     raise self._unreachable() from None
+                continue
+            self._knows_brokers = len(metadata.brokers) > 0
+            if self._knows_brokers:
+                break
+            # A broker that joins its cluster, or is late with a heartbeat, does not count itself. librdkafka then waits
+            # for a controller without asking again (seen with 2.16).
+            self._open_client = self._open()
+            if time.monotonic() >= deadline:
+                raise RunError(
+                    f"Kafka at {self._kafka.bootstrap_servers} says that its cluster has no broker; wait until its "
+                    "brokers have joined it"
+                )
+            time.sleep(0.1)
         return {
             name: TopicState(
                 name,
@@ -169,7 +182,6 @@ class Admin:
         """
         if not names:
             return {}
-        self.topics()  # it gives the best reason why a broker does not answer
         futures = self._client.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
         )
@@ -335,11 +347,19 @@ class Admin:
                 raise self._unreachable() from None
             raise self._run_error(purpose, error) from None
 
+    @property
+    def _client(self) -> AdminClient:
+        """A client that knows a broker."""
+        if not self._knows_brokers:
+            self.topics()
+        return self._open_client
+
     def _open(self) -> AdminClient:
         return make_client(AdminClient, self._kafka, self._troubles)
 
     def _unreachable(self) -> RunError:
-        self._client = self._open()  # see kafka/reader.py: the old one may never hear of a broker again
+        # See kafka/reader.py: the old one may never hear of a broker again.
+        self._open_client, self._knows_brokers = self._open(), False
         return unreachable(self._kafka, self._troubles)
 
     def _run_error(self, purpose: str, error: KafkaException) -> RunError:
