@@ -31,12 +31,12 @@ log = logging.getLogger("streamapp.operator")
 def act(kube: Kube, seen: Observation, decision: Decision, notes: Notes, rights: Rights) -> str:
     """Carries out the decision, and notes the answers of the API server. Returns why something was refused; empty when
     nothing was."""
-    if refusal := _refusal(lambda: _try(kube, seen.body, decision.doubtful)):
+    if refusal := _refusal(lambda: _try(kube, seen, decision.doubtful)):
         return _do_each(kube, seen, filter(_suits_every_version, decision.actions), notes, rights) or refusal
     return _do_each(kube, seen, decision.actions, notes, rights)
 
 
-def _try(kube: Kube, body: Object, doubtful: Iterable[Object]) -> None:
+def _try(kube: Kube, seen: Observation, doubtful: Iterable[Object]) -> None:
     """Asks the API server whether it would take each of these objects.
 
     Raises:
@@ -46,7 +46,8 @@ def _try(kube: Kube, body: Object, doubtful: Iterable[Object]) -> None:
         if wanted["kind"] == "Pod":
             _try_executor(kube, wanted)
         else:
-            _require_free(kube, body, wanted)
+            if (wanted["kind"], wanted["metadata"]["name"]) not in seen.children:
+                _require_free(kube, seen.body, wanted)
             kube.try_apply(wanted)
 
 

@@ -105,7 +105,41 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.inactivity_timeout = SILENT_SECONDS
     settings.watching.chunk_size = PAGE
+    settings.persistence.diffbase_storage = _NoDifferences()
+    settings.persistence.progress_storage = _NoProgress()
     return settings
+
+
+class _NoDifferences(kopf.DiffBaseStorage):
+    """Compares nothing: kopf would copy each object of each event, twice, for handlers that we do not have."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        raise AssertionError("the framework may write nothing")
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Remembers no handler: ours are for events, which are handled once."""
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        raise AssertionError("the framework may write nothing")
+
+    def purge(self, **_: Any) -> None:
+        return None
+
+    def touch(self, **_: Any) -> None:
+        return None
+
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        return essence
 
 
 def _registry(informer: Informer, source: Source) -> kopf.OperatorRegistry:

@@ -87,7 +87,7 @@ class Watch:
 def everything(objects: Objects, apps: Apps) -> dict[str, Any]:
     """All of the app's objects, without the fields that the cache leaves out."""
     body = objects.get(APP_KIND, apps.namespace, "word-count")
-    found = {kind: objects.list(kind, apps.namespace, OURS) for kind in KINDS if kind != APP_KIND}
+    found = {**objects.lists([kind for kind in KINDS if kind != APP_KIND], apps.namespace, OURS)}
     for item in (item for items in found.values() for item in items):
         item["metadata"].pop("managedFields", None)
     return {APP_KIND: body, **found}

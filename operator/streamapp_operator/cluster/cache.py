@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamapp_operator.cluster.kube import Kube
@@ -69,6 +69,10 @@ class Cache:
             names = self._names.get((kind, namespace, wanted[INSTANCE_LABEL]), ())
             found = [self._kept[kind, namespace, name] for name in sorted(names)]
         return [item for item in map(_read, found) if wanted.items() <= item["metadata"]["labels"].items()]
+
+    def lists(self, kinds: Collection[str], namespace: str, selector: str) -> Mapping[str, Sequence[Object]]:
+        """The same for each of these kinds."""
+        return {kind: self.list(kind, namespace, selector) for kind in kinds}
 
     def each(self, kind: str, namespace: str) -> Iterator[Object]:
         """All objects that are kept of a kind in a namespace, one by one."""
@@ -143,13 +147,12 @@ class PartlyFresh:
         self._cache, self._kube, self._fresh = cache, kube, fresh
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
-        return self._of(kind).get(kind, namespace, name)
+        return (self._kube if kind in self._fresh else self._cache).get(kind, namespace, name)
 
-    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
-        return self._of(kind).list(kind, namespace, selector)
-
-    def _of(self, kind: str) -> Objects:
-        return self._kube if kind in self._fresh else self._cache
+    def lists(self, kinds: Collection[str], namespace: str, selector: str) -> Mapping[str, Sequence[Object]]:
+        fresh = self._kube.lists([kind for kind in kinds if kind in self._fresh], namespace, selector)
+        kept = self._cache.lists([kind for kind in kinds if kind not in self._fresh], namespace, selector)
+        return {**fresh, **kept}
 
 
 def place_of(item: Object) -> Place:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,10 @@ RUN_SECONDS = 60.0
 """Seconds that a command in a container may take."""
 PAGE = 100
 """Objects of a list that are read at a time."""
+READERS = 16
+"""Lists that are asked for at a time."""
+CONNECTIONS = 32
+"""Connections that are kept open, of those that are used at a time: for lists, for apps, and for Leases."""
 PEOPLE = "kubectl-streamapp"
 """Field manager of changes that people make by the command line."""
 
@@ -53,6 +58,7 @@ class Kube:
         clock: ServerClock | None = None,
     ) -> None:
         self._api, self._seconds = api, seconds
+        self._readers = ThreadPoolExecutor(READERS, "reader")
         self.clock = clock or ServerClock()
         self.may_write = may_write
         self.on_answer = on_answer
@@ -70,6 +76,7 @@ class Kube:
         settings = client.Configuration()
         # The caller tries again, and looks first: the library would repeat a write that may not be ours any more.
         settings.retries = False
+        settings.connection_pool_maxsize = CONNECTIONS
         try:
             config.load_incluster_config(client_configuration=settings)
         except config.ConfigException:
@@ -93,6 +100,12 @@ class Kube:
     def list(self, kind: str, namespace: str, selector: str = "") -> list[Object]:
         """The objects with these labels, each with its version and kind, which a list does not repeat."""
         return list(self.pages(kind, namespace, selector))
+
+    def lists(self, kinds: Collection[str], namespace: str, selector: str = "") -> Mapping[str, Sequence[Object]]:
+        """The same for each of these kinds, which are asked for at the same time: the API server may keep each answer
+        back for a tenth of a second, until it knows that its cache has all that is written."""
+        found = {kind: self._readers.submit(self.list, kind, namespace, selector) for kind in kinds}
+        return {kind: each.result() for kind, each in found.items()}
 
     def pages(self, kind: str, namespace: str | None, selector: str = "") -> Iterator[Object]:
         """The same objects one by one, all as of one moment; no more than a page of them is in memory.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -29,8 +29,8 @@ class Objects(Protocol):
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """The object; None when there is none."""
 
-    def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
-        """The objects with these labels."""
+    def lists(self, kinds: Collection[str], namespace: str, selector: str) -> Mapping[str, Sequence[Object]]:
+        """The objects of these kinds with these labels, by kind."""
 
 
 def observe(
@@ -44,7 +44,8 @@ def observe(
         live: asks its driver.
         namespace: of the resource.
         name: of the resource.
-        earlier: a look of a moment ago: Kafka is not asked again so soon, nor a driver whose pod is as it was then.
+        earlier: a look of a moment ago: Kafka is not asked again so soon, nor a driver whose pod is as it was then, and
+            Secrets, which no cache has, are as they were.
 
     Raises:
         KubeError: when the API server does not answer. Nothing may be decided on half of the facts.
@@ -53,16 +54,21 @@ def observe(
     if body is None:
         return None
     base, uid = base_name(name), body["metadata"]["uid"]
-    found = [item for kind in LISTED for item in objects.list(kind, namespace, selector_text(base))]
-    secret = objects.get("Secret", namespace, secret_name(base))
+    listed = objects.lists((*LISTED, "Pod"), namespace, selector_text(base))
+    found = [item for kind in LISTED for item in listed[kind]]
+    own = ("Secret", secret_name(base))
+    secret = earlier.children.get(own) if earlier is not None else None
+    if secret is None:
+        secret = objects.get("Secret", namespace, own[1])
     if secret is not None:
         found.append(secret)
     children = {(item["kind"], item["metadata"]["name"]): item for item in found if is_owned_by(item, uid)}
-    pods = objects.list("Pod", namespace, selector_text(base))
+    pods = listed["Pod"]
     drivers = tuple(pod for pod in pods if component_of(pod) == DRIVER and was_made_by(pod, *MAKERS))
     owners = [uid, *(item["metadata"]["uid"] for item in children.values() if item["kind"] == "CronJob")]
     jobs = [item for item in found if item["kind"] == "Job" and any(is_owned_by(item, owner) for owner in owners)]
-    known = credentials_of(children.get(("Secret", secret_name(base)), {}))
+    known = credentials_of(children.get(own, {}))
+    read = earlier.secrets if earlier is not None else {}
     seen = Observation(
         body=body,
         children=children,
@@ -71,7 +77,10 @@ def observe(
         jobs=tuple(jobs),
         executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR and was_made_by(pod, "Pod")),
         silence="there is no driver",
-        secrets={name: objects.get("Secret", namespace, name) for name in _secrets(body, children)},
+        secrets={
+            name: read[name] if name in read else objects.get("Secret", namespace, name)
+            for name in _secrets(body, children)
+        },
         code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,
         predecessor=objects.get("StreamApp", *place)
         if (place := predecessor_of(body["metadata"])) is not None

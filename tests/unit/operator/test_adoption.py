@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -98,8 +99,8 @@ class _Cluster:
         found = [item for item in self._bodies if (item["metadata"]["namespace"], item["metadata"]["name"]) == place]
         return found[0] if kind == "StreamApp" and found else None
 
-    def list(self, kind: str, namespace: str, selector: str) -> list[dict[str, Any]]:
-        return []
+    def lists(self, kinds: Collection[str], namespace: str, selector: str) -> dict[str, list[dict[str, Any]]]:
+        return {kind: [] for kind in kinds}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ gives."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import yaml
@@ -38,8 +39,8 @@ class Cluster:
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         return self._app if kind == "StreamApp" else None
 
-    def list(self, kind: str, namespace: str, selector: str = "") -> list[Object]:
-        return self._listed.get(kind, [])
+    def lists(self, kinds: Collection[str], namespace: str, selector: str = "") -> dict[str, list[Object]]:
+        return {kind: self._listed.get(kind, []) for kind in kinds}
 
 
 def test_a_pod_with_a_forged_owner_does_not_take_the_drivers_place() -> None:
