@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resource is read and compiled once as long as it does not change, and the memory of it has a bound."""
+"""A resource is read, compiled and rendered once as long as it does not change, and the memory of it has a bound."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,8 +13,14 @@ import yaml
 
 from lib.operator import WORD_COUNT
 from streamapp.errors import ManifestError
+from streamapp_operator import render as rendering
+from streamapp_operator.decide.actions import Apply
+from streamapp_operator.decide.decision import decide
 from streamapp_operator.manifest import app as apps
 from streamapp_operator.manifest.app import RESTART_ANNOTATION, read_app
+from streamapp_operator.observe.observation import Observation
+from streamapp_operator.render import Credentials, render
+from streamapp_operator.settings import Settings
 
 
 def body(**metadata: Any) -> dict[str, Any]:
@@ -65,3 +73,57 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
         read_app(body(uid=str(number)))
         assert sum(map(len, read._apps)) == read._size <= 10_000
     assert read._apps
+
+
+CREDENTIALS = Credentials("token", "secret")
+
+
+def test_the_same_app_is_rendered_once() -> None:
+    app = read_app(body())
+    first = render(app, Settings(), CREDENTIALS)
+    assert render(replace(app), Settings(), CREDENTIALS) is first
+
+
+@pytest.mark.parametrize("apart", ["app", "settings", "credentials", "halted"])
+def test_another_one_is_rendered_anew(apart: str) -> None:
+    app = read_app(body())
+    first = render(app, Settings(), CREDENTIALS)
+    other = render(
+        read_app(body(uid="2")) if apart == "app" else replace(app, halted=apart == "halted"),
+        Settings(image="other:1") if apart == "settings" else Settings(),
+        Credentials("other", "secret") if apart == "credentials" else CREDENTIALS,
+    )
+    assert other != first
+
+
+def test_numbers_that_python_takes_for_equal_are_apart() -> None:
+    """A label `1` and a label `true` would be equal as objects of Python."""
+    app = read_app(body())
+    twin = replace(app, manifest=app.manifest.model_copy())
+    assert twin == app
+    first = render(app, Settings(), CREDENTIALS)
+    assert render(twin, Settings(), CREDENTIALS) is not first
+
+
+def test_renderings_that_are_remembered_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "_MOST_RENDERED", 2)
+    app = read_app(body())
+    first = render(app, Settings(), CREDENTIALS)
+    for uid in ("2", "3"):
+        render(read_app(body(uid=uid)), Settings(), CREDENTIALS)
+    assert len(rendering._RENDERED._known) == 2
+    again = render(app, Settings(), CREDENTIALS)
+    assert again is not first
+    assert again == first
+
+
+def test_a_decision_changes_no_rendering() -> None:
+    """Renderings are shared: one that a decision or an action has changed would be wrong for the next one."""
+    app = read_app(body())
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    secret = next(item for item in render(app, Settings(), CREDENTIALS) if item["kind"] == "Secret")
+    seen = Observation(body(), children={("Secret", secret["metadata"]["name"]): secret}, silence="there is no driver")
+    before = copy.deepcopy(render(app, Settings(), CREDENTIALS))
+    decision = decide(seen, Settings(), CREDENTIALS, now)
+    assert any(isinstance(action, Apply) for action in decision.actions)
+    assert render(app, Settings(), CREDENTIALS) == before
