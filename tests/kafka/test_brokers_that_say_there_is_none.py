@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 
 from lib.broker import in_order
 from lib.relay import Relay
@@ -114,6 +114,31 @@ def test_the_first_question_of_a_client_is_answered(
     with ThreadPoolExecutor(1) as other, relay.without_brokers(breaks=False):
         answer = other.submit(lambda: question(Admin(kafka), name))
     assert answer.result(60)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    ],
+)
+def test_offsets_are_asked_for_again_while_a_leader_moves(
+    kafka: KafkaConfig, relay: Relay, topic: MakeTopic, code: int
+) -> None:
+    name, admin = topic(), Admin(kafka)
+    relay.refuse_offsets(code)
+    assert admin.end_offsets(name) == {0: 0}
+    assert relay.has_refused
+
+
+def test_another_refusal_is_an_error(kafka: KafkaConfig, relay: Relay, topic: MakeTopic) -> None:
+    name, admin = topic(), Admin(kafka)
+    relay.refuse_offsets(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(RunError, match="would not read the offsets of topic"):
+        admin.end_offsets(name)
 
 
 def test_a_cluster_that_has_no_broker_is_named(

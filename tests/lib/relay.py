@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay to a broker that can answer as a broker that goes down does: that there is no broker."""
+"""A relay to a broker that can answer as a broker does that goes down, or that a partition moves to."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterator
 from types import TracebackType
 
-METADATA = 3
-FLEXIBLE = 9
+LIST_OFFSETS, METADATA = 2, 3
+FLEXIBLE = {LIST_OFFSETS: 6, METADATA: 9}
 """From this version on, an answer has tags, and lengths that take as few bytes as possible."""
 
 
@@ -33,6 +33,8 @@ class Relay:
         self._server.daemon_threads = True
         self._blind = threading.Event()
         self._told = threading.Event()
+        self._error: int | None = None
+        """The error of each partition in the next answer about offsets; None: what the broker says."""
         self._open: set[socket.socket] = set()
         self._thread = threading.Thread(target=self._server.serve_forever, name="relay", daemon=True)
 
@@ -58,6 +60,15 @@ class Relay:
                 self._cut()
             self._blind.clear()
 
+    def refuse_offsets(self, code: int) -> None:
+        """Makes the next answer about offsets say that error of each partition."""
+        self._error = code
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether a client has got the answer of `refuse_offsets`."""
+        return self._error is None
+
     def __enter__(self) -> Relay:
         self._thread.start()
         return self
@@ -76,31 +87,36 @@ class Relay:
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         self._open |= {client, server}
-        asked: dict[int, int] = {}
-        """The versions of requests for metadata, by correlation id."""
+        asked: dict[int, tuple[int, int]] = {}
+        """Kind and version of requests whose answers may be changed, by correlation id."""
         back = threading.Thread(target=self._answers, args=(server, client, asked), daemon=True)
         back.start()
         try:
             for question in _frames(client):
                 api, version, correlation = struct.unpack_from(">hhi", question)
-                if api == METADATA:
-                    asked[correlation] = version
+                if api in FLEXIBLE:
+                    asked[correlation] = api, version
                 _send(server, question)
         finally:
             server.shutdown(socket.SHUT_RDWR)
             back.join()
             self._open -= {client, server}
 
-    def _answers(self, server: socket.socket, client: socket.socket, asked: dict[int, int]) -> None:
+    def _answers(self, server: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
         with contextlib.suppress(OSError):
             for answer in _frames(server):
-                version = asked.pop(struct.unpack_from(">i", answer)[0], None)
-                if version is None or not self._blind.is_set():
+                api, version = asked.pop(struct.unpack_from(">i", answer)[0], (None, 0))
+                known = api is not None and version >= FLEXIBLE[api]
+                if api == METADATA and self._blind.is_set():
+                    assert known, f"version {version} of metadata is not known here"
+                    _send(client, _without_brokers(answer))
+                    self._told.set()
+                elif api == LIST_OFFSETS and self._error is not None:
+                    assert known, f"version {version} of offsets is not known here"
+                    _send(client, _with_error(answer, self._error))
+                    self._error = None
+                else:
                     _send(client, answer)
-                    continue
-                assert version >= FLEXIBLE, f"version {version} of metadata is not known here"
-                _send(client, _without_brokers(answer))
-                self._told.set()
             client.shutdown(socket.SHUT_RDWR)
 
 
@@ -127,6 +143,19 @@ def _without_brokers(answer: bytes) -> bytes:
         host_end = _end_of_text(answer, at + 4)  # behind the node's id
         at = _end_of_text(answer, host_end + 4) + 1  # behind the port; the rack, and no tags
     return answer[:begin] + b"\x01" + answer[at:]
+
+
+def _with_error(answer: bytes, code: int) -> bytes:
+    """The same answer about offsets, with that error of each partition."""
+    changed, at = bytearray(answer), 4 + 1 + 4  # the correlation id, no tags, how long to wait
+    topics, at = _number(answer, at)
+    for _ in range(topics - 1):
+        partitions, at = _number(answer, _end_of_text(answer, at))
+        for _ in range(partitions - 1):
+            struct.pack_into(">h", changed, at + 4, code)  # behind the partition's number
+            at += 4 + 2 + 8 + 8 + 4 + 1  # number, error, time, offset, epoch; no tags
+        at += 1
+    return bytes(changed)
 
 
 def _end_of_text(answer: bytes, at: int) -> int:

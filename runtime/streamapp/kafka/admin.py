@@ -39,6 +39,11 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _LEADER_IS_MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    # A broker knows from the metadata that it leads before it does.
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,  # made a moment ago, and not known everywhere yet
 )
 _NOT_TAKEN = (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION)
