@@ -329,7 +329,7 @@ def test_an_operator_that_goes_with_its_namespace_lets_changing_apps_go(apps: Ap
         found = find(apps)
         return found is not None and has_finalizer(found)
 
-    leaver = Kube(apps.kube._api, may_write=change)
+    leaver = Kube(apps.kube.api, may_write=change)
     release_apps(leaver, apps.namespace)
     assert is_there()  # the namespace stays
     api.kubectl("delete", "namespace", apps.namespace, "--wait=false")

@@ -8,7 +8,6 @@ is rendered as plain data.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
@@ -23,8 +22,6 @@ from streamapp_operator.cluster.server_clock import ServerClock
 from streamapp_operator.render.meta import MANAGER, Object
 
 SECONDS = 10.0
-RUN_SECONDS = 60.0
-"""Seconds that a command in a container may take."""
 PAGE = 100
 """Objects of a list that are read at a time."""
 READERS = 16
@@ -57,7 +54,7 @@ class Kube:
         seconds: float = SECONDS,
         clock: ServerClock | None = None,
     ) -> None:
-        self._api, self._seconds = api, seconds
+        self.api, self._seconds = api, seconds
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self.clock = clock or ServerClock()
         self.may_write = may_write
@@ -143,39 +140,6 @@ class Kube:
                 return False
             raise
         return any(resource["name"] == plural for resource in found["resources"])
-
-    def log(self, namespace: str, pod: str, **options: Any) -> Iterator[str]:
-        """Lines of a pod's log; endless with `follow=True`.
-
-        Args:
-            options: as the API server has them: `container`, `follow`, `previous`, `tailLines`.
-        """
-        query = [(name, str(value).lower()) for name, value in options.items() if value is not None]
-        path = path_of("Pod", namespace, pod, "log")
-        request = self._api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
-        answer = self._api.call_api(*request, _request_timeout=(SECONDS, None if options.get("follow") else SECONDS))
-        if answer.status >= 400:
-            raise error_of("GET", path, answer.status, answer.read())
-        for line in answer.response:
-            yield line.decode(errors="replace")
-
-    def run(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> tuple[str, str, int]:
-        """Runs a command in a container. Returns its output on stdout and stderr, and its exit code."""
-        from kubernetes.stream import stream  # only the command line needs it
-
-        ask = client.CoreV1Api(self._api).connect_get_namespaced_pod_exec
-        options = {"stdout": True, "stderr": True, "stdin": False, "tty": False, "binary": True}
-        try:
-            ran = stream(
-                ask, pod, namespace, container=container, command=list(command), **options, _preload_content=False
-            )
-            ran.run_forever(timeout=RUN_SECONDS)
-            if ran.is_open():
-                raise KubeError(0, f"exec in pod {pod}: no end within {RUN_SECONDS:g} s")
-            return ran.read_stdout().decode(), ran.read_stderr().decode(), ran.returncode
-        except client.ApiException as error:
-            code = re.search(r"status (\d{3})", str(error.reason))
-            raise KubeError(int(code[1]) if code else 0, f"exec in pod {pod}: {error.reason}") from None
 
     # --- writing --------------------------------------------------------------------------------------------
 
@@ -290,7 +254,7 @@ class Kube:
         body: Object | Sequence[Object] | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        request = self._api.param_serialize(
+        request = self.api.param_serialize(
             method,
             path,
             query_params=list((query or {}).items()),
@@ -303,7 +267,7 @@ class Kube:
         seconds = min(self._seconds, self.may_write()) if changes else self._seconds
         asked = self.clock.steady()
         try:
-            answer = self._api.call_api(*request, _request_timeout=seconds)
+            answer = self.api.call_api(*request, _request_timeout=seconds)
             self.clock.note(answer.headers.get("Date"), asked)
             content = answer.read()
         except client.ApiException as error:

@@ -25,9 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from streamapp_operator.cluster.containers import log_of
+
     with target_of(options) as target:
         pod, container = _pod(target, options.name, options.executor)
-        lines = target.kube.log(
+        lines = log_of(
+            target.kube,
             target.namespace,
             pod,
             container=container,

@@ -31,11 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from streamapp_operator.cluster.containers import run_in
     from streamapp_operator.render.driver import DRIVER
 
     with target_of(options) as target:
         pod = target.driver_pod(options.name)["metadata"]["name"]
-        out, err, code = target.kube.run(target.namespace, pod, DRIVER, _command(options))
+        out, err, code = run_in(target.kube, target.namespace, pod, DRIVER, _command(options))
     print(out, end="")
     if code == 0:
         print(err, end="", file=sys.stderr)
