@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people ask of a container: its log, and the answer of a command that runs in it."""
+"""A container's log, and commands that run in a container, for the command line."""
 
 from __future__ import annotations
 
