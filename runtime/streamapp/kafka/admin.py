@@ -90,8 +90,7 @@ class Admin:
     def __init__(self, kafka: KafkaConfig) -> None:
         self._kafka = kafka
         self._troubles = Troubles()
-        self._open_client = self._open()
-        self._knows_brokers = False
+        self._begin_anew()
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -109,12 +108,12 @@ class Admin:
                 if self._troubles.fatal or time.monotonic() >= deadline:
                     raise self._unreachable() from None
                 continue
-            self._knows_brokers = len(metadata.brokers) > 0
-            if self._knows_brokers:
+            if metadata.brokers:
+                self._knows_brokers = True
                 break
             # A broker that joins its cluster, or is late with a heartbeat, does not count itself. librdkafka then waits
             # for a controller without asking again (seen with 2.16).
-            self._open_client = self._open()
+            self._begin_anew()
             if time.monotonic() >= deadline:
                 raise RunError(
                     f"Kafka at {self._kafka.bootstrap_servers} says that its cluster has no broker; wait until its "
@@ -359,12 +358,13 @@ class Admin:
             self.topics()
         return self._open_client
 
-    def _open(self) -> AdminClient:
-        return make_client(AdminClient, self._kafka, self._troubles)
+    def _begin_anew(self) -> None:
+        """Opens a new client, which knows no broker yet."""
+        self._open_client = make_client(AdminClient, self._kafka, self._troubles)
+        self._knows_brokers = False
 
     def _unreachable(self) -> RunError:
-        # See kafka/reader.py: the old one may never hear of a broker again.
-        self._open_client, self._knows_brokers = self._open(), False
+        self._begin_anew()  # see kafka/reader.py: the old client may never hear of a broker again
         return unreachable(self._kafka, self._troubles)
 
     def _run_error(self, purpose: str, error: KafkaException) -> RunError:
