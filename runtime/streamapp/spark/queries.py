@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp import nodes as n
@@ -79,7 +81,7 @@ class Queries:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", _POOL)
         position = next((t.partitions for t in self._plan.topics if t.role == POSITION), 1)
         writer = (
-            self._frames[part.name]
+            standing(self._frames[part.name])
             .writeStream.format(_SINK)
             .queryName(part.name)
             .outputMode(part.output_mode)
@@ -172,6 +174,13 @@ class Queries:
             return {"startingOffsets": start}
         # If there is no record after the timestamp, the app starts at the end: it wants no older records.
         return {"startingTimestamp": start, "startingOffsetsByTimestampStrategy": "latest"}
+
+
+def standing(frame: DataFrame) -> DataFrame:
+    """The same rows; a query of them analyses and optimizes their plan once, and not anew for each epoch."""
+    spark = frame.sparkSession
+    ours: Any = spark._jvm.org.apache.spark.sql.streamapp.StandingPlan  # type: ignore[union-attr]
+    return ClassicDataFrame(ours.of(frame._jdf), spark)
 
 
 def _writer(node: n.Node) -> dict[str, str]:

@@ -99,6 +99,8 @@ FIXED_SETTINGS: dict[str, str] = {
     # Spark keeps fewer than this number: here only the last one.
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.ui.showConsoleProgress": "false",
+    # The text of each epoch's plan is for those pages too; the short one has no details of each operator.
+    "spark.sql.ui.explainMode": "simple",
 }
 
 

@@ -4,6 +4,7 @@ package org.apache.spark.sql.streamapp.keyed
 import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.{Partition, TaskContext}
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.catalyst.InternalRow
@@ -16,7 +17,7 @@ import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.streamapp.{EpochStyle, FromJson, ToJson}
+import org.apache.spark.sql.streamapp.{EpochStyle, FromJson, StandingPlanStrategy, ToJson}
 
 /**
  * An aggregation as one operator: it reads each group of an epoch once from the state, merges the new rows, writes the group back
@@ -43,10 +44,13 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
       stateSchemaVersion: Int): List[StateSchemaValidationResult] = Nil
 
   override protected def doExecute(): RDD[InternalRow] = {
-    val keys = groupKeys
-    val bound = BoundAggregates(save.keyExpressions, finish.aggregateExpressions, finish.resultExpressions)
-    val times = keys.windows.map(windows => TaskClosing.of(this, getStateInfo, Some(windows.lasting)))
-    new KeyedAggregateRDD(child.execute(), this, getStateInfo, keys, bound, times)
+    val times = groupKeys.windows.map(windows => TaskClosing.of(this, getStateInfo, Some(windows.lasting)))
+    val definition = OncePerRun.send(session.sparkContext, getStateInfo, "aggregation") {
+      val (keys, aggregates) = (groupKeys, BoundAggregates(save.keyExpressions, finish.aggregateExpressions, finish.resultExpressions))
+      val store = StoreForm(StateStoreId.DEFAULT_STORE_NAME, keys.schema, aggregates.bufferSchema, keys.encoding, hasFamilies = false)
+      AggregationDefinition(store, Packed(AggregationWork(keys, child.output, aggregates)))
+    }
+    new KeyedAggregateRDD(child.execute(), this, getStateInfo, definition, times)
   }
 
   override protected def withNewChildInternal(newChild: SparkPlan): KeyedAggregateExec = copy(child = newChild)
@@ -54,14 +58,14 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
 
 /** One task per state partition, which merges its groups. */
 private final class KeyedAggregateRDD(rows: RDD[InternalRow], @transient operator: KeyedAggregateExec, state: StatefulOperatorStateInfo,
-    keys: GroupKeys, bound: BoundAggregates, times: Option[TaskClosing]) extends StatePartitionsRDD(rows, operator, state) {
-  private val incoming = operator.child.output
+    definition: Broadcast[AggregationDefinition], times: Option[TaskClosing]) extends StatePartitionsRDD(rows, operator, state) {
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
+    val AggregationDefinition(form, packed) = definition.value
     val input = firstParent[InternalRow].iterator(split, context)
-    val store = open(StateStoreId.DEFAULT_STORE_NAME, keys.schema, bound.bufferSchema, keys.encoding, split.index,
-      hasFamilies = false, context)
-    new KeyedAggregation(store, input, keys, incoming, new AggregateBuffers(bound), times)
+    val store = open(form, split.index, context)
+    val work = AggregationsAtWork.take(state, split.index, new AggregationAtWork(packed.open()))
+    new KeyedAggregation(store, input, work, times, () => AggregationsAtWork.giveBack(state, split.index, work))
   }
 }
 
@@ -139,6 +143,7 @@ class KeyedExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectResolutionRule(_ => EpochTime)
     extensions.injectPostHocResolutionRule(_ => FromJson)
     extensions.injectOptimizerRule(_ => ToJson)
+    extensions.injectPlannerStrategy(_ => StandingPlanStrategy)
     extensions.injectPlannerStrategy(_ => StreamTimeStrategy)
     extensions.injectPlannerStrategy(_ => KeyedTaskStrategy)
     extensions.injectColumnar(_ => new ColumnarRule {

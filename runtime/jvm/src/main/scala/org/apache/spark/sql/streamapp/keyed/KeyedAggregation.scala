@@ -9,22 +9,43 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.{StateStore, UnsafeRowPair}
 
+/** The part of a [[KeyedAggregateExec]] that is the same in all epochs. */
+private[keyed] final case class AggregationDefinition(store: StoreForm, work: Packed[AggregationWork])
+
+/** @param incoming the columns of its input */
+private[keyed] final case class AggregationWork(keys: GroupKeys, incoming: Seq[Attribute], aggregates: BoundAggregates)
+
+private[keyed] object AggregationsAtWork extends KeptWork[AggregationAtWork]
+
+/** The expressions of an aggregation, ready to run. They keep nothing of an epoch. */
+private[keyed] final class AggregationAtWork(work: AggregationWork) extends Work {
+  private val AggregationWork(keys, incoming, aggregates) = work
+  val keyOf: UnsafeProjection = keys.ofRow(incoming)
+  val groupOf: UnsafeProjection = keys.toGroup
+  /** The place of a late record among the columns of the input; -1 where there is none. */
+  val lateAt: Int = keys.late.fold(-1)(record => incoming.indexWhere(_.exprId == record.exprId))
+  val groupOfLate: UnsafeProjection = UnsafeProjection.create(keys.groups, incoming)
+  val buffers = new AggregateBuffers(aggregates)
+  val closing: Option[WindowClosing] = keys.windows.map(new WindowClosing(keys, _))
+
+  override def end(): Unit = closing.foreach(_.end())
+}
+
 /**
- * The work of one task of [[KeyedAggregateExec]]. Late records pass through. Results come in the order in which their groups came, then
+ * One epoch of one task of [[KeyedAggregateExec]]. Late records pass through. Results come in the order in which their groups came, then
  * the results of the windows that close, the earliest first.
+ *
+ * @param done called when the store has committed
  */
-private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[InternalRow], keys: GroupKeys,
-    incoming: Seq[Attribute], buffers: AggregateBuffers, times: Option[TaskClosing]) extends Iterator[InternalRow] {
-  private val keyOf = keys.ofRow(incoming)
-  private val groupOf = keys.toGroup
-  private val lateAt = keys.late.fold(-1)(record => incoming.indexWhere(_.exprId == record.exprId))
-  private val groupOfLate = UnsafeProjection.create(keys.groups, incoming)
+private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[InternalRow], work: AggregationAtWork,
+    times: Option[TaskClosing], done: () => Unit) extends Iterator[InternalRow] {
+  import work.{buffers, groupOf, groupOfLate, keyOf, lateAt}
   private val late = ArrayDeque.empty[InternalRow]
   private val held = new JLinkedHashMap[UnsafeRow, InternalRow]()
   private var heldBytes = 0L
   private var results: java.util.Iterator[JMap.Entry[UnsafeRow, InternalRow]] = Collections.emptyIterator()
   private var closed: Iterator[(UnsafeRow, UnsafeRow)] = _
-  private val closing = keys.windows.map(new WindowClosing(keys, _).begin(store))
+  private val closing = work.closing.map(_.begin(store))
   private val isFinal = closing.exists(_.windows.isFinal)
   private var committed = false
 
@@ -42,6 +63,7 @@ private[keyed] final class KeyedAggregation(store: StateStore, rows: Iterator[In
       if (!committed) {
         store.commit()
         committed = true
+        done()
       }
       false
     }
@@ -113,6 +135,9 @@ private[keyed] final class WindowClosing(keys: GroupKeys, val windows: Windows) 
     this.store = store
     this
   }
+
+  /** Ends the epoch: the store must not be used any more. */
+  def end(): Unit = store = null
 
   /**
    * Removes the windows whose retention has passed from the state. To be called when all records of the epoch were read.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
-import java.util.{ArrayDeque, UUID}
-import java.util.concurrent.ConcurrentHashMap
+import java.util.ArrayDeque
 
 import org.apache.spark.{Partition, TaskContext}
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
@@ -16,7 +16,6 @@ import org.apache.spark.sql.execution.exchange.{REPARTITION_BY_NUM, ShuffleExcha
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.streamapp.EpochStyle
 import org.apache.spark.sql.types.LongType
 
 /**
@@ -63,32 +62,41 @@ case class KeyedTaskExec(keys: Int, order: Int, nowAt: Int, graph: TaskGraph, ep
 
   override protected def doExecute(): RDD[InternalRow] = {
     val times = TaskClosing.of(this, getStateInfo, graph.lasting)
-    new KeyedTaskRDD(child.execute(), this, getStateInfo, times)
+    val definition = OncePerRun.send(session.sparkContext, getStateInfo, "task") {
+      val stores = graph.stores.map { store =>
+        store.name -> StoreForm(graph.sparkName(store), store.keySchema, store.valueSchema, store.encoding, store.hasFamilies)
+      }
+      TaskDefinition(nowAt, stores, Packed(TaskWork(graph, output)))
+    }
+    new KeyedTaskRDD(child.execute(), this, getStateInfo, definition, epochTime, times)
   }
 
   override protected def withNewChildInternal(newChild: SparkPlan): KeyedTaskExec = copy(child = newChild)
 }
 
+/**
+ * The part of a [[KeyedTaskExec]] that is the same in all epochs.
+ *
+ * @param stores by their names in the manifest
+ */
+private[keyed] final case class TaskDefinition(nowAt: Int, stores: Seq[(String, StoreForm)], work: Packed[TaskWork])
+
+private[keyed] final case class TaskWork(graph: TaskGraph, output: Seq[Attribute])
+
 /** One task per state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
 private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], @transient operator: KeyedTaskExec, state: StatefulOperatorStateInfo,
-    times: TaskClosing) extends StatePartitionsRDD(rows, operator, state) {
-  private val nowAt = operator.nowAt
-  private val graph = operator.graph
-  private val epochTime = operator.epochTime
-  private val output = operator.output
+    definition: Broadcast[TaskDefinition], epochTime: Long, times: TaskClosing) extends StatePartitionsRDD(rows, operator, state) {
 
   override def compute(split: Partition, context: TaskContext): Iterator[InternalRow] = {
-    val stores = graph.stores.map { store =>
-      store.name -> open(graph.sparkName(store), store.keySchema, store.valueSchema, store.encoding, split.index, store.hasFamilies,
-        context)
-    }
+    val TaskDefinition(nowAt, forms, work) = definition.value
+    val stores = forms.map { case (name, form) => name -> open(form, split.index, context) }
     context.addTaskCompletionListener[Unit](_ => EpochNow.end())
     // The task may fail after the processors are through with it.
     context.addTaskFailureListener((_, _) => TasksAtWork.drop(state, split.index))
     new Iterator[InternalRow] {
       // Nobody asks for a row when the epoch is done already.
       private lazy val input = firstParent[InternalRow].iterator(split, context)
-      private lazy val task = TasksAtWork.take(state, split.index, new TaskAtWork(graph, output)).begin(stores.toMap, times.before)
+      private lazy val task = TasksAtWork.take(state, split.index, new TaskAtWork(work.open())).begin(stores.toMap, times.before)
       private lazy val closing = times.ask()
       private var forgotten = 0
       private var ended = false
@@ -123,30 +131,13 @@ private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], @transient opera
   }
 }
 
-/**
- * The processors for this process's partitions, from epoch to epoch: compiling their expressions takes longer than a small
- * epoch. The processors of a task that has failed are not given back.
- */
-private[keyed] object TasksAtWork {
-  private final case class Kept(run: UUID, task: TaskAtWork)
-  private val kept = new ConcurrentHashMap[(String, Int), Kept]()
-
-  /** The processors of this run of the query, or new ones; a large epoch does not take the interpreted ones of a small epoch. */
-  def take(state: StatefulOperatorStateInfo, partition: Int, make: => TaskAtWork): TaskAtWork =
-    Option(kept.remove((state.checkpointLocation, partition)))
-      .filter(found => found.run == state.queryRunId && (found.task.isCompiled || !EpochStyle.compiles)).map(_.task).getOrElse(make)
-
-  def giveBack(state: StatefulOperatorStateInfo, partition: Int, task: TaskAtWork): Unit = {
-    task.end()
-    kept.put((state.checkpointLocation, partition), Kept(state.queryRunId, task))
-  }
-
-  /** Drops the processors of a task that has failed: their state must not be used again. */
-  def drop(state: StatefulOperatorStateInfo, partition: Int): Unit = kept.remove((state.checkpointLocation, partition))
-}
+/** The processors of the tasks. Those of a task that has failed are not given back. */
+private[keyed] object TasksAtWork extends KeptWork[TaskAtWork]
 
 /** The processors of one task. */
-private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribute]) {
+private[keyed] final class TaskAtWork(work: TaskWork) extends Work {
+  val TaskWork(graph, output) = work
+
   /** Rows on their way out. */
   val left = new ArrayDeque[InternalRow]()
   /** The number of the row or change that goes through the processors: a row from outside, or a change that one of them has held. */
@@ -158,9 +149,6 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   private var closed: Long = StreamTimes.Unknown
   // Whether a row that leaves is made of the row under way. A row that was held back, or that expires, has no partition's time.
   private var isOfRow = false
-
-  /** Whether the expressions of the processors are compiled; else they are interpreted. */
-  val isCompiled: Boolean = EpochStyle.compiles
 
   private val resultOf = UnsafeProjection.create(output.map(_.dataType).toArray)
   private val result = new GenericInternalRow(output.length)
@@ -192,7 +180,7 @@ private[keyed] final class TaskAtWork(val graph: TaskGraph, output: Seq[Attribut
   }
 
   /** Ends the epoch: its stores must not be used any more. */
-  def end(): Unit = {
+  override def end(): Unit = {
     processors.foreach(_.end())
     stores = Map.empty
   }

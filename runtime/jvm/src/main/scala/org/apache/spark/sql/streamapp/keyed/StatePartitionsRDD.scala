@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
-import java.util.UUID
-import java.util.concurrent.ConcurrentHashMap
-
-import org.apache.hadoop.conf.Configuration
-
-import org.apache.spark.{Partition, SparkContext, TaskContext}
-import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.{Partition, TaskContext}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.SparkPlan
@@ -24,37 +18,33 @@ private[keyed] abstract class StatePartitionsRDD(rows: RDD[InternalRow], operato
   extends RDD[InternalRow](rows) {
 
   @transient private val coordinator = operator.session.streams.stateStoreCoordinator
-  private val storeConf = new StateStoreConf(operator.session.sessionState.conf)
-  private val settings = SettingsOfRun.of(operator, state)
+  private val settings = OncePerRun.send(operator.session.sparkContext, state, "settings") {
+    val session = operator.session.sessionState
+    StoreSettings(new StateStoreConf(session.conf), new SerializableConfiguration(session.newHadoopConf()))
+  }
 
   override protected def getPartitions: Array[Partition] = firstParent[InternalRow].partitions
 
   override def getPreferredLocations(partition: Partition): Seq[String] =
     coordinator.getLocation(StateStoreProviderId(state, partition.index, StateStoreId.DEFAULT_STORE_NAME)).toSeq
 
-  /**
-   * Opens a store at the epoch's version, for the task that calls. Where it was not committed by the task's end, it is aborted.
-   *
-   * @param name Spark's name for the store
-   */
-  protected final def open(name: String, keys: StructType, values: StructType, encoding: KeyStateEncoderSpec, partition: Int,
-      hasFamilies: Boolean, task: TaskContext): StateStore = {
-    val store = StateStore.get(StateStoreProviderId(state, partition, name), keys, values, encoding, state.storeVersion, None, None,
-      useColumnFamilies = hasFamilies, storeConf, settings.value.value)
+  /** Opens a store at the epoch's version, for the task that calls. Where it was not committed by the task's end, it is aborted. */
+  protected final def open(form: StoreForm, partition: Int, task: TaskContext): StateStore = {
+    val StoreSettings(storeConf, hadoopConf) = settings.value
+    val store = StateStore.get(StateStoreProviderId(state, partition, form.name), form.keys, form.values, form.encoding,
+      state.storeVersion, None, None, useColumnFamilies = form.hasFamilies, storeConf, hadoopConf.value)
     task.addTaskCompletionListener[Unit](_ => if (!store.hasCommitted) store.abort())
     store
   }
 }
 
-/** The settings of a query's run, as its tasks get them. Those that change from epoch to epoch are no settings of stores. */
-private object SettingsOfRun {
-  private final case class Sent(run: UUID, settings: Broadcast[SerializableConfiguration])
-  private val sent = new ConcurrentHashMap[String, Sent]()
+/**
+ * A store as Spark opens it.
+ *
+ * @param name Spark's name for the store
+ */
+private[keyed] final case class StoreForm(name: String, keys: StructType, values: StructType, encoding: KeyStateEncoderSpec,
+    hasFamilies: Boolean)
 
-  def of(operator: SparkPlan, state: StatefulOperatorStateInfo): Broadcast[SerializableConfiguration] =
-    sent.compute(state.checkpointLocation, (_, former) =>
-      if (former != null && former.run == state.queryRunId) former
-      else Sent(state.queryRunId, send(operator.session.sparkContext, operator.session.sessionState.newHadoopConf()))).settings
-
-  private def send(context: SparkContext, settings: Configuration) = SerializableConfiguration.broadcast(context, settings)
-}
+/** The settings of a query's stores. Those that change from epoch to epoch are no settings of stores. */
+private[keyed] final case class StoreSettings(stores: StateStoreConf, hadoop: SerializableConfiguration)
