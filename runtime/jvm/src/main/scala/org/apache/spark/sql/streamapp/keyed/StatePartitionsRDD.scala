@@ -14,7 +14,8 @@ import org.apache.spark.util.SerializableConfiguration
  * One task per state partition, preferably where the partition's stores are. It does what Spark's own RDD of state stores does, except that
  * the settings are sent to executors once per run of a query: they are a third of the driver's work on a small epoch.
  */
-private[keyed] abstract class StatePartitionsRDD(rows: RDD[InternalRow], operator: SparkPlan, protected val state: StatefulOperatorStateInfo)
+private[keyed] abstract class StatePartitionsRDD(rows: RDD[InternalRow], @transient operator: SparkPlan,
+    protected val state: StatefulOperatorStateInfo)
   extends RDD[InternalRow](rows) {
 
   @transient private val coordinator = operator.session.streams.stateStoreCoordinator
