@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 import time
 from dataclasses import dataclass
 from statistics import linear_regression
@@ -53,36 +52,6 @@ class Use:
     mib: float
 
 
-class _Sender:
-    def __init__(self, kafka: KafkaConfig, topic: str) -> None:
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5})
-        self._topic = topic
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._send)
-        self.sent = 0
-
-    def __enter__(self) -> _Sender:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _send(self) -> None:
-        begun = time.monotonic()
-        while not self._over.is_set():
-            while self.sent < RATE * (time.monotonic() - begun):
-                self._producer.produce(self._topic, json.dumps({"n": self.sent, "k": self.sent % 1000}))
-                self.sent += 1
-            self._producer.poll(0)
-            self._over.wait(0.005)
-        assert self._producer.flush(60) == 0
-
-
 def test_memory_stays_below_the_limit_and_does_not_grow(operated: Namespace, pods_kafka: KafkaConfig) -> None:
     name = unique_name("memory")
     Admin(pods_kafka).create([TopicSpec(f"{name}-{topic}", "test", 4) for topic in TOPICS])
@@ -92,15 +61,15 @@ def test_memory_stays_below_the_limit_and_does_not_grow(operated: Namespace, pod
     pods = [f"{name}-driver-0", *app.executors()]
     limits = {pod: _limit(operated, pod) for pod in pods}
     used: dict[str, list[Use]] = {pod: [] for pod in pods}
-    with _Sender(pods_kafka, f"{name}-numbers") as sender:
-        end = time.monotonic() + MINUTES * 60
-        while time.monotonic() < end:
-            app.require_alive()
-            for pod in pods:
-                used[pod].append(Use(time.monotonic(), _used(operated, pod)))
-            time.sleep(5)
-        sender.stop()
-        until(lambda: _processed(app) == sender.sent, 300, f"all {sender.sent:,} records are processed", every=1)
+    producer = Producer({"bootstrap.servers": pods_kafka.bootstrap_servers, "linger.ms": 5})
+    begun, sent = time.monotonic(), 0
+    while time.monotonic() < begun + MINUTES * 60:
+        app.require_alive()
+        for pod in pods:
+            used[pod].append(Use(time.monotonic(), _used(operated, pod)))
+        sent = _send(producer, f"{name}-numbers", sent, begun, seconds=5)
+    assert producer.flush(60) == 0
+    until(lambda: _processed(app) == sent, 300, f"all {sent:,} records are processed", every=1)
     assert app.status()["restarts"] == 0
     assert [f"{name}-driver-0", *app.executors()] == pods
     for pod, uses in used.items():
@@ -110,10 +79,21 @@ def test_memory_stays_below_the_limit_and_does_not_grow(operated: Namespace, pod
         most = max(use.mib for use in uses)
         print(
             f"{pod}: at most {most:,.0f} of {limits[pod]:,.0f} MiB; in the second half of {MINUTES} minutes, with "
-            f"{sender.sent:,} keys at the end, {grown:+.1f} MiB"
+            f"{sent:,} keys at the end, {grown:+.1f} MiB"
         )
         assert most < limits[pod]
         assert grown < MOST_GROWTH * limits[pod]
+
+
+def _send(producer: Producer, topic: str, sent: int, begun: float, seconds: float) -> int:
+    """Sends records for so many seconds, at the rate from the beginning on; returns how many were sent since then."""
+    end = time.monotonic() + seconds
+    while (now := time.monotonic()) < end:
+        for n in range(sent, int(RATE * (now - begun))):
+            producer.produce(topic, json.dumps({"n": n, "k": n % 1000}))
+            sent += 1
+        producer.poll(0.005)
+    return sent
 
 
 def _manifest(name: str, kafka: KafkaConfig) -> dict[str, Any]:
