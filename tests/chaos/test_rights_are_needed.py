@@ -5,7 +5,7 @@ beforehand."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,14 +34,16 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         yield running
 
 
-def do_all(plan: Plan, kafka: KafkaConfig, folder: Path) -> None:
-    """Does all that an app does on Kafka in its life. Raises when something of it fails."""
+def do_all(plan: Plan, kafka: KafkaConfig, folder: Path, send: Callable[[], None]) -> None:
+    """Does all that an app does on Kafka in its life. Raises when something of it fails. `send` sends it records."""
     admin = Admin(kafka)
     ensure_topics(admin, topics_of(plan))
     ensure_topics(admin, topics_of(plan))  # looks at what is there
     client = folder / "client.properties"
     kafka.write(client)
-    run_app(plan, kafka, Options(state_dir=folder / "state", until_caught_up=True, client_config=client))
+    for run in ("first", "second"):  # the second one restores its state, for which it reads changelogs
+        send()
+        run_app(plan, kafka, Options(state_dir=folder / run, until_caught_up=True, client_config=client))
     position = GroupPosition(kafka, plan.application_id)
     try:
         if not position.write({(plan.source_topics[0], 0): 1}):
@@ -73,15 +75,18 @@ def test_without_it_something_fails(
     if kind is not None:
         _, bindings = without(bindings, name.replace(AN_APP, prefix), operation)
     guarded.allow(bindings)
-    producer = in_order(guarded.open)
-    for key, value in (("a", json.dumps({"n": 20})), ("b", json.dumps({"n": 1})), ("c", "not json")):
-        producer.produce(f"{prefix}-numbers", value, key)
-    assert producer.flush(30) == 0
+
+    def send() -> None:
+        producer = in_order(guarded.open)
+        for key, value in (("a", json.dumps({"n": 20})), ("b", json.dumps({"n": 1})), ("c", "not json")):
+            producer.produce(f"{prefix}-numbers", value, key)
+        assert producer.flush(30) == 0
+
     plan = compile_manifest(parse_manifest(manifest.read_text()))
     assert plan.source_topics == plan_of(prefix).source_topics
     kafka = config_of(plan.kafka, tmp_path)
     if kind is None:  # with all rights nothing fails
-        do_all(plan, kafka, tmp_path)
+        do_all(plan, kafka, tmp_path, send)
     else:
         with pytest.raises(StreamAppError):
-            do_all(plan, kafka, tmp_path)
+            do_all(plan, kafka, tmp_path, send)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streamapp.describe.words import of_stores
@@ -21,6 +23,7 @@ from streamapp.plain import plain
 from streamapp.plan import Plan
 from streamapp.spark.failure import diagnose
 from streamapp.spark.predecessors import (
+    Known,
     Shapes,
     begun_late,
     hops_to_note,
@@ -64,12 +67,8 @@ class Metadata:
             StreamAppError: when the plan cannot go on, or something that it needs is not the app's.
         """
         plan = self._plan
-        try:
+        with _diagnosed(plan.application_id):
             self._bridge.begin(dict(settings), owner, adopted)
-        except Exception as error:
-            if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
-                raise  # no answer at all
-            raise diagnose("metadata", str(error), plan.application_id).error from None
         known, words = read_known(self._bridge.known(plan.application_id)), of_stores(plan)
         require_succession(plan, known, words)
         require_fed(plan, known)
@@ -82,6 +81,12 @@ class Metadata:
             require_access(self._kafka, admin, plan, patterns=False)
         for line in tune(admin, [spec for spec in topics_of(plan) if spec.internal]):
             print(f"note: {plain(line)}", file=sys.stderr, flush=True)
+        with _diagnosed(plan.application_id):
+            self._note_plan(known, words)
+
+    def _note_plan(self, known: Mapping[str, Known], words: Mapping[str, str]) -> None:
+        """Notes what the next version must know of this one."""
+        plan = self._plan
         for name, hops in hops_to_note(plan, known):
             self._bridge.note(plan.application_id, name, "hops", hops.to_json())
         after = shapes_after(plan, known, words)
@@ -103,10 +108,8 @@ class Metadata:
         Raises:
             StreamAppError: when Kafka does not take it, or another driver has taken over.
         """
-        try:
+        with _diagnosed(self._plan.application_id):
             self._bridge.flush(self._plan.application_id)
-        except Py4JJavaError as error:
-            raise diagnose("metadata", str(error), self._plan.application_id).error from None
 
     def note_committed(self, subtopologies: Collection[str]) -> None:
         """Notes the shapes of the stores of sub-topologies that have committed an epoch.
@@ -120,8 +123,9 @@ class Metadata:
             self._unproven = {name: shape for name, shape in self._unproven.items() if name not in proven}
 
     def _note(self, shapes: Mapping[str, Shapes]) -> None:
-        for name, of_stores_of_it in shapes.items():
-            self._bridge.note(self._plan.application_id, name, "shape", shapes_to_json(of_stores_of_it))
+        with _diagnosed(self._plan.application_id):
+            for name, of_stores_of_it in shapes.items():
+                self._bridge.note(self._plan.application_id, name, "shape", shapes_to_json(of_stores_of_it))
 
 
 class _Book:
@@ -131,10 +135,27 @@ class _Book:
         self._bridge, self._application_id = bridge, application_id
 
     def own(self) -> dict[str, str]:
-        return dict(json.loads(self._bridge.own(self._application_id)))
+        with _diagnosed(self._application_id):
+            return dict(json.loads(self._bridge.own(self._application_id)))
 
     def note(self, changes: Mapping[str, str | None]) -> None:
-        self._bridge.noteOwn(self._application_id, dict(changes))
+        with _diagnosed(self._application_id):
+            self._bridge.noteOwn(self._application_id, dict(changes))
 
     def group_is_free(self) -> bool:
-        return bool(self._bridge.groupIsFree(self._application_id))
+        with _diagnosed(self._application_id):
+            return bool(self._bridge.groupIsFree(self._application_id))
+
+
+@contextmanager
+def _diagnosed(application_id: str) -> Iterator[None]:
+    """Turns an error of the Java process into our own, which says what is wrong in a line. No answer at all stays as it
+    is.
+
+    Raises:
+        StreamAppError: when Kafka refuses something, or another driver has taken over.
+    """
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise diagnose("metadata", str(error), application_id).error from None
