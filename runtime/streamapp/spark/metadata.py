@@ -23,7 +23,6 @@ from streamapp.plain import plain
 from streamapp.plan import Plan
 from streamapp.spark.failure import diagnose
 from streamapp.spark.predecessors import (
-    Known,
     Shapes,
     begun_late,
     hops_to_note,
@@ -66,9 +65,12 @@ class Metadata:
         Raises:
             StreamAppError: when the plan cannot go on, or something that it needs is not the app's.
         """
+        with _diagnosed(self._plan.application_id):
+            self._open(settings, owner, adopted)
+
+    def _open(self, settings: Mapping[str, str], owner: str, adopted: str | None) -> None:
         plan = self._plan
-        with _diagnosed(plan.application_id):
-            self._bridge.begin(dict(settings), owner, adopted)
+        self._bridge.begin(dict(settings), owner, adopted)
         known, words = read_known(self._bridge.known(plan.application_id)), of_stores(plan)
         require_succession(plan, known, words)
         require_fed(plan, known)
@@ -81,12 +83,6 @@ class Metadata:
             require_access(self._kafka, admin, plan, patterns=False)
         for line in tune(admin, [spec for spec in topics_of(plan) if spec.internal]):
             print(f"note: {plain(line)}", file=sys.stderr, flush=True)
-        with _diagnosed(plan.application_id):
-            self._note_plan(known, words)
-
-    def _note_plan(self, known: Mapping[str, Known], words: Mapping[str, str]) -> None:
-        """Notes what the next version must know of this one."""
-        plan = self._plan
         for name, hops in hops_to_note(plan, known):
             self._bridge.note(plan.application_id, name, "hops", hops.to_json())
         after = shapes_after(plan, known, words)
@@ -117,15 +113,18 @@ class Metadata:
         Args:
             subtopologies: those that have committed an epoch in this run. The contents of their stores are certain now,
                 also where the version that has filled them kept no record of them.
+
+        Raises:
+            StreamAppError: when Kafka does not take it, or another driver has taken over.
         """
         if proven := {name: shape for name, shape in self._unproven.items() if name in subtopologies}:
-            self._note(proven)
+            with _diagnosed(self._plan.application_id):
+                self._note(proven)
             self._unproven = {name: shape for name, shape in self._unproven.items() if name not in proven}
 
     def _note(self, shapes: Mapping[str, Shapes]) -> None:
-        with _diagnosed(self._plan.application_id):
-            for name, of_stores_of_it in shapes.items():
-                self._bridge.note(self._plan.application_id, name, "shape", shapes_to_json(of_stores_of_it))
+        for name, of_stores_of_it in shapes.items():
+            self._bridge.note(self._plan.application_id, name, "shape", shapes_to_json(of_stores_of_it))
 
 
 class _Book:
@@ -135,16 +134,13 @@ class _Book:
         self._bridge, self._application_id = bridge, application_id
 
     def own(self) -> dict[str, str]:
-        with _diagnosed(self._application_id):
-            return dict(json.loads(self._bridge.own(self._application_id)))
+        return dict(json.loads(self._bridge.own(self._application_id)))
 
     def note(self, changes: Mapping[str, str | None]) -> None:
-        with _diagnosed(self._application_id):
-            self._bridge.noteOwn(self._application_id, dict(changes))
+        self._bridge.noteOwn(self._application_id, dict(changes))
 
     def group_is_free(self) -> bool:
-        with _diagnosed(self._application_id):
-            return bool(self._bridge.groupIsFree(self._application_id))
+        return bool(self._bridge.groupIsFree(self._application_id))
 
 
 @contextmanager
