@@ -30,7 +30,7 @@ from streamapp_operator.decide.actions import kind_of
 from streamapp_operator.decide.decision import Decision, decide
 from streamapp_operator.deletion.finalizer import finalize
 from streamapp_operator.memory import Memory
-from streamapp_operator.observe.observation import ALWAYS_FRESH, DECISIVE, EVERY_KIND, Observation
+from streamapp_operator.observe.observation import DECISIVE, EVERY_KIND, Observation
 from streamapp_operator.observe.observer import Objects, observe
 from streamapp_operator.observe.remains import is_deleted
 from streamapp_operator.render import Credentials
@@ -123,14 +123,14 @@ class _Unsure:
 
 def _look_by_cache(look: _Look, cache: Objects) -> float | _Unsure | None:
     """The first pass: no action rests on the cache, and only numbers are written."""
-    seen = look.observe(PartlyFresh(cache, look.kube, ALWAYS_FRESH), None)
-    return _round(look, seen, ALWAYS_FRESH) if seen is not None else None
+    seen = look.observe(cache, None)
+    return _round(look, seen, frozenset()) if seen is not None else None
 
 
 def _look_by_server(look: _Look, objects: Objects, before: _Unsure) -> float | None:
     """The second pass: a message or an action rests on answers of the API server. They may show that it rests on more
     kinds."""
-    fresh = ALWAYS_FRESH | before.needed
+    fresh = before.needed
     seen = before.seen
     while True:
         seen = look.observe(PartlyFresh(objects, look.kube, fresh), seen)

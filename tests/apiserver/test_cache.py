@@ -16,7 +16,7 @@ from kubernetes import config
 from lib.apiserver import ApiServer, apply_all
 from lib.operator import RUNNING, Apps
 from lib.wait import until
-from streamapp_operator.cluster.cache import Cache
+from streamapp_operator.cluster.cache import ASKED_SECONDS, Cache
 from streamapp_operator.cluster.informer import SELECTORS, Informer, Source
 from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.cluster.paths import resource_of
@@ -336,22 +336,61 @@ def test_numbers_are_not_written_over_a_newer_status(apps: Apps, tmp_path: Path)
         assert status["lag"]["total"] == 8
 
 
-def test_without_news_the_api_server_is_asked_for_the_secret_alone(apps: Apps, api: ApiServer) -> None:
+def test_without_news_the_api_server_is_asked_for_the_secret_alone_and_not_at_each_look(
+    apps: Apps, api: ApiServer
+) -> None:
     apps.create()
     apps.settle()
     apps.await_driver()
     apps.settle()
+    cache = snapshot(apps)
     asked: list[str] = []
     note: Callable[[str, int], None] = lambda method, code: asked.append(method)  # noqa: E731
     apps.kube.on_answer, before = note, apps.kube.on_answer
     try:
-        apps.reconcile(cache=snapshot_of(asked, apps))
+        apps.reconcile(cache=cache)
+        assert asked == ["GET"]
+        apps.reconcile(cache=cache)
+        assert asked == ["GET"]
     finally:
         apps.kube.on_answer = before
-    assert asked == ["GET"]
 
 
-def snapshot_of(asked: list[str], apps: Apps) -> Cache:
+def test_a_secret_is_as_old_as_the_cache_says_at_most(apps: Apps) -> None:
+    now = [100.0]
+    cache = Cache(apps.kube, lambda: now[0])
+
+    def value(name: str) -> str | None:
+        found = cache.get("Secret", apps.namespace, name)
+        return None if found is None else str(found["metadata"]["annotations"]["value"])
+
+    def write(name: str, value: str) -> None:
+        metadata = {"name": name, "namespace": apps.namespace, "annotations": {"value": value}}
+        apps.kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+
+    assert value("first") is None
+    write("first", "old")
+    assert value("first") == "old", "nothing is remembered of a Secret that was not there"
+    now[0] += 10
+    write("second", "old")
+    assert value("second") == "old"
+    for name in ("first", "second"):
+        write(name, "new")
+    now[0] += ASKED_SECONDS - 10
+    assert (value("first"), value("second")) == ("new", "old")
+    now[0] += 10
+    assert (value("first"), value("second")) == ("new", "new")
+
+
+def test_an_action_rests_on_the_secret_as_it_is(apps: Apps) -> None:
+    apps.create()
+    apps.settle()
     cache = snapshot(apps)
-    asked.clear()
-    return cache
+    apps.reconcile(cache=cache)
+    secret = apps.get("Secret", "word-count-credentials")
+    apps.kube.delete("Secret", apps.namespace, "word-count-credentials", secret["metadata"]["uid"])
+    apps.change(epochInterval="200ms")
+    for kind in KINDS:
+        refresh(cache, apps, kind)
+    apps.reconcile(cache=cache)
+    assert apps.get("Secret", "word-count-credentials")["metadata"]["uid"] != secret["metadata"]["uid"]

@@ -51,6 +51,7 @@ def _fill(kafka: KafkaConfig, topic: str) -> None:
     assert producer.flush(120) == 0
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_a_backlog_is_worked_off_in_bounded_memory(kafka: KafkaConfig, tmp_path: Path) -> None:
     with Bench(kafka, tmp_path, "backlog", TOPOLOGY) as bench:

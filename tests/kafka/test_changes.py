@@ -335,6 +335,7 @@ ONE_STEP_MORE = TOTALS.replace(
 )
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_a_step_more_and_a_step_less_under_load(kafka: KafkaConfig, tmp_path: Path) -> None:
     """R18. The app is upgraded and taken back, each time after a kill in the middle of its work."""

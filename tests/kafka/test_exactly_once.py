@@ -164,6 +164,7 @@ def test_told_to_stop_it_does_not_wait_for_ever(kafka: KafkaConfig, tmp_path: Pa
 # --- would the checks notice? -------------------------------------------------------------------------------
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_without_the_fence_the_zombie_is_noticed(kafka: KafkaConfig, tmp_path: Path, root: Path) -> None:
     mutation = NO_FENCE.compiled(root, tmp_path / "mutant")
@@ -181,8 +182,9 @@ def test_without_the_fence_the_zombie_is_noticed(kafka: KafkaConfig, tmp_path: P
         proof.await_violation("I2")
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("topology", [TOTALS, pytest.param(ECHO, marks=pytest.mark.chaos)], ids=["state", "no-state"])
+@pytest.mark.parametrize("topology", [TOTALS, ECHO], ids=["state", "no-state"])
 def test_a_marker_outside_the_transaction_is_noticed(
     kafka: KafkaConfig, tmp_path: Path, root: Path, topology: str
 ) -> None:

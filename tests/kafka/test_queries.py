@@ -375,6 +375,7 @@ def await_executors(app: AppProcess, count: int) -> None:
     until(lambda: len(executors(app)) == count, START_SECONDS, f"{count} executors", every=0.2)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_answers_while_executors_come_and_go(kafka: KafkaConfig, tmp_path: Path) -> None:
     chooser = random.Random(1304)

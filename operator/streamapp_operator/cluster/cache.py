@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from streamapp_operator.cluster.kube import Kube
 from streamapp_operator.observe.observation import APP_KIND
@@ -20,17 +21,20 @@ from streamapp_operator.render.meta import APP_ANNOTATION, INSTANCE_LABEL, Objec
 
 Place = tuple[str, str, str]
 """Kind, namespace, name."""
+ASKED_SECONDS = 15.0
+"""Seconds for which an object that only its name leads to is not asked for again. It is less than the pause between two
+looks at an app at rest, so those always ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An object as text: it takes a fifth of the memory, and each reader gets a copy of its own."""
+    """An object as bytes: they take a fifth of the memory, and each reader gets a copy of its own."""
 
     version: str
     instance: str
     app: str
     """The name of the app that the object is or belongs to; empty when it names none."""
-    text: bytes
+    content: bytes
 
 
 class Cache:
@@ -38,10 +42,13 @@ class Cache:
 
     Args:
         kube: for kinds that are not kept: Secrets, which the operator has no right to list.
+        clock: seconds that never go back.
     """
 
-    def __init__(self, kube: Kube) -> None:
-        self._kube = kube
+    def __init__(self, kube: Kube, clock: Callable[[], float] = monotonic) -> None:
+        self._kube, self._clock = kube, clock
+        self._asked: dict[Place, tuple[float, bytes]] = {}
+        """Objects of kinds that are not kept, as bytes, and when each was asked for; the oldest come first."""
         self._lock = threading.Lock()
         self._kept: dict[Place, _Kept] = {}
         self._names: dict[tuple[str, str, str], set[str]] = {}
@@ -51,23 +58,39 @@ class Cache:
     # --- reading --------------------------------------------------------------------------------------------
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
-        """The object; None when there is none.
+        """The object; None when there is none. One of a kind that is not kept is at most ASKED_SECONDS old.
 
         Raises:
             KubeError: when it is not of a kept kind, and the API server does not answer.
         """
         if kind not in self._kinds:
-            return self._kube.get(kind, namespace, name)
+            return self._ask((kind, namespace, name))
         with self._lock:
             kept = self._kept.get((kind, namespace, name))
-        return None if kept is None else _read(kept)
+        return None if kept is None else _read(kept.content)
+
+    def _ask(self, place: Place) -> Object | None:
+        """The object, as the API server has it or had it a moment ago. If there is none, the next one asks again."""
+        now = self._clock()
+        with self._lock:
+            while self._asked and now - self._asked[first := next(iter(self._asked))][0] >= ASKED_SECONDS:
+                del self._asked[first]
+            _, content = self._asked.get(place, (now, None))
+        if content is not None:
+            return _read(content)
+        found = self._kube.get(*place)
+        if found is not None:
+            with self._lock:
+                self._asked.pop(place, None)  # else it would keep its place in the order
+                self._asked[place] = now, _written(found)
+        return found
 
     def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
         """The objects with these labels; the instance must be among the labels."""
         wanted = labels_of(selector)
         with self._lock:
             names = self._names.get((kind, namespace, wanted[INSTANCE_LABEL]), ())
-            found = [self._kept[kind, namespace, name] for name in sorted(names)]
+            found = [self._kept[kind, namespace, name].content for name in sorted(names)]
         return [item for item in map(_read, found) if wanted.items() <= item["metadata"]["labels"].items()]
 
     def lists(self, kinds: Collection[str], namespace: str, selector: str) -> Mapping[str, Sequence[Object]]:
@@ -77,7 +100,7 @@ class Cache:
     def each(self, kind: str, namespace: str) -> Iterator[Object]:
         """All objects that are kept of a kind in a namespace, one by one."""
         with self._lock:
-            found = [kept for place, kept in self._kept.items() if place[:2] == (kind, namespace)]
+            found = [kept.content for place, kept in self._kept.items() if place[:2] == (kind, namespace)]
         yield from map(_read, found)
 
     def namespaces(self, kind: str) -> set[str]:
@@ -170,10 +193,14 @@ def _kept(item: Object) -> _Kept:
         version=metadata["resourceVersion"],
         instance=metadata.get("labels", {}).get(INSTANCE_LABEL, ""),
         app=metadata["name"] if is_app else metadata.get("annotations", {}).get(APP_ANNOTATION, ""),
-        text=json.dumps(item, separators=(",", ":")).encode(),
+        content=_written(item),
     )
 
 
-def _read(kept: _Kept) -> Object:
-    found: Object = json.loads(kept.text)
+def _written(item: Object) -> bytes:
+    return json.dumps(item, separators=(",", ":")).encode()
+
+
+def _read(content: bytes) -> Object:
+    found: Object = json.loads(content)
     return found

@@ -27,7 +27,6 @@ LISTED = (
 )
 """Kinds of an app's objects. The Secret is not among them: it is read by its name, so that the operator sees no other
 one."""
-ALWAYS_FRESH = frozenset({"Secret"})
 APP_KIND = "StreamApp"
 EVERY_KIND = frozenset({APP_KIND, "Pod", "Secret", *LISTED})
 DECISIVE = frozenset({APP_KIND, "Pod", "Secret", "ControllerRevision", "CronJob", "Job"})

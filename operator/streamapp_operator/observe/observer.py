@@ -44,8 +44,7 @@ def observe(
         live: asks its driver.
         namespace: of the resource.
         name: of the resource.
-        earlier: a look of a moment ago: Kafka is not asked again so soon, nor a driver whose pod is as it was then, and
-            Secrets, which no cache has, are as they were.
+        earlier: a look of a moment ago: Kafka is not asked again so soon, nor a driver whose pod is as it was then.
 
     Raises:
         KubeError: when the API server does not answer. Nothing may be decided on half of the facts.
@@ -57,9 +56,7 @@ def observe(
     listed = objects.lists((*LISTED, "Pod"), namespace, selector_text(base))
     found = [item for kind in LISTED for item in listed[kind]]
     own = ("Secret", secret_name(base))
-    secret = earlier.children.get(own) if earlier is not None else None
-    if secret is None:
-        secret = objects.get("Secret", namespace, own[1])
+    secret = objects.get(own[0], namespace, own[1])
     if secret is not None:
         found.append(secret)
     children = {(item["kind"], item["metadata"]["name"]): item for item in found if is_owned_by(item, uid)}
@@ -68,7 +65,6 @@ def observe(
     owners = [uid, *(item["metadata"]["uid"] for item in children.values() if item["kind"] == "CronJob")]
     jobs = [item for item in found if item["kind"] == "Job" and any(is_owned_by(item, owner) for owner in owners)]
     known = credentials_of(children.get(own, {}))
-    read = earlier.secrets if earlier is not None else {}
     seen = Observation(
         body=body,
         children=children,
@@ -77,10 +73,7 @@ def observe(
         jobs=tuple(jobs),
         executors=tuple(pod for pod in pods if component_of(pod) == EXECUTOR and was_made_by(pod, "Pod")),
         silence="there is no driver",
-        secrets={
-            name: read[name] if name in read else objects.get("Secret", namespace, name)
-            for name in _secrets(body, children)
-        },
+        secrets={name: objects.get("Secret", namespace, name) for name in _secrets(body, children)},
         code=objects.get(CODE_KIND, namespace, code) if (code := named_config_map(body)) is not None else None,
         predecessor=objects.get("StreamApp", *place)
         if (place := predecessor_of(body["metadata"])) is not None

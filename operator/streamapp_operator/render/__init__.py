@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -56,25 +57,54 @@ class _Request:
         return tuple(sealed(item) for item in objects)
 
 
-_MOST_RENDERED = 64
-"""Renderings that are remembered. A look at an app that changes needs three, and a second look the same again."""
+_LARGEST = 64 * 1024 * 1024
+"""Bytes of all renderings that are remembered, about: those of over 1,000 small apps."""
+_OF_AN_APP = 3
+"""Renderings of one app that are remembered. A look at an app that changes needs three, and a second look the same
+again."""
+_SMALLEST = 48 * 1024
+"""Bytes of a rendering without its ConfigMap's texts, about."""
+
+
+@dataclass(frozen=True)
+class _Rendering:
+    request: _Request
+    objects: tuple[Object, ...]
+    size: int
 
 
 class _Rendered:
-    """The objects that were rendered lately, the latest first. Threads share it: one that forgets what another has just
-    rendered only costs another rendering."""
+    """The objects that were rendered lately. Those of the app that was rendered longest ago go first. Threads share it:
+    one that forgets what another has just rendered only costs another rendering."""
 
     def __init__(self) -> None:
-        self._known: tuple[tuple[_Request, tuple[Object, ...]], ...] = ()
+        self._known: Mapping[str, tuple[_Rendering, ...]] = {}
+        """By uid of the resource, the latest rendering of each first. It is replaced, never changed."""
 
     def of(self, request: _Request) -> tuple[Object, ...]:
-        known = self._known
-        found = next((objects for other, objects in known if request.is_same(other)), None)
+        uid = request.app.uid
+        known = self._known.get(uid, ())
+        found = next((each.objects for each in known if request.is_same(each.request)), None)
         if found is None:
             found = request.rendered()
-        others = (entry for entry in known if entry[1] is not found)
-        self._known = ((request, found), *islice(others, _MOST_RENDERED - 1))
+            rendering = _Rendering(request, found, _size_of(found))
+            others = {other: those for other, those in self._known.items() if other != uid}
+            self._known = _bounded({**others, uid: (rendering, *known[: _OF_AN_APP - 1])})
         return found
+
+
+def _bounded(known: Mapping[str, tuple[_Rendering, ...]]) -> Mapping[str, tuple[_Rendering, ...]]:
+    """The same without the first ones, where all together are too large. The last one stays."""
+    sizes = [sum(each.size for each in renderings) for renderings in known.values()]
+    too_large, first = sum(sizes) - _LARGEST, 0
+    while too_large > 0 and first < len(sizes) - 1:
+        too_large, first = too_large - sizes[first], first + 1
+    return dict(islice(known.items(), first, None)) if first else known
+
+
+def _size_of(objects: Iterable[Object]) -> int:
+    texts = (text for item in objects if item["kind"] == "ConfigMap" for text in item["data"].values())
+    return _SMALLEST + sum(map(len, texts))
 
 
 _RENDERED = _Rendered()

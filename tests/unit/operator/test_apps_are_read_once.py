@@ -106,15 +106,35 @@ def test_numbers_that_python_takes_for_equal_are_apart() -> None:
 
 
 def test_renderings_that_are_remembered_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendering, "_MOST_RENDERED", 2)
-    app = read_app(body())
+    memory = rendering._Rendered()
+    monkeypatch.setattr(rendering, "_RENDERED", memory)
+    monkeypatch.setattr(rendering, "_LARGEST", 10 * 64 * 1024)
+    app = read_app(body(uid="0"))
     first = render(app, Settings(), CREDENTIALS)
-    for uid in ("2", "3"):
-        render(read_app(body(uid=uid)), Settings(), CREDENTIALS)
-    assert len(rendering._RENDERED._known) == 2
+    for number in range(1, 30):
+        render(read_app(body(uid=str(number))), Settings(), CREDENTIALS)
+        assert sum(each.size for known in memory._known.values() for each in known) <= 10 * 64 * 1024
+    assert "29" in memory._known
+    assert "0" not in memory._known, "the one that was rendered longest ago went first"
     again = render(app, Settings(), CREDENTIALS)
     assert again is not first
     assert again == first
+
+
+def test_all_apps_of_a_large_cluster_are_remembered() -> None:
+    bodies = [body(uid=f"of many {number}") for number in range(1000)]
+    first = [render(read_app(each), Settings(), CREDENTIALS) for each in bodies]
+    second = [render(read_app(each), Settings(), CREDENTIALS) for each in bodies]
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+def test_of_one_app_the_latest_few_are_remembered() -> None:
+    app = read_app(body(uid="x"))
+    for token in map(str, range(10)):
+        render(app, Settings(), Credentials(token, "secret"))
+    assert len(rendering._RENDERED._known["x"]) == rendering._OF_AN_APP
+    kept = render(app, Settings(), Credentials("9", "secret"))
+    assert render(app, Settings(), Credentials("9", "secret")) is kept
 
 
 def test_a_decision_changes_no_rendering() -> None:
