@@ -61,6 +61,9 @@ class Memory:
     """By namespace and name: the objects that the API server made, by their kind and name, if they were not as
     wanted."""
 
+    pauses: MutableMapping[Key, float] = field(default_factory=dict)
+    """By namespace and name: the seconds from the last look to the next one."""
+
     pod_events: PodEvents = field(default_factory=PodEvents)
 
     turns: Turns[Key] = field(default_factory=lambda: Turns(Settings().restarts_at_a_time, TURN_SECONDS))
@@ -92,6 +95,7 @@ class Memory:
         self.last_answers.pop((namespace, name), None)
         self.stall_clocks.pop((namespace, name), None)
         self.accepted.pop((namespace, name), None)
+        self.pauses.pop((namespace, name), None)
         self.turns.give((namespace, name))
         self.lags.forget(namespace, name)
         self.pod_events.forget(namespace, name)

@@ -86,12 +86,16 @@ def reconcile(
         KubeError: when the API server does not answer; try again later.
     """
     look = _Look(kube, (namespace, name), settings, new_credentials, memory, clock or kube.clock.now)
-    again = _look_by_cache(look, cache) if cache is not None else _Unsure(None, EVERY_KIND)
+    # A changed Secret shows in no event. Where the next look comes soon, one that was read a moment ago will do.
+    often = cache is not None and memory.pauses.get(look.key, RESYNC_SECONDS) <= OFTEN_SECONDS
+    again = _look_by_cache(look, cache, often) if cache is not None else _Unsure(None, EVERY_KIND)
     if isinstance(again, _Unsure):
         again = _look_by_server(look, cache or kube, again)
     if again is None:
         memory.forget(namespace, name)
-    return again
+        return None
+    memory.pauses[look.key] = again
+    return min(again, OFTEN_SECONDS) if often else again  # the next look reads its Secrets, however long the pause
 
 
 @dataclass(frozen=True)
@@ -121,10 +125,15 @@ class _Unsure:
     needed: frozenset[str]
 
 
-def _look_by_cache(look: _Look, cache: Objects) -> float | _Unsure | None:
-    """The first pass: no action rests on the cache, and only numbers are written."""
-    seen = look.observe(cache, None)
-    return _round(look, seen, frozenset()) if seen is not None else None
+def _look_by_cache(look: _Look, cache: Objects, often: bool) -> float | _Unsure | None:
+    """The first pass: no action rests on the cache, and only numbers are written.
+
+    Args:
+        often: whether Secrets may be as they were a moment ago.
+    """
+    fresh = frozenset[str]() if often else frozenset({"Secret"})
+    seen = look.observe(PartlyFresh(cache, look.kube, fresh), None)
+    return _round(look, seen, fresh) if seen is not None else None
 
 
 def _look_by_server(look: _Look, objects: Objects, before: _Unsure) -> float | None:
@@ -151,7 +160,8 @@ def _round(look: _Look, seen: Observation, fresh: frozenset[str]) -> float | _Un
     decision = _decide(look, seen)
     previous: Status = seen.earlier_status
     needed = DECISIVE | {kind_of(action) for action in decision.actions}
-    if not needed <= fresh and not _leaves_all_but_numbers(decision, previous, name, clock()):
+    may_be_old = decision.facts.unusable_secret and "Secret" not in fresh
+    if not needed <= fresh and (may_be_old or not _leaves_all_but_numbers(decision, previous, name, clock())):
         return _Unsure(seen, needed)
     memory.keep(seen.body, decision)
     written, version = previous, seen.body["metadata"]["resourceVersion"]

@@ -23,6 +23,7 @@ from streamapp_operator.cluster.paths import resource_of
 from streamapp_operator.handlers import watch
 from streamapp_operator.observe.observation import APP_KIND
 from streamapp_operator.observe.observer import Objects
+from streamapp_operator.reconcile import OFTEN_SECONDS, RESYNC_SECONDS
 from streamapp_operator.render.meta import Object, selector_text
 
 pytestmark = pytest.mark.cluster
@@ -336,9 +337,9 @@ def test_numbers_are_not_written_over_a_newer_status(apps: Apps, tmp_path: Path)
         assert status["lag"]["total"] == 8
 
 
-def test_without_news_the_api_server_is_asked_for_the_secret_alone_and_not_at_each_look(
-    apps: Apps, api: ApiServer
-) -> None:
+@pytest.mark.parametrize(("pause", "questions"), [(RESYNC_SECONDS, 3), (OFTEN_SECONDS, 1)])
+def test_without_news_the_api_server_is_asked_for_the_secret_alone(apps: Apps, pause: float, questions: int) -> None:
+    """Where the next look comes soon, it is not asked at each of them."""
     apps.create()
     apps.settle()
     apps.await_driver()
@@ -348,12 +349,12 @@ def test_without_news_the_api_server_is_asked_for_the_secret_alone_and_not_at_ea
     note: Callable[[str, int], None] = lambda method, code: asked.append(method)  # noqa: E731
     apps.kube.on_answer, before = note, apps.kube.on_answer
     try:
-        apps.reconcile(cache=cache)
-        assert asked == ["GET"]
-        apps.reconcile(cache=cache)
-        assert asked == ["GET"]
+        for _ in range(3):
+            apps.memory.pauses[apps.namespace, "word-count"] = pause
+            apps.reconcile(cache=cache)
     finally:
         apps.kube.on_answer = before
+    assert asked == ["GET"] * questions
 
 
 def test_a_secret_is_as_old_as_the_cache_says_at_most(apps: Apps) -> None:
@@ -386,7 +387,9 @@ def test_an_action_rests_on_the_secret_as_it_is(apps: Apps) -> None:
     apps.create()
     apps.settle()
     cache = snapshot(apps)
+    apps.memory.pauses[apps.namespace, "word-count"] = OFTEN_SECONDS
     apps.reconcile(cache=cache)
+    apps.memory.pauses[apps.namespace, "word-count"] = OFTEN_SECONDS
     secret = apps.get("Secret", "word-count-credentials")
     apps.kube.delete("Secret", apps.namespace, "word-count-credentials", secret["metadata"]["uid"])
     apps.change(epochInterval="200ms")

@@ -14,8 +14,11 @@ import pytest
 from lib.operator import RUNNING, Apps
 from lib.secured import make_authority
 from lib.wait import until
+from streamapp_operator.cluster.cache import Cache
 from streamapp_operator.deletion.finalizer import TRY_SECONDS
+from streamapp_operator.observe.observation import APP_KIND
 from streamapp_operator.observe.remains import DEADLINE_SECONDS
+from streamapp_operator.reconcile import OFTEN_SECONDS
 from streamapp_operator.render.meta import Object
 
 pytestmark = pytest.mark.cluster
@@ -73,6 +76,21 @@ def test_an_app_waits_for_its_secret_and_says_so(apps: Apps) -> None:
     secret = volume["projected"]["sources"][1]["secret"]
     assert secret["name"] == "kafka-user"
     assert [item["key"] for item in secret["items"]] == ["username", "password"]
+
+
+def test_a_secret_that_is_completed_is_noticed_at_the_next_look(apps: Apps) -> None:
+    """Whatever was read a moment ago."""
+    put(apps, username="ada")
+    apps.create(kafka=KAFKA)
+    apps.settle()
+    cache = Cache(apps.kube)
+    cache.keep_kind(APP_KIND)
+    cache.put(apps.get(APP_KIND, "word-count"))
+    assert apps.reconcile(cache=cache) == OFTEN_SECONDS
+    apps.reconcile(cache=cache)
+    put(apps, username="ada", password=CANARY)
+    apps.reconcile(cache=cache)
+    assert ("StatefulSet", "word-count-driver") in apps.children()
 
 
 def test_a_change_of_the_secret_is_one_new_driver_and_its_loss_is_none(apps: Apps, tmp_path: Path) -> None:

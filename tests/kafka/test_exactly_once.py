@@ -86,6 +86,7 @@ def test_at_least_once_loses_nothing_and_has_no_transactions(kafka: KafkaConfig,
             assert sum(bench.admin.end_offsets(topic).values()) == len(committed(kafka, topic)), topic
 
 
+@pytest.mark.chaos
 def test_at_least_once_stores_of_a_task_may_part(kafka: KafkaConfig, tmp_path: Path) -> None:
     """Some of the stores of one task had committed an epoch when it died, and others had not: the epoch runs again for
     all."""

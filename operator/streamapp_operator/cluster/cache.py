@@ -22,8 +22,7 @@ from streamapp_operator.render.meta import APP_ANNOTATION, INSTANCE_LABEL, Objec
 Place = tuple[str, str, str]
 """Kind, namespace, name."""
 ASKED_SECONDS = 15.0
-"""Seconds for which an object that only its name leads to is not asked for again. It is less than the pause between two
-looks at an app at rest, so those always ask."""
+"""Seconds for which an object of a kind that is not kept is not asked for again."""
 
 
 @dataclass(frozen=True, slots=True)
