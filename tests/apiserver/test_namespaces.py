@@ -180,4 +180,5 @@ def test_two_releases_do_not_run_the_apps_of_one_namespace(
     apps.change(replicas=6)
     await_seen(apps, 90)
     assert apps.get("Lease", CLAIM)["spec"]["holderIdentity"] == f"{second}/{NAME}"
-    assert "spec.minAvailable of PodDisruptionBudget" in waits.said
+    # The status says what is about to be done, so the objects follow it.
+    until(lambda: "spec.minAvailable of PodDisruptionBudget" in waits.said, 30, "the second one acts", every=0.1)
