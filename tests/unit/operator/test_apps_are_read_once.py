@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,12 +13,10 @@ import yaml
 from lib.operator import WORD_COUNT
 from streamapp.errors import ManifestError
 from streamapp_operator import render as rendering
-from streamapp_operator.decide.actions import Apply
-from streamapp_operator.decide.decision import decide
 from streamapp_operator.manifest import app as apps
 from streamapp_operator.manifest.app import RESTART_ANNOTATION, read_app
-from streamapp_operator.observe.observation import Observation
 from streamapp_operator.render import Credentials, render
+from streamapp_operator.render.meta import Object
 from streamapp_operator.settings import Settings
 
 
@@ -78,10 +75,35 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
 CREDENTIALS = Credentials("token", "secret")
 
 
-def test_the_same_app_is_rendered_once() -> None:
+@pytest.fixture
+def rendered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The uid of the app of each rendering that is not remembered; nothing is remembered at first."""
+    found: list[str] = []
+    made = rendering._Request.rendered
+
+    def noted(request: rendering._Request) -> tuple[Object, ...]:
+        found.append(request.app.uid)
+        return made(request)
+
+    monkeypatch.setattr(rendering, "_RENDERED", rendering._Rendered())
+    monkeypatch.setattr(rendering._Request, "rendered", noted)
+    return found
+
+
+def test_the_same_app_is_rendered_once(rendered: list[str]) -> None:
     app = read_app(body())
     first = render(app, Settings(), CREDENTIALS)
-    assert render(replace(app), Settings(), CREDENTIALS) is first
+    assert render(replace(app), Settings(), CREDENTIALS) == first
+    assert rendered == ["1"]
+
+
+def test_nobody_changes_the_rendering_of_another(rendered: list[str]) -> None:
+    app = read_app(body())
+    before = copy.deepcopy(render(app, Settings(), CREDENTIALS))
+    for _ in range(2):
+        for item in render(app, Settings(), CREDENTIALS):
+            item.clear()
+    assert render(app, Settings(), CREDENTIALS) == before
 
 
 @pytest.mark.parametrize("apart", ["app", "settings", "credentials", "halted"])
@@ -96,54 +118,48 @@ def test_another_one_is_rendered_anew(apart: str) -> None:
     assert other != first
 
 
-def test_numbers_that_python_takes_for_equal_are_apart() -> None:
+def test_numbers_that_python_takes_for_equal_are_apart(rendered: list[str]) -> None:
     """A label `1` and a label `true` would be equal as objects of Python."""
     app = read_app(body())
     twin = replace(app, manifest=app.manifest.model_copy())
     assert twin == app
-    first = render(app, Settings(), CREDENTIALS)
-    assert render(twin, Settings(), CREDENTIALS) is not first
+    for each in (app, twin):
+        render(each, Settings(), CREDENTIALS)
+    assert len(rendered) == 2
 
 
-def test_renderings_that_are_remembered_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = rendering._Rendered()
-    monkeypatch.setattr(rendering, "_RENDERED", memory)
-    monkeypatch.setattr(rendering, "_LARGEST", 10 * 64 * 1024)
-    app = read_app(body(uid="0"))
-    first = render(app, Settings(), CREDENTIALS)
-    for number in range(1, 30):
-        render(read_app(body(uid=str(number))), Settings(), CREDENTIALS)
-        assert sum(each.size for known in memory._known.values() for each in known) <= 10 * 64 * 1024
-    assert "29" in memory._known
-    assert "0" not in memory._known, "the one that was rendered longest ago went first"
-    again = render(app, Settings(), CREDENTIALS)
-    assert again is not first
-    assert again == first
+def test_renderings_that_are_remembered_have_a_bound(rendered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    largest = 64 * 1024
+    monkeypatch.setattr(rendering, "_LARGEST", largest)
+    bodies = [body(uid=str(number)) for number in range(30)]
+
+    def known() -> int:
+        return sum(len(each.content) for those in rendering._RENDERED._known.values() for each in those)
+
+    for each in bodies:
+        render(read_app(each), Settings(), CREDENTIALS)
+        assert known() <= largest
+    assert known() > largest / 2
+    rendered.clear()
+    for each in (bodies[-1], bodies[0]):
+        render(read_app(each), Settings(), CREDENTIALS)
+    assert rendered == ["0"], "the one that was rendered longest ago went first"
 
 
-def test_all_apps_of_a_large_cluster_are_remembered() -> None:
-    bodies = [body(uid=f"of many {number}") for number in range(1000)]
-    first = [render(read_app(each), Settings(), CREDENTIALS) for each in bodies]
-    second = [render(read_app(each), Settings(), CREDENTIALS) for each in bodies]
-    assert all(one is other for one, other in zip(first, second, strict=True))
+def test_all_apps_of_a_large_cluster_are_remembered(rendered: list[str]) -> None:
+    bodies = [body(uid=str(number)) for number in range(1000)]
+    for _ in range(2):
+        for each in bodies:
+            render(read_app(each), Settings(), CREDENTIALS)
+    assert len(rendered) == 1000
 
 
-def test_of_one_app_the_latest_few_are_remembered() -> None:
-    app = read_app(body(uid="x"))
+def test_of_one_app_the_latest_few_are_remembered(rendered: list[str]) -> None:
+    app = read_app(body())
     for token in map(str, range(10)):
         render(app, Settings(), Credentials(token, "secret"))
-    assert len(rendering._RENDERED._known["x"]) == rendering._OF_AN_APP
-    kept = render(app, Settings(), Credentials("9", "secret"))
-    assert render(app, Settings(), Credentials("9", "secret")) is kept
-
-
-def test_a_decision_changes_no_rendering() -> None:
-    """Renderings are shared: one that a decision or an action has changed would be wrong for the next one."""
-    app = read_app(body())
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    secret = next(item for item in render(app, Settings(), CREDENTIALS) if item["kind"] == "Secret")
-    seen = Observation(body(), children={("Secret", secret["metadata"]["name"]): secret}, silence="there is no driver")
-    before = copy.deepcopy(render(app, Settings(), CREDENTIALS))
-    decision = decide(seen, Settings(), CREDENTIALS, now)
-    assert any(isinstance(action, Apply) for action in decision.actions)
-    assert render(app, Settings(), CREDENTIALS) == before
+    assert len(rendering._RENDERED._known["1"]) == rendering._OF_AN_APP
+    rendered.clear()
+    for token in map(str, reversed(range(10 - rendering._OF_AN_APP, 10))):
+        render(app, Settings(), Credentials(token, "secret"))
+    assert rendered == []
