@@ -62,7 +62,7 @@ class Memory:
     wanted."""
 
     pauses: MutableMapping[Key, float] = field(default_factory=dict)
-    """By namespace and name: the seconds from the last look to the next one."""
+    """By namespace and name: the seconds that the last look asked for, until the next one."""
 
     pod_events: PodEvents = field(default_factory=PodEvents)
 
