@@ -31,13 +31,15 @@ RATE = 2000
 """Records a second, each with a key of its own."""
 TOPICS = ("numbers", "echo", "counts", "sums")
 TOPOLOGY = """
-- {name: numbers, stream: {topic: NAME-numbers, value: {format: json, schema: "n BIGINT, k BIGINT"}}}
+- {name: numbers, stream: {topic: NAME-numbers, value: {format: json, schema: "n BIGINT, k BIGINT, text STRING"}}}
 - {name: echo, from: numbers, to: {topic: NAME-echo}}
-- {name: by-n, from: numbers, groupBy: ['n'], aggregate: {count: count(*)}}
+- {name: by-n, from: numbers, groupBy: ['n'], aggregate: {count: count(*), text: max(text)}}
 - {name: counts, from: by-n, to: {topic: NAME-counts}}
 - {name: by-k, from: numbers, groupBy: [k], window: {tumbling: 10 seconds}, aggregate: {total: sum(n)}}
 - {name: sums, from: by-k, to: {topic: NAME-sums}}
 """
+TEXT = "x" * 300
+"""Kept for each key, so that the memory of the stores is full after some minutes, and grows no more."""
 HEAP_IS_THERE_AT_ONCE = {"name": JAVA_OPTIONS, "value": "-XX:+AlwaysPreTouch"}
 """Java takes its heap when it starts, and not page by page: what grows then is not the heap."""
 MOST_GROWTH = 0.02
@@ -90,7 +92,7 @@ def _send(producer: Producer, topic: str, sent: int, begun: float, seconds: floa
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
         for n in range(sent, int(RATE * (now - begun))):
-            producer.produce(topic, json.dumps({"n": n, "k": n % 1000}))
+            producer.produce(topic, json.dumps({"n": n, "k": n % 1000, "text": f"{n}{TEXT}"}))
             sent += 1
         producer.poll(0.005)
     return sent

@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, Par
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
 import org.apache.spark.sql.kafka010.consumer.PromptConsumer
 import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, TimedSources}
-import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochReports, EpochStyle, ProcessorShare, RuntimeConf}
+import org.apache.spark.sql.streamapp.{CountedSource, DriverTask, EpochPacer, EpochReports, EpochStyle, ProcessorShare, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
@@ -273,16 +273,22 @@ private final class KafkaRangesReader(ranges: Array[KafkaBatchInputPartition]) e
   override def close(): Unit = reader.foreach(_.close())
 }
 
+private object KafkaRangeReader {
+  /** For how long the driver waits for records, in milliseconds. Then it leaves them to a stage, which waits as Spark does, and can be stopped. */
+  val DriverPollMs = 2000L
+}
+
 /** Reads the records of one source partition. */
 private final class KafkaRangeReader(part: KafkaBatchInputPartition) extends PartitionReader[InternalRow] {
   private val KafkaOffsetRange(partition, from, until, _) = part.offsetRange
   private val consumer = PromptConsumer.acquire(partition, part.executorKafkaParams)
   private val rowOf = new KafkaRecordToRowConverter().toUnsafeRowProjector(part.includeHeaders)
+  private val pollTimeoutMs = if (DriverTask.isHere) KafkaRangeReader.DriverPollMs else part.pollTimeoutMs
   private var offset = from
   private var row: InternalRow = _
 
   override def next(): Boolean = {
-    val record = if (offset < until) consumer.get(offset, until, part.pollTimeoutMs, part.failOnDataLoss) else null
+    val record = if (offset < until) consumer.get(offset, until, pollTimeoutMs, part.failOnDataLoss) else null
     if (record != null) {
       row = rowOf(record)
       offset = record.offset + 1

@@ -13,7 +13,7 @@ import org.apache.kafka.common.TopicPartition
 import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.sql.kafka010.consumer.InternalKafkaConsumerPool.{ObjectFactory, PoolConfig}
 import org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer.{AvailableOffsetRange, CacheKey}
-import org.apache.spark.sql.streamapp.SparkInternals
+import org.apache.spark.sql.streamapp.{DriverTask, SparkInternals}
 import org.apache.spark.util.ShutdownHookManager
 
 /**
@@ -31,13 +31,15 @@ private final class PromptConsumer(partition: TopicPartition, settings: JMap[Str
     seek(offset)
     val records = consumer.poll(Duration.ofMillis(pollTimeoutMs)).records(partition)
     val next = consumer.position(partition)
+    def late = new TimeoutException(s"Kafka has sent no record at offset $offset of $partition within $pollTimeoutMs ms")
     if (!records.isEmpty && records.get(0).offset == offset) (records, next, AvailableOffsetRange(offset, next))
+    // The next question may wait for a minute.
+    else if (records.isEmpty && next == offset && DriverTask.isHere) throw late
     else {
       val range = getAvailableOffsetRange()
       if (records.isEmpty && (offset < range.earliest || offset >= range.latest))
         throw new OffsetOutOfRangeException(Map(partition -> java.lang.Long.valueOf(offset)).asJava)
-      if (records.isEmpty && next == offset)
-        throw new TimeoutException(s"Kafka has sent no record at offset $offset of $partition within $pollTimeoutMs ms")
+      if (records.isEmpty && next == offset) throw late
       (records, next, range)
     }
   }

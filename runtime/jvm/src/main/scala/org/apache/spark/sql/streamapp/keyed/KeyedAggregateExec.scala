@@ -136,6 +136,11 @@ private object Combining {
   }
 }
 
+/** What becomes of a physical plan with keyed operators. */
+private object KeyedPlans extends Rule[SparkPlan] {
+  override def apply(plan: SparkPlan): SparkPlan = DriverShuffles(KeyedAggregates(plan))
+}
+
 /** Spark's plug-in point for rules of ours (`spark.sql.extensions`). */
 class KeyedExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
@@ -147,7 +152,7 @@ class KeyedExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPlannerStrategy(_ => StreamTimeStrategy)
     extensions.injectPlannerStrategy(_ => KeyedTaskStrategy)
     extensions.injectColumnar(_ => new ColumnarRule {
-      override def preColumnarTransitions: Rule[SparkPlan] = KeyedAggregates
+      override def preColumnarTransitions: Rule[SparkPlan] = KeyedPlans
     })
   }
 }

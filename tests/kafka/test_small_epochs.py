@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver reads the records of a small epoch itself: one stage fewer, and the same results and counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark import SparkContext
+
+from lib.inprocess import App
+from streamapp.kafka.config import KafkaConfig
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+TOPOLOGY = """
+  - {name: in, stream: {topic: $T-in, value: {format: json, schema: "n BIGINT, text STRING"}}}
+  - {name: sums, from: in, groupBy: [key], aggregate: {total: sum(n), longest: max(length(text)), last: max(text)}}
+  - {name: out, to: {topic: $T-out}}
+"""
+FEW = [(f"few-{n}", n, "") for n in range(20)]
+MANY = [(f"many-{n % 10}", n, "") for n in range(3000)]
+LARGE = [(f"large-{n}", n, "x" * 100_000) for n in range(30)]
+"""Few records, of 3 MB."""
+STEPS = [(FEW, 1), (MANY, 2), (FEW, 1), (LARGE, 2), (FEW, 1)]
+"""The records of each epoch, and how many stages it has."""
+
+
+def test_results_and_counts_do_not_depend_on_who_reads(kafka: KafkaConfig, tmp_path: Path) -> None:
+    app = App(kafka, tmp_path, TOPOLOGY, "  onBadRecord: Drop")
+    app.create("in", partitions=2)
+    send = _in_transactions(kafka, app)
+    found: list[tuple[dict[str, int], int]] = []
+    sent = 0
+
+    def watch(status: Mapping[str, Any]) -> None:
+        nonlocal sent
+        if _counts(status) == _counts_after(len(found)) and sent == len(found):
+            if sent < len(STEPS):
+                send(STEPS[sent][0])
+                sent += 1
+            else:
+                os.kill(os.getpid(), signal.SIGTERM)
+        elif sent > len(found) and _counts(status) == _counts_after(sent):
+            found.append((_counts(status), _stages_of_last_job()))
+
+    app.run_until_told(watch)
+    assert [stages for _, stages in found] == [stages for _, stages in STEPS]
+    expected: dict[str, dict[str, Any]] = {}
+    for records, _ in STEPS:
+        for key, n, text in records:
+            row = expected.setdefault(key, {"total": 0, "longest": 0, "last": ""})
+            row["total"] += n
+            row["longest"], row["last"] = max(row["longest"], len(text)), max(row["last"], text)
+    assert app.latest("out") == expected
+
+
+def _in_transactions(kafka: KafkaConfig, app: App) -> Any:
+    producer = Producer({**kafka.for_librdkafka(), "transactional.id": app.prefix, "message.max.bytes": 8 << 20})
+    producer.init_transactions(30)
+
+    def send(records: Iterable[tuple[str, int, str]]) -> None:
+        """Sends records and one that is none, all of which are there at once."""
+        producer.begin_transaction()
+        producer.produce(app.topic("in"), b"no json", b"bad")
+        for key, n, text in records:
+            producer.produce(app.topic("in"), json.dumps({"n": n, "text": text}).encode(), key.encode())
+        producer.commit_transaction(30)
+
+    return send
+
+
+def _counts(status: Mapping[str, Any]) -> dict[str, int]:
+    part = status.get("subTopologies", {}).get("sums", {})
+    return {"read": part.get("recordsIn", 0), "bad": part.get("badRecords", {}).get("in", 0)}
+
+
+def _counts_after(steps: int) -> dict[str, int]:
+    return {"read": sum(len(records) + 1 for records, _ in STEPS[:steps]), "bad": steps}
+
+
+def _stages_of_last_job() -> int:
+    context: Any = SparkContext._active_spark_context
+    jobs = context._jsc.sc().statusStore().jobsList(None)
+    last = max((jobs.apply(number) for number in range(jobs.size())), key=lambda job: int(job.jobId()))
+    return int(last.stageIds().size())
