@@ -11,6 +11,7 @@ import argparse
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -85,12 +86,13 @@ class Bench:
         head = ("records/s", *self._numbers, "median", AGAINST[0], "CPU s / 1M records")
         return f"{load.records:,} records, {by_key.KEYS:,} keys.\n\n" + report.table(head, rows)
 
-    def latency(self) -> str:
-        load = latency.Load(seconds=10, warm_up_seconds=10) if self._quick else latency.Load()
-        starters = {name: systems.SYSTEMS[name] for name in (OURS, KAFKA_STREAMS)}
+    def latency(self, what: str) -> str:
+        load = latency.Load(by_key=what == "latency-by-key")
+        if self._quick:
+            load = replace(load, seconds=10, warm_up_seconds=10)
         found = self._rounds(
-            "latency",
-            starters,
+            what,
+            latency.starters(load),
             lambda name, start, run: latency.measure(self._kafka, name, start, load, run, self._scratch),
         )
         rows = [
@@ -203,7 +205,7 @@ def _ratio(rate: dict[str, list[float]], name: str, other: str) -> str:
 BENCHMARKS: dict[str, Callable[[Bench], str]] = {
     "word-count": Bench.word_count,
     **{what: partial(Bench.by_key, what=what) for what in by_key.WORKLOADS},
-    "latency": Bench.latency,
+    **{what: partial(Bench.latency, what=what) for what in ("latency", "latency-by-key")},
     "restore": Bench.restore,
     "memory": Bench.memory,
     "first-output": Bench.first_output,

@@ -3,6 +3,8 @@
 
 The n-th time a word is sent is answered by the first record of that word whose count is n or more. Sender and reader
 are one process with one clock.
+
+The word is the record's value, or its key: then the topic is partitioned by what is counted.
 """
 
 from __future__ import annotations
@@ -12,15 +14,26 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.kafka_edge import Kafka, paced
-from benchmarks.systems import Job, Running, Starter
+from benchmarks.systems import KAFKA_STREAMS, OURS, SYSTEMS, Job, Running, Starter, kafka_streams, run_manifest
 
 PARTITIONS = 4
+_BY_KEY = """\
+apiVersion: streamapp.dev/v1alpha1
+kind: StreamApp
+metadata: {{name: {app}}}
+spec:
+  topology:
+  - {{name: words, stream: {{topic: {input}, value: text}}}}
+  - {{name: counts, from: words, groupBy: [key], aggregate: {{count: "count(*)"}}, store: word-counts}}
+  - {{name: out, from: counts, to: {{topic: {output}, value: long}}}}
+"""
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,7 @@ class Load:
     warm_up_seconds: int = 180
     seconds: int = 60
     words: int = 10_000
+    by_key: bool = False
     seed: int = 1
 
 
@@ -42,6 +56,16 @@ class Latency:
     records: int
     cpu_seconds: float
     """Processor time of the system's own processes for each second of the load."""
+
+
+def starters(load: Load) -> dict[str, Starter]:
+    """The systems that are compared."""
+    if not load.by_key:
+        return {name: SYSTEMS[name] for name in (OURS, KAFKA_STREAMS)}
+    return {
+        OURS: lambda job: run_manifest(job, _BY_KEY.format(app=job.app, input=job.input, output=job.output)),
+        KAFKA_STREAMS: partial(kafka_streams, program="CountByKey"),
+    }
 
 
 def measure(kafka: Kafka, name: str, start: Starter, load: Load, run: str, scratch: Path) -> Latency:
@@ -132,7 +156,8 @@ class _Reader:
 
 class _Sender:
     def __init__(self, kafka: Kafka, topic: str, reader: _Reader, load: Load) -> None:
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "acks": "all", "log_level": 2})
+        quick = {"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "acks": "all", "log_level": 2}
+        self._producer = Producer({**quick, "partitioner": "murmur2_random"})
         self._topic = topic
         self._reader = reader
         self._load = load
@@ -157,6 +182,9 @@ class _Sender:
     def _send(self) -> None:
         word = b"w%d" % next(self._words)
         self._reader.sent(word, time.monotonic())
-        self._producer.produce(self._topic, word, partition=self._number % PARTITIONS)
+        if self._load.by_key:
+            self._producer.produce(self._topic, b"", word)
+        else:
+            self._producer.produce(self._topic, word, partition=self._number % PARTITIONS)
         self._producer.poll(0)
         self._number += 1

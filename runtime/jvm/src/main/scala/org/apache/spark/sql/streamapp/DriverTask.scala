@@ -18,12 +18,16 @@ object DriverTask {
   /** Whether the thread that asks is at work on such a task. */
   def isHere: Boolean = Option(TaskContext.get()).exists(_.stageId() == NoStage)
 
-  /** Does some work with the rows of one partition, as Spark's tasks do. What accumulators count is counted at once. */
-  def run[T](context: SparkContext, rows: RDD[InternalRow], partition: Partition)(work: Iterator[InternalRow] => T): T = {
+  /**
+   * Does some work with the rows of one partition, as Spark's tasks do. What accumulators count is counted at once.
+   *
+   * @param attempt the number of the attempt, from 0 on
+   */
+  def run[T](context: SparkContext, rows: RDD[InternalRow], partition: Partition, attempt: Int)(work: Iterator[InternalRow] => T): T = {
     val id = lastId.decrementAndGet()
     val memory = new TaskMemoryManager(SparkEnv.get.memoryManager, id)
     val task = new TaskContextImpl(stageId = NoStage, stageAttemptNumber = 0, partitionId = partition.index, taskAttemptId = id,
-      attemptNumber = 0, numPartitions = rows.partitions.length, taskMemoryManager = memory, localProperties = context.getLocalProperties,
+      attemptNumber = attempt, numPartitions = rows.partitions.length, taskMemoryManager = memory, localProperties = context.getLocalProperties,
       metricsSystem = SparkEnv.get.metricsSystem, taskMetrics = new TaskMetrics, cpus = 1)
     TaskContext.setTaskContext(task)
     try {

@@ -2,6 +2,7 @@
 package org.apache.spark.sql.streamapp.keyed
 
 import java.io.ByteArrayOutputStream
+import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.control.NonFatal
 
@@ -37,27 +38,32 @@ final case class DriverShuffleExec(shuffle: ShuffleExchangeExec) extends UnaryEx
       val read = shuffle.child.execute()
       // Spark asks the sources for the ranges of the epoch, and they count its records.
       read.partitions
-      val records = EpochPacer.of(RuntimeConf(session.conf.getAll).subTopology).underWay
-      Option.when(records <= DriverShuffle.MostRecords)(placed(read, hashed)).flatten
+      val subTopology = RuntimeConf(session.conf.getAll).subTopology
+      val few = EpochPacer.of(subTopology).underWay <= DriverShuffle.MostRecords
+      val found = if (few) DriverErrors.attempt(subTopology).flatMap(placed(read, hashed, subTopology, _)) else None
+      // The stage counts them again.
+      if (found.isEmpty) shuffle.child.resetMetrics()
+      found.map(rows => new PlacedRows(sparkContext, rows.result(), output.length))
     case _ => None
   }
 
-  private def placed(read: RDD[InternalRow], hashed: HashPartitioning): Option[RDD[InternalRow]] = {
-    val found = try rowsByPlace(read, hashed) catch {
+  private def placed(read: RDD[InternalRow], hashed: HashPartitioning, subTopology: String, attempt: Int): Option[RowsByPlace] =
+    try {
+      val rows = rowsByPlace(read, hashed, attempt)
+      DriverErrors.none(subTopology)
+      rows
+    } catch {
       case NonFatal(error) =>
-        logInfo("The driver could not compute the rows of a small epoch; a stage begins anew", error)
+        logInfo(s"The driver could not read an epoch of '$subTopology'; a stage begins anew", error)
+        DriverErrors.note(subTopology)
         None
     }
-    // The stage counts them again.
-    if (found.isEmpty) shuffle.child.resetMetrics()
-    found.map(rows => new PlacedRows(sparkContext, rows.result(), output.length))
-  }
 
   /** All rows; None where they are too many bytes. */
-  private def rowsByPlace(read: RDD[InternalRow], hashed: HashPartitioning): Option[RowsByPlace] = {
+  private def rowsByPlace(read: RDD[InternalRow], hashed: HashPartitioning, attempt: Int): Option[RowsByPlace] = {
     val placeOf = UnsafeProjection.create(hashed.partitionIdExpression :: Nil, shuffle.child.output)
     val rows = new RowsByPlace(hashed.numPartitions)
-    val all = read.partitions.forall(DriverTask.run(sparkContext, read, _) { found =>
+    val all = read.partitions.forall(DriverTask.run(sparkContext, read, _, attempt) { found =>
       while (found.hasNext && rows.bytes <= DriverShuffle.MostBytes) {
         if (Thread.interrupted()) throw new InterruptedException("the query was stopped")
         val row = found.next()
@@ -77,6 +83,24 @@ private object DriverShuffle {
   val MostRecords = 2000L
   /** The most bytes of rows: they are sent with the tasks, and may be larger than their records. */
   val MostBytes: Long = 1L << 20
+}
+
+/**
+ * The sub-topologies of which the driver could not read the last epoch that it tried. It would wait for Kafka in vain each time, so stages
+ * read them for a while; then it tries again, with new consumers.
+ */
+private object DriverErrors {
+  private val PauseNs = 60L * 1000 * 1000 * 1000
+  private val last = new ConcurrentHashMap[String, java.lang.Long]()
+
+  /** The number of the attempt at a sub-topology's epoch, from 0 on; None while the driver leaves it alone. */
+  def attempt(subTopology: String): Option[Int] = Option(last.get(subTopology)) match {
+    case Some(at) => Option.when(System.nanoTime() - at > PauseNs)(1)
+    case None => Some(0)
+  }
+
+  def note(subTopology: String): Unit = last.put(subTopology, System.nanoTime())
+  def none(subTopology: String): Unit = last.remove(subTopology)
 }
 
 /** Puts [[DriverShuffleExec]] in front of the keyed operators of an epoch that is expected to be small. */
