@@ -274,14 +274,14 @@ private final class KafkaRangesReader(ranges: Array[KafkaBatchInputPartition]) e
 }
 
 private object KafkaRangeReader {
-  /** For how long the driver waits for records, in milliseconds. Then it leaves them to a stage, which waits as Spark does, and can be stopped. */
+  /** For how long the driver waits for records, in milliseconds. Then it leaves them to a stage, which waits longer, and can be stopped. */
   val DriverPollMs = 2000L
 }
 
 /** Reads the records of one source partition. */
 private final class KafkaRangeReader(part: KafkaBatchInputPartition) extends PartitionReader[InternalRow] {
   private val KafkaOffsetRange(partition, from, until, _) = part.offsetRange
-  private val consumer = PromptConsumer.acquire(partition, part.executorKafkaParams)
+  private val consumer = PromptConsumer.acquire(partition, part.executorKafkaParams, from)
   private val rowOf = new KafkaRecordToRowConverter().toUnsafeRowProjector(part.includeHeaders)
   private val pollTimeoutMs = if (DriverTask.isHere) KafkaRangeReader.DriverPollMs else part.pollTimeoutMs
   private var offset = from
@@ -290,12 +290,13 @@ private final class KafkaRangeReader(part: KafkaBatchInputPartition) extends Par
   override def next(): Boolean = {
     val record = if (offset < until) consumer.get(offset, until, pollTimeoutMs, part.failOnDataLoss) else null
     if (record != null) {
+      if (DriverTask.isHere) DriverTask.reads(math.max(0, record.serializedKeySize) + math.max(0, record.serializedValueSize))
       row = rowOf(record)
       offset = record.offset + 1
-    }
+    } else offset = until // at its end are marks of transactions
     record != null
   }
 
   override def get(): InternalRow = row
-  override def close(): Unit = consumer.release()
+  override def close(): Unit = PromptConsumer.release(consumer, partition, part.executorKafkaParams, offset)
 }

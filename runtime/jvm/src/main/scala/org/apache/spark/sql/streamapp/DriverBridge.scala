@@ -11,7 +11,7 @@ import org.json4s.jackson.Serialization
 
 import org.apache.spark.sql.execution.streaming.state.LocalBases
 import org.apache.spark.sql.kafka010.TableStarts
-import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, OncePerRun, StreamTimes, TimedSources}
+import org.apache.spark.sql.streamapp.keyed.{DriverShuffle, EpochTimes, HopTimes, OncePerRun, StreamTimes, TimedSources}
 
 /** The calls of the driver's Python side; everything else happens at Spark's plug-in points. */
 object DriverBridge {
@@ -27,6 +27,7 @@ object DriverBridge {
     TimedSources.clear()
     TableStarts.clear()
     OncePerRun.clear()
+    DriverShuffle.clear()
     MetadataTopic.open(RuntimeConf(settings.asScala.toMap), owner, Option(adopted))
   }
 

@@ -2,7 +2,7 @@
 package org.apache.spark.sql.kafka010.consumer
 
 import java.time.Duration
-import java.util.{List => JList, Map => JMap}
+import java.util.{LinkedHashMap, List => JList, Map => JMap}
 import java.util.concurrent.TimeoutException
 
 import scala.jdk.CollectionConverters._
@@ -33,7 +33,7 @@ private final class PromptConsumer(partition: TopicPartition, settings: JMap[Str
     val next = consumer.position(partition)
     def late = new TimeoutException(s"Kafka has sent no record at offset $offset of $partition within $pollTimeoutMs ms")
     if (!records.isEmpty && records.get(0).offset == offset) (records, next, AvailableOffsetRange(offset, next))
-    // The next question may wait for a minute.
+    // To ask for the offsets may take a minute, and nothing can interrupt it here.
     else if (records.isEmpty && next == offset && DriverTask.isHere) throw late
     else {
       val range = getAvailableOffsetRange()
@@ -45,26 +45,41 @@ private final class PromptConsumer(partition: TopicPartition, settings: JMap[Str
   }
 }
 
-/** The consumers of this process, which tasks share. */
+/**
+ * The consumers of this process, which tasks share.
+ *
+ * The records of a consumer's last poll that are still to be read wait for the task that reads on. If the next range was read elsewhere, by
+ * the driver or by another executor, nobody comes for them: Spark would keep them for five minutes, and others for each time that this happens.
+ */
 private[kafka010] object PromptConsumer {
   private val fetched = new FetchedDataPool(SparkEnv.get.conf)
   private val consumers = new InternalKafkaConsumerPool(new ObjectFactory {
     override def create(key: CacheKey): InternalKafkaConsumer = new PromptConsumer(key.topicPartition, keyToKafkaParams.get(key))
   }, new PoolConfig(SparkEnv.get.conf))
+  private val MostEnds = 10000
+  /** Where the last tasks of this process have stopped to read; the ones that were not used for longest are forgotten. */
+  private val ends = new LinkedHashMap[CacheKey, Long](16, 0.75f, true) {
+    override def removeEldestEntry(eldest: JMap.Entry[CacheKey, Long]): Boolean = size > MostEnds
+  }
 
   ShutdownHookManager.addShutdownHook { () =>
     fetched.shutdown()
     consumers.close()
   }
 
-  /** A consumer for the task that calls. To be released when all is read. */
-  def acquire(partition: TopicPartition, settings: JMap[String, Object]): KafkaDataConsumer = {
+  /** A consumer for the task that calls, which reads from this offset on. To be released when all is read. */
+  def acquire(partition: TopicPartition, settings: JMap[String, Object], from: Long): KafkaDataConsumer = {
+    val key = new CacheKey(partition, settings)
     // An earlier attempt may have failed because of it.
-    if (TaskContext.get() != null && TaskContext.get().attemptNumber() > 0) {
-      val key = new CacheKey(partition, settings)
-      consumers.invalidateKey(key)
-      fetched.invalidate(key)
-    }
+    val again = TaskContext.get() != null && TaskContext.get().attemptNumber() > 0
+    if (again) consumers.invalidateKey(key)
+    if (again || ends.synchronized(ends.containsKey(key) && ends.get(key) != from)) fetched.invalidate(key)
     new KafkaDataConsumer(partition, settings, consumers, fetched)
+  }
+
+  /** Takes a consumer back, whose task has read up to this offset. */
+  def release(consumer: KafkaDataConsumer, partition: TopicPartition, settings: JMap[String, Object], until: Long): Unit = {
+    consumer.release()
+    ends.synchronized(ends.put(new CacheKey(partition, settings), until))
   }
 }

@@ -3,19 +3,24 @@ package org.apache.spark.sql.streamapp.keyed
 
 import java.io.ByteArrayOutputStream
 import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.TimeUnit.MILLISECONDS
+import java.util.concurrent.locks.ReentrantLock
 
 import scala.util.control.NonFatal
 
 import org.apache.spark.{Partition, SparkContext, TaskContext}
+import org.apache.spark.internal.Logging
+import org.apache.spark.memory.SparkOutOfMemoryError
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, Partitioning}
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
-import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
+import org.apache.spark.sql.execution.{SortExec, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.exchange.{Exchange, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.python.{EvalPythonExec, MapInBatchExec}
-import org.apache.spark.sql.streamapp.{DriverTask, EpochPacer, EpochStyle, RuntimeConf}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
+import org.apache.spark.sql.streamapp.{DriverTask, EpochPacer, EpochStyle, RuntimeConf, TooMuchForDriver}
 import org.apache.spark.unsafe.Platform
 
 /**
@@ -31,94 +36,93 @@ final case class DriverShuffleExec(shuffle: ShuffleExchangeExec) extends UnaryEx
   override def output: Seq[Attribute] = shuffle.output
   override def outputPartitioning: Partitioning = shuffle.outputPartitioning
 
-  override protected def doExecute(): RDD[InternalRow] = rows.getOrElse(shuffle.execute())
-
-  private def rows: Option[RDD[InternalRow]] = shuffle.outputPartitioning match {
+  override protected def doExecute(): RDD[InternalRow] = shuffle.outputPartitioning match {
     case hashed: HashPartitioning =>
       val read = shuffle.child.execute()
       // Spark asks the sources for the ranges of the epoch, and they count its records.
       read.partitions
       val subTopology = RuntimeConf(session.conf.getAll).subTopology
       val few = EpochPacer.of(subTopology).underWay <= DriverShuffle.MostRecords
-      val found = if (few) DriverErrors.attempt(subTopology).flatMap(placed(read, hashed, subTopology, _)) else None
+      val found = if (few) DriverShuffle.inTurn(subTopology)(rowsByPlace(read, hashed, _)) else None
       // The stage counts them again.
       if (found.isEmpty) shuffle.child.resetMetrics()
-      found.map(rows => new PlacedRows(sparkContext, rows.result(), output.length))
-    case _ => None
+      found.fold(shuffle.execute())(rows => new PlacedRows(sparkContext, rows.result(), output.length))
+    case _ => shuffle.execute()
   }
 
-  private def placed(read: RDD[InternalRow], hashed: HashPartitioning, subTopology: String, attempt: Int): Option[RowsByPlace] =
-    try {
-      val rows = rowsByPlace(read, hashed, attempt)
-      DriverErrors.none(subTopology)
-      rows
-    } catch {
-      case NonFatal(error) =>
-        logInfo(s"The driver could not read an epoch of '$subTopology'; a stage begins anew", error)
-        DriverErrors.note(subTopology)
-        None
-    }
-
-  /** All rows; None where they are too many bytes. */
-  private def rowsByPlace(read: RDD[InternalRow], hashed: HashPartitioning, attempt: Int): Option[RowsByPlace] = {
+  private def rowsByPlace(read: RDD[InternalRow], hashed: HashPartitioning, attempt: Int): RowsByPlace = {
     val placeOf = UnsafeProjection.create(hashed.partitionIdExpression :: Nil, shuffle.child.output)
     val rows = new RowsByPlace(hashed.numPartitions)
-    val all = read.partitions.forall(DriverTask.run(sparkContext, read, _, attempt) { found =>
-      while (found.hasNext && rows.bytes <= DriverShuffle.MostBytes) {
-        if (Thread.interrupted()) throw new InterruptedException("the query was stopped")
-        val row = found.next()
-        rows.add(placeOf(row).getInt(0), row.asInstanceOf[UnsafeRow])
-      }
-      !found.hasNext
+    DriverTask.run(sparkContext, read, attempt)(_.foreach { row =>
+      rows.add(placeOf(row).getInt(0), row.asInstanceOf[UnsafeRow])
+      if (rows.bytes > DriverShuffle.MostBytes) throw new TooMuchForDriver(s"more than ${DriverShuffle.MostBytes} bytes of rows")
     })
-    Option.when(all)(rows)
+    rows
   }
 
   override protected def withNewChildInternal(newChild: SparkPlan): DriverShuffleExec =
     copy(shuffle = newChild.asInstanceOf[ShuffleExchangeExec])
 }
 
-private object DriverShuffle {
-  /** The most records of an epoch that the driver reads, so that it is at work for some hundredths of a second. */
-  val MostRecords = 2000L
-  /** The most bytes of rows: they are sent with the tasks, and may be larger than their records. */
-  val MostBytes: Long = 1L << 20
-}
-
 /**
- * The sub-topologies of which the driver could not read the last epoch that it tried. It would wait for Kafka in vain each time, so stages
- * read them for a while; then it tries again, with new consumers.
+ * The driver reads for one sub-topology at a time: it must stay free to plan epochs, and stages are spread over the executors.
+ *
+ * An epoch that it could not read would cost as much again each time, or wait for Kafka in vain. So stages read that sub-topology's epochs for
+ * a minute; then the driver tries again, with new consumers.
  */
-private object DriverErrors {
+object DriverShuffle extends Logging {
+  /** The most records of an epoch that the driver reads. */
+  private[keyed] val MostRecords = 2000L
+  /** The most bytes of rows: they are sent with the tasks, and may be larger than their records. */
+  private[keyed] val MostBytes = 1L << 20
   private val PauseNs = 60L * 1000 * 1000 * 1000
-  private val last = new ConcurrentHashMap[String, java.lang.Long]()
+  // A turn is shorter than a stage.
+  private val WaitMs = 20L
+  private val turn = new ReentrantLock
+  /** When the driver could not read the last epoch that it tried, by sub-topology. */
+  private val failures = new ConcurrentHashMap[String, java.lang.Long]()
 
-  /** The number of the attempt at a sub-topology's epoch, from 0 on; None while the driver leaves it alone. */
-  def attempt(subTopology: String): Option[Int] = Option(last.get(subTopology)) match {
-    case Some(at) => Option.when(System.nanoTime() - at > PauseNs)(1)
-    case None => Some(0)
+  /**
+   * Reads the rows of an epoch; None where a stage must do it.
+   *
+   * @param rows gets the number of the attempt, from 0 on
+   */
+  private[keyed] def inTurn(subTopology: String)(rows: Int => RowsByPlace): Option[RowsByPlace] = {
+    val failed = Option(failures.get(subTopology))
+    if (failed.exists(System.nanoTime() - _ < PauseNs) || !turn.tryLock(WaitMs, MILLISECONDS)) None
+    else try {
+      val found = rows(if (failed.isDefined) 1 else 0)
+      failures.remove(subTopology)
+      Some(found)
+    } catch {
+      case error: Throwable if NonFatal(error) || error.isInstanceOf[SparkOutOfMemoryError] || error.isInstanceOf[StackOverflowError] =>
+        failures.put(subTopology, System.nanoTime())
+        logInfo(s"The driver could not read an epoch of '$subTopology'; a stage begins anew", error)
+        None
+    } finally turn.unlock()
   }
 
-  def note(subTopology: String): Unit = last.put(subTopology, System.nanoTime())
-  def none(subTopology: String): Unit = last.remove(subTopology)
+  /** Forgets the sub-topologies of earlier runs. */
+  def clear(): Unit = failures.clear()
 }
 
-/** Puts [[DriverShuffleExec]] in front of the keyed operators of an epoch that is expected to be small. */
+/** Puts [[DriverShuffleExec]] in the place of the shuffle below the keyed operator of an epoch that is expected to be small. */
 object DriverShuffles extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan =
     if (EpochStyle.compiles) plan
     else plan.transformUp {
-      case task: KeyedTaskExec => withDriver(task)
-      case aggregate: KeyedAggregateExec => withDriver(aggregate)
+      case operator @ (_: KeyedTaskExec | _: KeyedAggregateExec) => operator.withNewChildren(operator.children.map(byDriver))
     }
 
-  private def withDriver(operator: SparkPlan): SparkPlan = operator.transformUp {
-    // A function of the user's runs in executors only.
-    case shuffle: ShuffleExchangeExec if !shuffle.exists(isPython) => DriverShuffleExec(shuffle)
+  private def byDriver(plan: SparkPlan): SparkPlan = plan match {
+    case sort: SortExec => sort.withNewChildren(Seq(byDriver(sort.child)))
+    case shuffle: ShuffleExchangeExec if !shuffle.child.exists(isForExecutors) => DriverShuffleExec(shuffle)
+    case other => other
   }
 
-  private def isPython(plan: SparkPlan): Boolean = plan match {
-    case _: EvalPythonExec | _: MapInBatchExec => true
+  // State belongs to the tasks of its partitions, and functions of the user's run in executors.
+  private def isForExecutors(plan: SparkPlan): Boolean = plan match {
+    case _: StatefulOperator | _: Exchange | _: EvalPythonExec | _: MapInBatchExec => true
     case _ => false
   }
 }

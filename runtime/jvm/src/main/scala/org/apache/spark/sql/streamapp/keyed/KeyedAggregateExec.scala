@@ -136,7 +136,7 @@ private object Combining {
   }
 }
 
-/** What becomes of a physical plan with keyed operators. */
+/** Puts the keyed operators, and the driver's shuffle, into a physical plan. */
 private object KeyedPlans extends Rule[SparkPlan] {
   override def apply(plan: SparkPlan): SparkPlan = DriverShuffles(KeyedAggregates(plan))
 }
