@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 TOPOLOGY = """
   - {name: in, stream: {topic: $T-in, value: {format: json, schema: "n BIGINT, text STRING"}}}
-  - {name: small-sums, from: in, groupBy: [key], aggregate: {total: sum(n), longest: max(length(text)), last: max(text)}}
+  - {name: small-sums, from: in, groupBy: [key], aggregate: {total: sum(n), size: max(length(text)), last: max(text)}}
   - {name: out, to: {topic: $T-out}}
 """
 FEW = [(f"few-{n}", n, "") for n in range(20)]
@@ -29,7 +29,7 @@ MANY = [(f"many-{n % 10}", n, "") for n in range(3000)]
 LARGE = [(f"large-{n}", n, "x" * 100_000) for n in range(30)]
 """Few records, of 3 MB."""
 STEPS = [(FEW, 1), (MANY, 2), (FEW, 1), (LARGE, 2), (FEW, 2)]
-"""The records of each epoch, and how many stages it has: one that was too much for the driver has it leave the next ones alone."""
+"""The records of each epoch, and how many stages it has. After one that is too much, the driver reads none."""
 
 
 def test_results_and_counts_do_not_depend_on_who_reads(kafka: KafkaConfig, tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_results_and_counts_do_not_depend_on_who_reads(kafka: KafkaConfig, tmp_p
     expected: dict[str, dict[str, Any]] = {}
     for records, _ in STEPS:
         for key, n, text in records:
-            row = expected.setdefault(key, {"total": 0, "longest": 0, "last": ""})
+            row = expected.setdefault(key, {"total": 0, "size": 0, "last": ""})
             row["total"] += n
-            row["longest"], row["last"] = max(row["longest"], len(text)), max(row["last"], text)
+            row["size"], row["last"] = max(row["size"], len(text)), max(row["last"], text)
     assert app.latest("out") == expected
 
 

@@ -81,8 +81,8 @@ FIXED_SETTINGS: dict[str, str] = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Questions do not wait for the epochs that came before them.
     "spark.scheduler.mode": "FAIR",
-    # The driver reads small epochs of all sub-topologies, with a consumer for each source partition. With 64 of them, Spark
-    # would close the oldest each time that it needs one.
+    # The driver reads small epochs of all sub-topologies, with a consumer for each source partition. With 64 of them,
+    # Spark would close the oldest each time that it needs one.
     "spark.kafka.consumer.cache.capacity": "256",
     "spark.python.daemon.module": "streamapp.spark.daemon",
     "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",
