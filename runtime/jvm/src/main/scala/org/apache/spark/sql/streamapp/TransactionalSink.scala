@@ -56,9 +56,10 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     if (timed) EpochTimes.begin(conf, epoch)
     // The planned rows, not a new Dataset: planning again would read the sources and the stores a second time.
     val execution = castToImpl(data).queryExecution
-    // Spark's `toRdd` sends all settings with each task, for tasks that no execution of Spark's has announced.
-    val rows = execution.executedPlan.execute()
+    val plan = execution.executedPlan
     Failpoint.hit("epoch.planned", epoch)
+    // Spark's `toRdd` sends all settings with each task, for tasks that no execution of Spark's has announced.
+    val rows = plan.execute()
     TransactionTimeout.announce(rows.sparkContext, pacer.underWay, again = pacer.repeating)
     // Tasks that have committed count, even if the epoch fails: its replay does not run them again.
     val reports = mutable.Buffer[TaskReport]()
