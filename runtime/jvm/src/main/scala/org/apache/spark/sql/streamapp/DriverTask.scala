@@ -17,8 +17,8 @@ final class TooMuchForDriver(message: String) extends RuntimeException(message)
 /** Tasks that the driver does itself, on the thread that asks for it; no scheduler knows of them. */
 object DriverTask {
   private val NoStage = -1
-  // Spark's own tasks have numbers from 0 on.
-  private val lastId = new AtomicLong(-1000L)
+  // Spark's own tasks have numbers from 0 on, and -1024 stands for whoever holds a block outside of any task.
+  private val lastId = new AtomicLong(Long.MinValue)
   private val MostBytes = 8L << 20
   private val MostNs = 5L * 1000 * 1000 * 1000
   /** The bytes and the time that a thread at work has left. */
@@ -52,7 +52,7 @@ object DriverTask {
   }
 
   private def run(context: SparkContext, rows: RDD[InternalRow], partition: Partition, attempt: Int, work: Iterator[InternalRow] => Unit): Unit = {
-    val id = lastId.decrementAndGet()
+    val id = lastId.incrementAndGet()
     val memory = new TaskMemoryManager(SparkEnv.get.memoryManager, id)
     val task = new TaskContextImpl(stageId = NoStage, stageAttemptNumber = 0, partitionId = partition.index, taskAttemptId = id,
       attemptNumber = attempt, numPartitions = rows.partitions.length, taskMemoryManager = memory, localProperties = context.getLocalProperties,
