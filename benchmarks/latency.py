@@ -156,8 +156,15 @@ class _Reader:
 
 class _Sender:
     def __init__(self, kafka: Kafka, topic: str, reader: _Reader, load: Load) -> None:
-        quick = {"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "acks": "all", "log_level": 2}
-        self._producer = Producer({**quick, "partitioner": "murmur2_random"})
+        self._producer = Producer(
+            {
+                "bootstrap.servers": kafka.bootstrap,
+                "linger.ms": 0,
+                "acks": "all",
+                "log_level": 2,
+                "partitioner": "murmur2_random",
+            }
+        )
         self._topic = topic
         self._reader = reader
         self._load = load

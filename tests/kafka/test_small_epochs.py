@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +36,23 @@ def test_results_and_counts_do_not_depend_on_who_reads(kafka: KafkaConfig, tmp_p
     app = App(kafka, tmp_path, TOPOLOGY, "  onBadRecord: Drop")
     app.create("in")  # what is committed in one partition is there at once, and read by one epoch
     send = _in_transactions(kafka, app)
-    found: list[tuple[dict[str, int], int]] = []
+    stages: list[int] = []
     sent = 0
 
     def watch(status: Mapping[str, Any]) -> None:
         nonlocal sent
-        if _counts(status) == _counts_after(len(found)) and sent == len(found):
-            if sent < len(STEPS):
-                send(STEPS[sent][0])
-                sent += 1
-            else:
-                os.kill(os.getpid(), signal.SIGTERM)
-        elif sent > len(found) and _counts(status) == _counts_after(sent):
-            found.append((_counts(status), _stages_of_last_job()))
+        if _counts(status) != _counts_after(sent):
+            return
+        if len(stages) < sent:
+            stages.append(_stages_of_last_job())
+        elif sent < len(STEPS):
+            send(STEPS[sent][0])
+            sent += 1
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     app.run_until_told(watch)
-    assert [stages for _, stages in found] == [stages for _, stages in STEPS]
+    assert stages == [expected for _, expected in STEPS]
     expected: dict[str, dict[str, Any]] = {}
     for records, _ in STEPS:
         for key, n, text in records:
@@ -61,7 +62,7 @@ def test_results_and_counts_do_not_depend_on_who_reads(kafka: KafkaConfig, tmp_p
     assert app.latest("out") == expected
 
 
-def _in_transactions(kafka: KafkaConfig, app: App) -> Any:
+def _in_transactions(kafka: KafkaConfig, app: App) -> Callable[[Iterable[tuple[str, int, str]]], None]:
     producer = Producer({**kafka.for_librdkafka(), "transactional.id": app.prefix, "message.max.bytes": 8 << 20})
     producer.init_transactions(30)
 

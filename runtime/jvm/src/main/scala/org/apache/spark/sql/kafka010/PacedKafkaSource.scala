@@ -283,14 +283,15 @@ private final class KafkaRangeReader(part: KafkaBatchInputPartition) extends Par
   private val KafkaOffsetRange(partition, from, until, _) = part.offsetRange
   private val consumer = PromptConsumer.acquire(partition, part.executorKafkaParams, from)
   private val rowOf = new KafkaRecordToRowConverter().toUnsafeRowProjector(part.includeHeaders)
-  private val pollTimeoutMs = if (DriverTask.isHere) KafkaRangeReader.DriverPollMs else part.pollTimeoutMs
+  private val isInDriver = DriverTask.isHere
+  private val pollTimeoutMs = if (isInDriver) KafkaRangeReader.DriverPollMs else part.pollTimeoutMs
   private var offset = from
   private var row: InternalRow = _
 
   override def next(): Boolean = {
     val record = if (offset < until) consumer.get(offset, until, pollTimeoutMs, part.failOnDataLoss) else null
     if (record != null) {
-      if (DriverTask.isHere) DriverTask.reads(math.max(0, record.serializedKeySize) + math.max(0, record.serializedValueSize))
+      if (isInDriver) DriverTask.reads(math.max(0, record.serializedKeySize) + math.max(0, record.serializedValueSize))
       row = rowOf(record)
       offset = record.offset + 1
     } else offset = until // at its end are marks of transactions
