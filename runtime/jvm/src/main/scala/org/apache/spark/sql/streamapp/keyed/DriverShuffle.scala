@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp.keyed
 
-import java.io.ByteArrayOutputStream
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream}
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.TimeUnit.MILLISECONDS
 import java.util.concurrent.locks.ReentrantLock
@@ -12,16 +12,16 @@ import org.apache.spark.{Partition, SparkContext, TaskContext}
 import org.apache.spark.internal.Logging
 import org.apache.spark.memory.SparkOutOfMemoryError
 import org.apache.spark.rdd.RDD
+import org.apache.spark.serializer.SerializerInstance
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, Partitioning}
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.execution.{SortExec, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.{SortExec, SparkPlan, UnaryExecNode, UnsafeRowSerializer}
 import org.apache.spark.sql.execution.exchange.{Exchange, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.python.{EvalPythonExec, MapInBatchExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.streamapp.{DriverTask, EpochPacer, EpochStyle, RuntimeConf, TooMuchForDriver}
-import org.apache.spark.unsafe.Platform
 
 /**
  * The shuffle of an epoch that has few records, without the stage before it. The driver reads and computes the rows itself, and each task
@@ -52,7 +52,7 @@ final case class DriverShuffleExec(shuffle: ShuffleExchangeExec) extends UnaryEx
 
   private def rowsByPlace(read: RDD[InternalRow], hashed: HashPartitioning, attempt: Int): RowsByPlace = {
     val placeOf = UnsafeProjection.create(hashed.partitionIdExpression :: Nil, shuffle.child.output)
-    val rows = new RowsByPlace(hashed.numPartitions)
+    val rows = new RowsByPlace(hashed.numPartitions, output.length)
     DriverTask.run(sparkContext, read, attempt)(_.foreach { row =>
       rows.add(placeOf(row).getInt(0), row.asInstanceOf[UnsafeRow])
       if (rows.bytes > DriverShuffle.MostBytes) throw new TooMuchForDriver(s"more than ${DriverShuffle.MostBytes} bytes of rows")
@@ -127,22 +127,26 @@ object DriverShuffles extends Rule[SparkPlan] {
   }
 }
 
-/** Rows as bytes, by the partition that they belong to: the length of each, in eight bytes so that rows stay aligned, and the row. */
-private final class RowsByPlace(places: Int) {
-  private val rows = Array.fill(places)(new ByteArrayOutputStream(0))
-  private val length = new Array[Byte](8)
+/** Rows by the partition that they belong to, as the shuffle would write them. */
+private final class RowsByPlace(places: Int, columns: Int) {
+  private val bytesOf = Array.fill(places)(new ByteArrayOutputStream(0))
+  private val streams = bytesOf.map(RowsByPlace.serializer(columns).serializeStream)
   /** The size of all rows so far. */
   var bytes = 0L
 
   def add(place: Int, row: UnsafeRow): Unit = {
-    val size = row.getSizeInBytes
-    Platform.putLong(length, Platform.BYTE_ARRAY_OFFSET, size.toLong)
-    rows(place).write(length, 0, length.length)
-    rows(place).write(row.getBytes, 0, size)
-    bytes += size
+    streams(place).writeKey(place).writeValue(row)
+    bytes += row.getSizeInBytes
   }
 
-  def result(): Array[Array[Byte]] = rows.map(_.toByteArray)
+  def result(): Array[Array[Byte]] = {
+    streams.foreach(_.close())
+    bytesOf.map(_.toByteArray)
+  }
+}
+
+private object RowsByPlace {
+  def serializer(columns: Int): SerializerInstance = new UnsafeRowSerializer(columns).newInstance()
 }
 
 private final case class RowsOfPlace(index: Int, bytes: Array[Byte]) extends Partition
@@ -153,17 +157,7 @@ private final class PlacedRows(context: SparkContext, @transient private val row
   override protected def getPartitions: Array[Partition] = rows.zipWithIndex.map { case (bytes, place) => RowsOfPlace(place, bytes) }
 
   override def compute(split: Partition, task: TaskContext): Iterator[InternalRow] = {
-    val bytes = split.asInstanceOf[RowsOfPlace].bytes
-    val row = new UnsafeRow(columns)
-    new Iterator[InternalRow] {
-      private var at = 0
-      override def hasNext: Boolean = at < bytes.length
-      override def next(): InternalRow = {
-        val size = Platform.getLong(bytes, Platform.BYTE_ARRAY_OFFSET + at).toInt
-        row.pointTo(bytes, Platform.BYTE_ARRAY_OFFSET + at + 8, size)
-        at += 8 + size
-        row
-      }
-    }
+    val bytes = new ByteArrayInputStream(split.asInstanceOf[RowsOfPlace].bytes)
+    RowsByPlace.serializer(columns).deserializeStream(bytes).asKeyValueIterator.map { case (_, row: InternalRow @unchecked) => row }
   }
 }
