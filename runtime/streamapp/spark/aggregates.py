@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
@@ -15,6 +13,7 @@ from streamapp.nodes.pairs import names_of
 from streamapp.operations.group_checks import FOLDED
 from streamapp.spark.flow import Flow, column
 from streamapp.spark.guard import expression, expression_within
+from streamapp.spark.jvm import java_class
 
 
 def aggregates_of(node: o.Aggregate, flow: Flow) -> list[Column]:
@@ -43,5 +42,5 @@ def _reduced(node: o.Aggregate, flow: Flow) -> Column:
     following = F.struct(*(expression(sql).cast(types[name.lower()]).alias(name) for name, sql in node.reduce))
     merges = node.window is not None and node.window.of_records
     spark = scope.sparkSession
-    ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed.Reduce  # type: ignore[union-attr]
+    ours = java_class("keyed.Reduce")
     return ClassicColumn(ours.of(spark._jsparkSession, first._jc, following._jc, FOLDED, kept.json(), merges))

@@ -30,7 +30,7 @@ from streamapp.spark import metrics
 from streamapp.spark.code import ship_code
 from streamapp.spark.failure import Failure, diagnose, of_objection, trace_of
 from streamapp.spark.housekeeping import Housekeeping
-from streamapp.spark.jvm import JvmLimit, jvm_is_gone, jvm_missed
+from streamapp.spark.jvm import JvmLimit, java_class, jvm_is_gone, jvm_missed
 from streamapp.spark.metadata import Metadata
 from streamapp.spark.phase import Phases
 from streamapp.spark.progress import Progress
@@ -111,9 +111,7 @@ def run_app(
         finally:
             if not jvm_is_gone():
                 with suppress(Py4JError, OSError):
-                    spark._jvm.org.apache.spark.sql.streamapp.DriverBridge.end(  # type: ignore[union-attr]
-                        plan.application_id
-                    )
+                    java_class("DriverBridge").end(plan.application_id)
                     spark.stop()
 
 
@@ -297,9 +295,8 @@ class _App:
         return [name for name, part in self._progress.snapshot()["subTopologies"].items() if part["epochs"]]
 
     def _objection(self) -> str:
-        bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         try:
-            return str(bridge.objection(self._plan.application_id))
+            return str(java_class("DriverBridge").objection(self._plan.application_id))
         except Py4JError:  # Kafka does not answer: the next write gets the error
             return ""
 
@@ -317,9 +314,8 @@ class _App:
 
     def _drain(self) -> None:
         """Lets epochs under way end, then stops the queries. Stopping in the middle loses nothing, only time."""
-        bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
         for name in self._running:
-            bridge.drain(name)
+            java_class("DriverBridge").drain(name)
         deadline = time.monotonic() + epoch_seconds(self._options.stop_seconds)
         for query in self._running.values():
             while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:

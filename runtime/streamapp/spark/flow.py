@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from typing import cast
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 DELETED = "__deleted"
 EVENT_TIME = "__timestamp"
@@ -63,6 +64,12 @@ def hidden(field: str) -> str:
     return "__" + field
 
 
+def _field(schema: DataType, name: str) -> StructField:
+    """The column of that name; like Spark, whatever its case."""
+    (found,) = (field for field in cast(StructType, schema) if field.name.lower() == name.lower())
+    return found
+
+
 @dataclass(frozen=True)
 class Flow:
     """One node's rows."""
@@ -102,7 +109,16 @@ class Flow:
 
     def type_of(self, name: str) -> DataType:
         """The type of a physical column."""
-        return self.frame.select(self.physically(name)).schema[0].dataType
+        return self._field(name).dataType
+
+    # Read from the frame's schema: to select the column and ask for that one's schema has Spark analyse another frame.
+    def _field(self, name: str) -> StructField:
+        """A physical column as Spark's schema has it."""
+        if self.packed is None:
+            return _field(self.frame.schema, name)
+        whole = _field(self.frame.schema, self.packed)
+        packed = _field(whole.dataType, name)
+        return StructField(packed.name, packed.dataType, whole.nullable or packed.nullable, packed.metadata)
 
     def physical(self) -> list[str]:
         """Every physical column once, in a fixed order."""
@@ -135,7 +151,8 @@ class Flow:
 
     def schema(self) -> StructType:
         """The types of `row`."""
-        return self.frame.select(*(self.physically(name).alias(name) for name in self.row())).schema
+        fields = ((name, self._field(name)) for name in self.row())
+        return StructType([StructField(name, of.dataType, of.nullable, of.metadata) for name, of in fields])
 
     def scope(self) -> DataFrame:
         """The frame with the record fields and the key's columns under the names that user expressions use."""
@@ -171,8 +188,9 @@ class Flow:
         new = {name.lower(): name for name in values}
         kept = [new.pop(name.lower(), name) for name in keep]
         after = replace(self, columns=(*kept, *new.values()))
-        names = [name for name in after.physical() if name not in values and name != DELETED]
-        deleted = column(DELETED) if self.table else F.lit(False)
-        computed = [self.null_in_other_branches(value).alias(name) for name, value in values.items()]
-        frame = self.scope().select(*(column(name) for name in names), deleted.alias(DELETED), *computed)
-        return after.selected_from(frame)
+        computed = {name: self.null_in_other_branches(value).alias(name) for name, value in values.items()}
+        if not self.table:
+            computed[DELETED] = F.lit(False).alias(DELETED)
+        return replace(
+            after, frame=self.scope().select(*(computed.get(name, column(name)) for name in after.physical()))
+        )

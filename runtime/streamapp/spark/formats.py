@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType, TimestampType, _parse_datatype_string
 
 from streamapp.formats import Format
 from streamapp.spark.flow import column
+from streamapp.spark.jvm import java_class
 
 JSON_READ = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "__corrupt", "timeZone": "UTC"}
 # ISO 8601 in UTC with milliseconds; nulls are kept, so that a reader sees every field of the schema.
@@ -46,6 +49,13 @@ def json_schema(ddl: str) -> StructType:
     return schema
 
 
+def from_json(text: Column, schema: StructType, options: dict[str, str]) -> Column:
+    """The JSON text as a struct. The schema goes to Spark as SQL, which it tries first: a schema in JSON fails twice
+    before it is read."""
+    types: Any = getattr(SparkContext._jvm, "org.apache.spark.sql.types.DataType")
+    return F.from_json(text, types.fromJson(schema.json()).sql(), options)
+
+
 def decode(data: Column, form: Format, name: str) -> Decoded:
     """The bytes of a key or value as columns; a format of one value gives one column called `name`."""
     text = data.cast("string")
@@ -62,7 +72,7 @@ def decode(data: Column, form: Format, name: str) -> Decoded:
         return Decoded({name: number}, data.isNotNull() & (F.octet_length(data) != size))
     if form.name == "json":
         schema = json_schema(form.schema or "")
-        parsed = F.from_json(text, StructType([*schema.fields]).add("__corrupt", StringType()), JSON_READ)
+        parsed = from_json(text, StructType([*schema.fields]).add("__corrupt", StringType()), JSON_READ)
         read = column(f"__read_{name}")
         bad = data.isNotNull() & (read.isNull() | read["__corrupt"].isNotNull())
         return Decoded({each.name: read[each.name] for each in schema.fields}, bad, {f"__read_{name}": parsed})
@@ -129,10 +139,8 @@ def key_text(columns: list[tuple[str, Column]], types: dict[str, object]) -> Col
 def register_functions(spark: SparkSession) -> None:
     """Registers functions for Kafka's own binary number formats, which SQL cannot read; one that keeps columns in a
     state (Needs); and one that finds the mistake in a JSON text."""
-    ours = spark._jvm.org.apache.spark.sql.streamapp  # type: ignore[union-attr]
-    ours.BigEndian.register(spark._jsparkSession)
-    ours.Needs.register(spark._jsparkSession)
-    ours.JsonMistake.register(spark._jsparkSession)
+    for name in ("BigEndian", "Needs", "JsonMistake"):
+        java_class(name).register(spark._jsparkSession)
 
 
 def struct_of(names: list[str]) -> Column:

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,6 +20,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 
 from streamapp.expressions import functions as fn
 from streamapp.expressions import read_expression
+from streamapp.spark.jvm import java_class
 
 LIST = Path(__file__).with_name("expressions.lst")
 _OURS = frozenset({"explode", "window"})
@@ -32,7 +32,7 @@ _HARMLESS = fn.SCALAR - fn.FORBIDDEN.keys() - fn.NON_DETERMINISTIC
 
 def restrict_functions(spark: SparkSession) -> None:
     """Makes the session forget all functions but KEPT. Those that are registered later are not touched."""
-    _expressions(spark).restrict(spark._jsparkSession, _json(KEPT))
+    java_class("Expressions").restrict(spark._jsparkSession, _json(KEPT))
 
 
 def expression(text: str) -> Column:
@@ -59,7 +59,7 @@ def expression_within(text: str, struct: str, outside: Sequence[str]) -> Column:
     spark = SparkSession.active()
     names = _json(name.lower() for name in outside)
     aggregates = _json(read_expression(text).aggregates)
-    return ClassicColumn(_expressions(spark).within(spark._jsparkSession, text, struct, names, aggregates))
+    return ClassicColumn(java_class("Expressions").within(spark._jsparkSession, text, struct, names, aggregates))
 
 
 def _require_read_alike(text: str) -> None:
@@ -67,7 +67,7 @@ def _require_read_alike(text: str) -> None:
     ours = read_expression(text)
     known = {f"call {name}" for name in _HARMLESS.union(ours.functions)}
     known |= {f"column {name.lower()}" for name in (*(parts[0] for parts in ours.columns), *fn.WITHOUT_PARENTHESES)}
-    for seen in json.loads(_expressions(spark).read(spark._jsparkSession, text)):
+    for seen in json.loads(java_class("Expressions").read(spark._jsparkSession, text)):
         if seen not in known:
             raise AnalysisException(f"is read in another way by Spark, which sees a {seen} in it")
 
@@ -78,7 +78,7 @@ def require_allowed(frame: DataFrame) -> None:
     Raises:
         AnalysisException: when it holds an expression of a kind that is not on the list.
     """
-    for name in json.loads(_expressions(frame.sparkSession).classes(frame._jdf)):
+    for name in json.loads(java_class("Expressions").classes(frame._jdf)):
         if name not in _allowed():
             raise AnalysisException(f"comes to Spark's expression {name}, which is not on the list of those allowed")
 
@@ -90,8 +90,3 @@ def _allowed() -> frozenset[str]:
 
 def _json(names: Iterable[str]) -> str:
     return json.dumps(list(names))
-
-
-def _expressions(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.spark.sql.streamapp.Expressions

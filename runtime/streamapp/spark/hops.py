@@ -60,7 +60,7 @@ class Hops:
     def read(self, node: n.RepartitionSource) -> Flow:
         """The rows that were written to a topic, with HOP_PLACE."""
         schema, upstream = self._written[node.topic]
-        row = F.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
+        row = formats.from_json(column("value").cast("string"), schema, {**_EXACT_JSON, "mode": "FAILFAST"})
         raw = self._read_raw(node).select(row.alias("__row"), column("timestamp"), *map(column, PLACE_FIELDS))
         columns = [F.col("__row")[field.name].alias(field.name) for field in schema.fields]
         place = [column(name).alias(here) for name, here in zip(PLACE_FIELDS, HOP_PLACE, strict=True)]

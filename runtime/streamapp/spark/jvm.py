@@ -9,11 +9,13 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from threading import Thread, Timer
 from types import TracebackType
 from typing import Any
 
+from py4j.java_gateway import JavaClass, JavaGateway, JavaMember
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorTCPServer
@@ -27,6 +29,11 @@ from streamapp.spark.allowed import require_allowed
 _NOISE = (b"WARNING: Using incubator modules",)
 """Java's output at each start, caused by Spark's own choice of modules."""
 _STDERR = 2
+_OURS = "org.apache.spark.sql.streamapp."
+_PYSPARKS = {"PythonUtils": "org.apache.spark.api.python.PythonUtils"} | dict.fromkeys(
+    ("functions", "org.apache.spark.sql.functions"), "org.apache.spark.sql.functions"
+)
+"""The classes that PySpark looks up for each column, by the name that it looks for."""
 _DEATH_SECONDS = 5.0
 
 
@@ -60,12 +67,35 @@ def start_jvm(settings: Mapping[str, str]) -> None:
         os.close(write_end)
     gateway.listener = listener
     SparkContext._ensure_initialized(gateway=gateway)
+    for looked_for, name in _PYSPARKS.items():
+        setattr(gateway.jvm, looked_for, _KnownClass(name, gateway._gateway_client))
     try:
         given = gateway.jvm.org.apache.spark.SparkConf(True).toDebugString()
         require_allowed(given, settings, os.environ, Path(_find_spark_home()))
     except InputError:
         end_jvm()
         raise
+
+
+def java_class(name: str) -> Any:
+    """One of our classes, by its name below our package."""
+    return _java_class(name, SparkContext._gateway)
+
+
+@lru_cache(maxsize=100)
+def _java_class(name: str, of: JavaGateway) -> Any:
+    return _KnownClass(_OURS + name, of._gateway_client)
+
+
+class _KnownClass(JavaClass):  # type: ignore[misc]
+    """A class whose methods are looked up once. Py4J asks the Java process at each call, for each part of a dotted
+    name, and Java looks through all jars for what may be a package."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaMember):
+            setattr(self, name, found)
+        return found
 
 
 def end_jvm(seconds: float = 2.0) -> None:

@@ -22,6 +22,7 @@ from streamapp.kafka.topics import topics_of, tune
 from streamapp.plain import plain
 from streamapp.plan import Plan
 from streamapp.spark.failure import diagnose
+from streamapp.spark.jvm import java_class
 from streamapp.spark.predecessors import (
     Shapes,
     begun_late,
@@ -45,7 +46,7 @@ class Metadata:
 
     def __init__(self, spark: SparkSession, plan: Plan, kafka: KafkaConfig) -> None:
         self._plan, self._kafka = plan, kafka
-        self._bridge: JavaObject = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
+        self._bridge: JavaObject = java_class("DriverBridge")
         self._unproven: Mapping[str, Shapes] = {}
         self.claimed = Claimed()
         """The internal topics and the group that belong to the app."""

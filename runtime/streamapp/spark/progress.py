@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp.plan import Plan
+from streamapp.spark.jvm import java_class
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Offsets = dict[tuple[str, int], int]
@@ -32,7 +33,7 @@ class Progress:
     """Collects the status; `/status` shows `snapshot()`. One thread collects and publishes, any may call `snapshot`."""
 
     def __init__(self, spark: SparkSession, plan: Plan) -> None:
-        self._bridge = spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
+        self._bridge = java_class("DriverBridge")
         self._plan = plan
         self._queries = {part.name: _Query() for part in plan.subtopologies}
         self._started = time.time()

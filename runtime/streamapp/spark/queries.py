@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -20,6 +19,7 @@ from streamapp.kafka.config import KafkaConfig
 from streamapp.plan import Plan, Store, SubTopology
 from streamapp.spark.analyze import require_types
 from streamapp.spark.assemble import assemble
+from streamapp.spark.jvm import java_class
 from streamapp.spark.session import PREFIX
 from streamapp.spark.sources import Sources
 from streamapp.spark.streamtime import tags_of
@@ -178,9 +178,7 @@ class Queries:
 
 def standing(frame: DataFrame) -> DataFrame:
     """The same rows; a query of them analyses and optimizes their plan once, and not anew for each epoch."""
-    spark = frame.sparkSession
-    ours: Any = spark._jvm.org.apache.spark.sql.streamapp.StandingPlan  # type: ignore[union-attr]
-    return ClassicDataFrame(ours.of(frame._jdf), spark)
+    return ClassicDataFrame(java_class("StandingPlan").of(frame._jdf), frame.sparkSession)
 
 
 def _writer(node: n.Node) -> dict[str, str]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -12,6 +11,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from streamapp import operations as o
 from streamapp.spark.flow import EVENT_TIME, STREAM_TIME, Flow, column
 from streamapp.spark.grouping import Grouping, settings_of
+from streamapp.spark.jvm import java_class
 
 _RULES = {"session": ("Sessions", "gap"), "sliding": ("Slides", "size")}
 """The operator's names for each kind, and for its size (WindowRule.scala)."""
@@ -27,9 +27,10 @@ def windows_found(grouping: Grouping, window: o.Window) -> DataFrame:
     grouped = rows.groupBy(*map(column, (EVENT_TIME, STREAM_TIME, *grouping.by.values())))
     kind, size = _RULES[window.kind]
     rule = {"kind": kind, size: window.size_ms * 1000, **settings_of(grouping.node)}
-    ours: Any = rows.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.RecordWindows  # type: ignore[union-attr]
     counted = grouped.agg(*grouping.aggregates())._jdf
-    return ClassicDataFrame(ours.of(counted, len(grouping.by), json.dumps(rule)), rows.sparkSession)
+    return ClassicDataFrame(
+        java_class("keyed.RecordWindows").of(counted, len(grouping.by), json.dumps(rule)), rows.sparkSession
+    )
 
 
 def table_of_windows(grouping: Grouping, found: DataFrame) -> Flow:

@@ -12,6 +12,8 @@ from typing import Any
 import yaml
 from pyspark.sql import SparkSession
 
+from streamapp.spark.jvm import java_class
+
 TEMPLATE_ANNOTATION = "streamapp.dev/template"
 ENOUGH = 0.8
 """The share of the executors that an app waits for. With fewer, some would restore what others get a moment later."""
@@ -30,8 +32,7 @@ class Replicas:
     """
 
     def __init__(self, spark: SparkSession, wanted: int, template: Path | None = None) -> None:
-        bridge = spark._jvm.org.apache.spark.sql.streamapp  # type: ignore[union-attr]
-        self._executors = bridge.Executors(spark._jsparkSession)
+        self._executors = java_class("Executors")(spark._jsparkSession)
         self._wanted = wanted
         self._template = template
         self._status: dict[str, Any] = {

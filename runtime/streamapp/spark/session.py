@@ -10,14 +10,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyspark
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streamapp.spark import class_archive, formats, guard
-from streamapp.spark.jvm import start_jvm
+from streamapp.spark.jvm import java_class, start_jvm
 
 JARS = Path(__file__).parents[1] / "jars"
 PREFIX = "spark.streamapp."
@@ -213,8 +211,7 @@ def open_session(
     # PySpark logs each analysis error with its whole plan to stderr; the error that we raise has all that a user needs.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    jvm: Any = SparkContext._jvm
-    services = jvm.org.apache.spark.sql.streamapp.SessionServices
+    services = java_class("SessionServices")
     services.hide()
     try:
         spark = builder.getOrCreate()

@@ -30,6 +30,7 @@ from streamapp.nodes import StoredTable
 from streamapp.plan import Plan, Store
 from streamapp.question import Question
 from streamapp.spark.formats import JSON_WRITE
+from streamapp.spark.jvm import java_class
 
 WAIT_SECONDS = 10.0
 """The longest wait for partitions that are on their way to another executor."""
@@ -133,14 +134,10 @@ class Stores:
             raise _own_error(error) from None
 
     def _take(self, frame: DataFrame, count: int) -> list[str]:
-        jvm = self._spark._jvm
-        assert jvm is not None
-        return list(jvm.org.apache.spark.sql.streamapp.StoreReader.take(frame._jdf, count, MOST_BYTES))
+        return list(java_class("StoreReader").take(frame._jdf, count, MOST_BYTES))
 
     def _open(self, table: _Table, question: Question) -> JavaObject | None:
-        jvm = self._spark._jvm
-        assert jvm is not None
-        return jvm.org.apache.spark.sql.streamapp.StoreReader.open(
+        return java_class("StoreReader").open(
             self._spark._jsparkSession,
             self._application_id,
             table.store.subtopology,

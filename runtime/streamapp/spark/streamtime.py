@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +15,7 @@ from streamapp import operations as o
 from streamapp.expressions import normalise
 from streamapp.plan import SubTopology
 from streamapp.spark.flow import EVENT_TIME, ORDER_TIME, STREAM_TIME
+from streamapp.spark.jvm import java_class
 
 CARRIED_TIME = "__carried_time"
 """The STREAM_TIME that a row of an internal topic was written with; null where it had none."""
@@ -55,9 +55,7 @@ def with_times_of_hop(frame: DataFrame, tag: str, topic: str, partition: str) ->
 
 
 def _with_times(frame: DataFrame, tag: str, place: list[str], times: list[str]) -> DataFrame:
-    spark = frame.sparkSession
-    ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed.StreamTime  # type: ignore[union-attr]
-    return ClassicDataFrame(ours.of(frame._jdf, tag, place, times), spark)
+    return ClassicDataFrame(java_class("keyed.StreamTime").of(frame._jdf, tag, place, times), frame.sparkSession)
 
 
 def _digest(timestamp: str) -> str:

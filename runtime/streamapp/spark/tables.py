@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,6 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from streamapp import operations as o
 from streamapp.spark.flow import DELETED, EVENT_TIME, IS, SIGN, STREAM_TIME, WAS, Flow, column, quoted
 from streamapp.spark.joins import keys_of, result_of, values_of
+from streamapp.spark.jvm import java_class
 
 _NOW = "__now"
 STREAM_TIME_FIELD = StructField(STREAM_TIME, LongType(), nullable=False)
@@ -27,8 +27,7 @@ class TaskRows:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        ours: Any = spark._jvm.org.apache.spark.sql.streamapp.keyed  # type: ignore[union-attr]
-        self.task: JavaObject = ours.KeyedTaskBuilder(spark._jsparkSession, DELETED, EVENT_TIME)
+        self.task: JavaObject = java_class("keyed.KeyedTaskBuilder")(spark._jsparkSession, DELETED, EVENT_TIME)
 
     def of(self, schema: StructType) -> DataFrame:
         """One row of these columns."""
@@ -185,5 +184,4 @@ def signed_rows(flow: Flow, place: Sequence[str]) -> Flow:
 
 def of_changes(aggregated: DataFrame) -> DataFrame:
     """The same aggregates over a table's changes: they subtract the row before each change."""
-    ours: Any = aggregated.sparkSession._jvm.org.apache.spark.sql.streamapp.keyed.Retractions  # type: ignore[union-attr]
-    return ClassicDataFrame(ours.of(aggregated._jdf, SIGN), aggregated.sparkSession)
+    return ClassicDataFrame(java_class("keyed.Retractions").of(aggregated._jdf, SIGN), aggregated.sparkSession)

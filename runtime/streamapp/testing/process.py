@@ -255,10 +255,11 @@ def _time(order: dict[str, Any], application_id: str, answers: IO[str]) -> None:
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
-    context = SparkContext._active_spark_context
-    if context is None:  # the app is about to report why
+    from streamapp.spark.jvm import java_class
+
+    if SparkContext._active_spark_context is None:  # the app is about to report why
         return
-    bridge = context._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
+    bridge = java_class("DriverBridge")
     with suppress(Py4JError, OSError):  # the engine is gone, and the app reports that
         if "times" in order:
             _answer(answers, {"times": json.loads(bridge.times(application_id))})

@@ -13,7 +13,8 @@ import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, Par
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
 import org.apache.spark.sql.kafka010.consumer.PromptConsumer
 import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, TimedSources}
-import org.apache.spark.sql.streamapp.{CountedSource, DriverTask, EpochPacer, EpochReports, EpochStyle, ProcessorShare, RuntimeConf}
+import org.apache.spark.sql.streamapp.{CountedSource, DriverTask, EpochPacer, EpochRanges, EpochReports, EpochStyle, MetadataTopic, ProcessorShare,
+  RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
@@ -48,6 +49,10 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       val subTopology = options.get("subTopology")
       val conf = RuntimeConf(SparkSession.active.conf.getAll)
       EpochReports.starts(subTopology)
+      // Spark asks for no offsets before it repeats an epoch that an earlier run has planned.
+      MetadataTopic.find(conf.applicationId).foreach { metadata =>
+        EpochStyle.choose(SparkSession.active, EpochRanges.recordsUnderWay(metadata, conf))
+      }
       val hop = Option(options.get("writtenBy")).map(HopWriter(conf.applicationId, _, options.get("subscribe"), options.getLong("lagUs", 0L)))
       hop.foreach(writer => HopTimes.begin(conf, writer.name, writer.topic))
       // The folder that Spark gives a source has the source's number for a name.

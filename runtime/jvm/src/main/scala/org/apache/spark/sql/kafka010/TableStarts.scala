@@ -60,10 +60,7 @@ private[kafka010] object PlannedEnds {
   /** @param source its number; the result is empty where no epoch has read it */
   def of(conf: RuntimeConf, source: Int): Map[TopicPartition, Long] = {
     val metadata = MetadataTopic.current(conf.applicationId)
-    val epochs = metadata.below(s"/${conf.applicationId}/${conf.subTopology}/offsets").flatMap { case (file, _) =>
-      file.substring(file.lastIndexOf('/') + 1).toLongOption
-    }
-    val ends = epochs.maxOption.flatMap(EpochRanges.ends(metadata, conf, _)).getOrElse(Nil)
+    val ends = EpochRanges.lastPlanned(metadata, conf).flatMap(EpochRanges.ends(metadata, conf, _)).getOrElse(Nil)
     ends.filter(_.source == source).map(end => new TopicPartition(end.topic, end.partition) -> end.offset).toMap
   }
 }

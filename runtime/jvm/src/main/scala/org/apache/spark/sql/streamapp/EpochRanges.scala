@@ -27,9 +27,31 @@ object EpochRanges {
   /** The offset up to which an epoch reads a partition of one of the query's sources, which have numbers for names. */
   final case class End(source: Int, topic: String, partition: Int, offset: Long)
 
+  /** The last epoch that was planned. */
+  def lastPlanned(metadata: MetadataTopic, conf: RuntimeConf): Option[Long] = last(metadata, conf, "offsets")
+
+  private def last(metadata: MetadataTopic, conf: RuntimeConf, log: String): Option[Long] =
+    metadata.below(s"/${conf.applicationId}/${conf.subTopology}/$log").flatMap { case (file, _) =>
+      file.substring(file.lastIndexOf('/') + 1).toLongOption
+    }.maxOption
+
   /** The ends of an epoch; None when it is not on the metadata topic. */
   def ends(metadata: MetadataTopic, conf: RuntimeConf, epoch: Long): Option[Seq[End]] =
     metadata.get(s"/${conf.applicationId}/${conf.subTopology}/offsets/$epoch").map(file => parse(new String(file.bytes, UTF_8)))
+
+  /**
+   * The number of records of the epoch that was planned last, if it has not ended: an earlier attempt left it to the query that
+   * starts. A partition that no epoch has read before counts from its first offset, though its first records may be gone.
+   */
+  def recordsUnderWay(metadata: MetadataTopic, conf: RuntimeConf): Long = {
+    lastPlanned(metadata, conf).filterNot(last(metadata, conf, "commits").contains).fold(0L) { epoch =>
+      def offsets(of: Long): Map[(Int, String, Int), Long] = ends(metadata, conf, of).getOrElse(Nil).map { end =>
+        (end.source, end.topic, end.partition) -> end.offset
+      }.toMap
+      val from = offsets(epoch - 1)
+      offsets(epoch).map { case (partition, until) => math.max(0L, until - from.getOrElse(partition, 0L)) }.sum
+    }
+  }
 
   private def digest(metadata: MetadataTopic, conf: RuntimeConf, epoch: Long): Option[String] = {
     def lines(of: Long): Option[Seq[String]] = ends(metadata, conf, of).map(_.groupBy(_.source).toSeq.sortBy(_._1).flatMap {
