@@ -405,14 +405,15 @@ def test_a_group_that_comes_to_a_task_that_has_run_begins_empty(kafka: KafkaConf
         assert len(list(committed(kafka, f"{bench.prefix}-echo"))) == 7 * len(keys)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "step",
     [
         "epoch.tasks-committed",
-        pytest.param("metadata.after-write.offsets", marks=pytest.mark.chaos),
-        pytest.param("transaction.before-commit#0", marks=pytest.mark.chaos),
-        pytest.param("transaction.after-commit#1", marks=pytest.mark.chaos),
+        "metadata.after-write.offsets",
+        "transaction.before-commit#0",
+        "transaction.after-commit#1",
     ],
 )
 def test_a_source_that_comes_and_goes_under_kills(kafka: KafkaConfig, tmp_path: Path, step: str) -> None:

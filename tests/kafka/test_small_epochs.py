@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from confluent_kafka import Producer
 from pyspark import SparkContext
 
 from lib.inprocess import App
+from streamapp.errors import InputError
+from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -60,6 +63,27 @@ def test_results_and_counts_do_not_depend_on_who_reads(kafka: KafkaConfig, tmp_p
             row["total"] += n
             row["size"], row["last"] = max(row["size"], len(text)), max(row["last"], text)
     assert app.latest("out") == expected
+
+
+def test_a_small_epoch_is_one_also_when_a_next_run_repeats_it(kafka: KafkaConfig, tmp_path: Path) -> None:
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("in", "out")
+    admin = Admin(kafka)
+    admin.alter(app.topic("out"), {"max.message.bytes": "100"})  # room for the mark of a transaction, and for no record
+    app.send("in", ("a", {"n": 1, "text": random.Random(7).randbytes(100).hex()}))
+    with pytest.raises(InputError, match=f"a record for topic '{app.topic('out')}'"):
+        app.run()
+    admin.alter(app.topic("out"), {"max.message.bytes": "1000000"})
+    stages = set()
+
+    def watch(status: Mapping[str, Any]) -> None:
+        if _counts(status)["read"] == 1:
+            stages.add(_stages_of_last_job())
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    app.run_until_told(watch)
+    assert stages == {1}
+    assert set(app.latest("out")) == {"a"}
 
 
 def _in_transactions(kafka: KafkaConfig, app: App) -> Callable[[Iterable[tuple[str, int, str]]], None]:

@@ -42,7 +42,9 @@ final case class DriverShuffleExec(shuffle: ShuffleExchangeExec) extends UnaryEx
       // Spark asks the sources for the ranges of the epoch, and they count its records.
       read.partitions
       val subTopology = RuntimeConf(session.conf.getAll).subTopology
-      val few = EpochPacer.of(subTopology).underWay <= DriverShuffle.MostRecords
+      val pacer = EpochPacer.of(subTopology)
+      DriverShuffle.begins(subTopology, again = pacer.repeating)
+      val few = pacer.underWay <= DriverShuffle.MostRecords
       val found = if (few) DriverShuffle.inTurn(subTopology)(rowsByPlace(read, hashed, _)) else None
       // The stage counts them again.
       if (found.isEmpty) shuffle.child.resetMetrics()
@@ -53,10 +55,15 @@ final case class DriverShuffleExec(shuffle: ShuffleExchangeExec) extends UnaryEx
   private def rowsByPlace(read: RDD[InternalRow], hashed: HashPartitioning, attempt: Int): RowsByPlace = {
     val placeOf = UnsafeProjection.create(hashed.partitionIdExpression :: Nil, shuffle.child.output)
     val rows = new RowsByPlace(hashed.numPartitions, output.length)
-    DriverTask.run(sparkContext, read, attempt)(_.foreach { row =>
+    try DriverTask.run(sparkContext, read, attempt)(_.foreach { row =>
       rows.add(placeOf(row).getInt(0), row.asInstanceOf[UnsafeRow])
       if (rows.bytes > DriverShuffle.MostBytes) throw new TooMuchForDriver(s"more than ${DriverShuffle.MostBytes} bytes of rows")
     })
+    finally shuffle.child.foreach {
+      // A task has a copy of the plan. This is the plan itself: operators behind the shuffle send it to their tasks.
+      case sort: SortExec => sort.rowSorter = null
+      case _ =>
+    }
     rows
   }
 
@@ -67,8 +74,8 @@ final case class DriverShuffleExec(shuffle: ShuffleExchangeExec) extends UnaryEx
 /**
  * The driver reads for one sub-topology at a time: it must stay free to plan epochs, and stages are spread over the executors.
  *
- * An epoch that it could not read would cost as much again each time, or wait for Kafka in vain. So stages read that sub-topology's epochs for
- * a minute; then the driver tries again, with new consumers.
+ * An epoch that it could not read would cost as much again each time, or wait for Kafka in vain, and one that it has read may fail because of that.
+ * So stages read that sub-topology's epochs for a minute; then the driver tries again, with new consumers.
  */
 object DriverShuffle extends Logging {
   /** The most records of an epoch that the driver reads. */
@@ -81,6 +88,8 @@ object DriverShuffle extends Logging {
   private val turn = new ReentrantLock
   /** When the driver could not read the last epoch that it tried, by sub-topology. */
   private val failures = new ConcurrentHashMap[String, java.lang.Long]()
+  /** The sub-topologies whose last epoch the driver has read. */
+  private val read = ConcurrentHashMap.newKeySet[String]()
 
   /**
    * Reads the rows of an epoch; None where a stage must do it.
@@ -93,6 +102,7 @@ object DriverShuffle extends Logging {
     else try {
       val found = rows(if (failed.isDefined) 1 else 0)
       failures.remove(subTopology)
+      read.add(subTopology)
       Some(found)
     } catch {
       case error: Throwable if NonFatal(error) || error.isInstanceOf[SparkOutOfMemoryError] || error.isInstanceOf[StackOverflowError] =>
@@ -102,8 +112,15 @@ object DriverShuffle extends Logging {
     } finally turn.unlock()
   }
 
+  /** Begins an epoch. If it is tried `again` and the driver has read it before, that may be why it failed. */
+  private[keyed] def begins(subTopology: String, again: Boolean): Unit =
+    if (read.remove(subTopology) && again) failures.put(subTopology, System.nanoTime())
+
   /** Forgets the sub-topologies of earlier runs. */
-  def clear(): Unit = failures.clear()
+  def clear(): Unit = {
+    failures.clear()
+    read.clear()
+  }
 }
 
 /** Puts [[DriverShuffleExec]] in the place of the shuffle below the keyed operator of an epoch that is expected to be small. */
