@@ -136,9 +136,9 @@ private object Combining {
   }
 }
 
-/** Puts the keyed operators, and the driver's shuffle, into a physical plan. */
+/** Puts the keyed operators, the driver's shuffle, and what stays on the driver into a physical plan. */
 private object KeyedPlans extends Rule[SparkPlan] {
-  override def apply(plan: SparkPlan): SparkPlan = DriverShuffles(KeyedAggregates(plan))
+  override def apply(plan: SparkPlan): SparkPlan = PlansOnDriver(DriverShuffles(KeyedAggregates(plan)))
 }
 
 /** Spark's plug-in point for rules of ours (`spark.sql.extensions`). */
