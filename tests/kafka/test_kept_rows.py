@@ -28,15 +28,13 @@ SECOND = 1000
 PEOPLE = [f"p{i:02}" for i in range(25)]
 CITIES = ["Oslo", "Rome", "Kyiv", None]
 SCORES = (1e16, -1e16, 1.0, 0.5, 0.1, -1 / 3, 1e300, -1e300, 1e-300, 5e-324)
-PEOPLE_TABLE = """
-  - {name: people, table: {topic: $T-people, value: {format: json, schema: "city STRING, age INT, score DOUBLE"}}}"""
-KINDS = f"""{PEOPLE_TABLE}
-  - {{name: kinds, from: people, groupBy: [city], aggregate: {{different: count(distinct age)}}}}
-  - {{name: kinds-out, to: {{topic: $T-kinds}}}}
+KINDS = """
+  - {name: people, table: {topic: $T-people, value: {format: json, schema: "city STRING, age INT, score DOUBLE"}}}
+  - {name: kinds, from: people, groupBy: [city], aggregate: {different: count(distinct age)}}
+  - {name: kinds-out, to: {topic: $T-kinds}}
 """
-TOPOLOGY = (
-    f"""{KINDS}"""
-    + """  - name: ages
+_FURTHER = """
+  - name: ages
     from: people
     groupBy: [city]
     aggregate:
@@ -59,7 +57,7 @@ TOPOLOGY = (
   - {name: answers, join: {with: ages, type: left, select: {ages: ages.ages}}}
   - {name: answers-out, to: {topic: $T-answers}}
 """
-)
+TOPOLOGY = KINDS + _FURTHER
 
 Row = tuple[dict[str, Any], int]
 """A row, and its time."""

@@ -84,15 +84,12 @@ class App:
         *,
         replicas: int | None = None,
         on_ready: Callable[[str], None] | None = None,
-        may_restart: bool = False,
     ) -> None:
         """Runs to the end of the input, as `streamapp run --until-caught-up` does, with further settings of Spark's.
 
         `epoch_records`: no epoch takes more from a source (from each of its partitions one at least).
         `replicas`: the number of executor processes; None: the tasks run in this process.
         `on_ready`: is called when the app begins to run.
-        `may_restart`: whether a query may fail and be started again. Otherwise that is an error: a second attempt that
-        does it hides why the first one did not.
         """
         ensure_topics(Admin(self.kafka), topics_of(self.plan), create_all=True)
         state_dir = self._folder / self.prefix
@@ -106,10 +103,10 @@ class App:
                 jvm: Any = SparkContext._jvm
                 jvm.org.apache.spark.sql.streamapp.EpochPacer.atMost(epoch_records)
 
-        before = len(self.statuses)
+        before = len(self.statuses)  # of earlier runs
         run_app(self.plan, self.kafka, options, ready, lambda status: self.statuses.append(dict(status)))
         restarts = {status["error"] for status in self.statuses[before:] if status["phase"] == "Restarting"}
-        assert may_restart or not restarts, restarts
+        assert not restarts, f"an attempt has failed, though the next one has done it: {restarts}"
 
     def run_until_told(self, on_progress: Callable[[Mapping[str, Any]], None]) -> None:
         """Runs until a SIGTERM, which `on_progress` can send to this process."""

@@ -103,7 +103,7 @@ def run_app(
         try:
             if plan.code:
                 ship_code(spark, plan.code, place.work_dir)
-            metadata = Metadata(spark, plan, kafka)
+            metadata = Metadata(plan, kafka)
             metadata.open(_settings(plan, kafka, options), options.owner or local_owner(plan.name), options.adopted)
             failpoint.hit("driver.metadata-open")
             app = _App(spark, plan, kafka, options, metadata, place.executors, on_progress, limit)
@@ -165,7 +165,7 @@ class _App:
         self._limit = limit
         self._queries = Queries(spark, plan, kafka, metadata.begun_late, metadata.numberings)
         self._running: dict[str, StreamingQuery] = {}
-        self._progress = Progress(spark, plan)
+        self._progress = Progress(plan)
         self._phases = Phases()
         self._metadata = metadata
         self._housekeeping = Housekeeping(kafka, plan, metadata.claimed, self._objection, metadata.flush)

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from streamapp.describe.words import of_stores
 from streamapp.kafka.access import require_access
@@ -44,7 +43,7 @@ from streamapp.succession import NO_EPOCH
 class Metadata:
     """An app's metadata topic. It must exist."""
 
-    def __init__(self, spark: SparkSession, plan: Plan, kafka: KafkaConfig) -> None:
+    def __init__(self, plan: Plan, kafka: KafkaConfig) -> None:
         self._plan, self._kafka = plan, kafka
         self._bridge: JavaObject = java_class("DriverBridge")
         self._unproven: Mapping[str, Shapes] = {}

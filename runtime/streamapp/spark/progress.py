@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamapp.plan import Plan
@@ -32,7 +31,7 @@ class _Query:
 class Progress:
     """Collects the status; `/status` shows `snapshot()`. One thread collects and publishes, any may call `snapshot`."""
 
-    def __init__(self, spark: SparkSession, plan: Plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._bridge = java_class("DriverBridge")
         self._plan = plan
         self._queries = {part.name: _Query() for part in plan.subtopologies}

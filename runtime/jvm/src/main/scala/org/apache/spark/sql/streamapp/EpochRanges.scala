@@ -43,7 +43,7 @@ object EpochRanges {
    * The number of records of the epoch that was planned last, if it has not ended: an earlier attempt left it to the query that
    * starts. A partition that no epoch has read before counts from its first offset, though its first records may be gone.
    */
-  def recordsUnderWay(metadata: MetadataTopic, conf: RuntimeConf): Long = {
+  def recordsUnderWay(metadata: MetadataTopic, conf: RuntimeConf): Long =
     lastPlanned(metadata, conf).filterNot(last(metadata, conf, "commits").contains).fold(0L) { epoch =>
       def offsets(of: Long): Map[(Int, String, Int), Long] = ends(metadata, conf, of).getOrElse(Nil).map { end =>
         (end.source, end.topic, end.partition) -> end.offset
@@ -51,7 +51,6 @@ object EpochRanges {
       val from = offsets(epoch - 1)
       offsets(epoch).map { case (partition, until) => math.max(0L, until - from.getOrElse(partition, 0L)) }.sum
     }
-  }
 
   private def digest(metadata: MetadataTopic, conf: RuntimeConf, epoch: Long): Option[String] = {
     def lines(of: Long): Option[Seq[String]] = ends(metadata, conf, of).map(_.groupBy(_.source).toSeq.sortBy(_._1).flatMap {
