@@ -6,9 +6,12 @@ import java.util.{List => JList, Map => JMap}
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
+import org.json4s.DefaultFormats
+import org.json4s.jackson.Serialization
+
 import org.apache.spark.sql.DataFrame
-import org.apache.spark.sql.catalyst.CatalystTypeConverters
-import org.apache.spark.sql.catalyst.expressions.{Alias, Expression, JsonToStructs, Literal}
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
+import org.apache.spark.sql.catalyst.expressions.{Alias, BoundReference, Expression, JsonToStructs}
 import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeProjection
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OneRowRelation, Project}
 import org.apache.spark.sql.classic.ClassicConversions.castToImpl
@@ -17,18 +20,19 @@ import org.apache.spark.unsafe.types.UTF8String
 
 /** JSON as Spark reads it and as we do. */
 object JsonProbe {
-  /** @return for each text the row that Spark reads, that we read, and that we read in generated code */
-  def read(texts: JList[Array[Byte]], ddl: String, options: JMap[String, String]): JList[JList[String]] = {
+  /** @return for each text the row that Spark reads, that we read, and that we read in generated code, as JSON */
+  def read(texts: JList[Array[Byte]], ddl: String, options: JMap[String, String]): String = {
     val schema = StructType.fromDDL(ddl)
-    def spark(text: Expression) = JsonToStructs(schema, options.asScala.toMap, text, Some("UTC"))
-    texts.asScala.map { bytes =>
-      val text = Literal(UTF8String.fromBytes(bytes), StringType)
-      val ours = replaced(spark(text))
-      Seq(shown(spark(text).eval(), schema), shown(ours.eval(), schema), shown({
-        val row = GenerateUnsafeProjection.generate(Seq(ours))(null)
+    val theirs = JsonToStructs(schema, options.asScala.toMap, BoundReference(0, StringType, nullable = true), Some("UTC"))
+    val ours = replaced(theirs)
+    val generated = GenerateUnsafeProjection.generate(Seq(ours))
+    Serialization.write(texts.asScala.map { bytes =>
+      val text = InternalRow(UTF8String.fromBytes(bytes))
+      Seq(shown(theirs.eval(text), schema), shown(ours.eval(text), schema), shown({
+        val row = generated(text)
         if (row.isNullAt(0)) null else row.getStruct(0, schema.length)
-      }, schema)).asJava
-    }.asJava
+      }, schema))
+    })(DefaultFormats)
   }
 
   private def replaced(json: Expression): Expression =

@@ -135,7 +135,7 @@ object PartitionProbe {
       var flushed = false
       try {
         if (closing) return false
-        if (!partition.usable(version, attempt, live = random.nextInt(10) > 0)) {
+        if (!partition.usable(version, attempt, unchanged = random.nextInt(10) > 0)) {
           partition.reopen()
           database.close()
           database = new Database(version, told)

@@ -30,7 +30,8 @@ import org.apache.spark.util.SerializableConfiguration
  *   expect:TOPIC:PERCENT (of their size that records are compressed to)
  *   overdue (waits until Kafka has ended the task's transaction)
  *
- * With the setting `probe.again` the task repeats work of an earlier try.
+ * STORE is a name, or NAME@PARTITION: a task may have several partitions of a store. With the setting `probe.again` the task repeats work of an
+ * earlier try.
  */
 object StoreProbe {
   private val keySchema = new StructType().add("key", LongType)
@@ -51,6 +52,13 @@ object StoreProbe {
     providers = Map.empty
   }
   private var former = Map.empty[String, ChangelogStateStoreProvider]
+
+  /** Goes on with the stores of the run before, as another process does that has them still. */
+  def swap(): Unit = synchronized {
+    val now = providers
+    providers = former
+    former = now
+  }
 
   /** Moves the partitions to another process. */
   def leave(): Unit = synchronized {
@@ -89,13 +97,15 @@ object StoreProbe {
       conf.set(StreamingRunId, UUID.randomUUID().toString)
       // A store without column families is one that can be asked.
       val plain = settings.contains("probe.plain")
-      created.init(StateStoreId("/probe", 0, 0, store), keySchema, valueSchema,
+      created.init(StateStoreId("/probe", 0, partitionOf(store), store.takeWhile(_ != '@')), keySchema, valueSchema,
         if (plain) NoPrefixKeyStateEncoderSpec(keySchema) else keySpec,
         useColumnFamilies = !plain, storeConf, conf, useMultipleValuesPerKey = !plain, None)
       providers += store -> created
       created
     })
   }
+
+  private def partitionOf(store: String): Int = if (store.contains('@')) store.substring(store.indexOf('@') + 1).toInt else 0
 
   private val StreamingRunId = "sql.streaming.runId"
 
@@ -111,10 +121,11 @@ object StoreProbe {
     TransactionProbe.announce(spark.sparkContext, again = conf.contains("probe.again"))
     val rows = spark.sparkContext.runJob(spark.sparkContext.parallelize(Seq(0), 1), (_: TaskContext, _: Iterator[Int]) => {
       val runtime = RuntimeConf(conf)
+      TransactionProbe.beginTask(firstPartition = 0)
       val opened = names.map(name => name -> provider(name, conf, hadoop, storeConf).getStore(version)).toMap
       val transaction = TaskTransaction.find(runtime, s"${runtime.subTopology}/0").get
       var committed = false
-      val skipped = transaction.alreadyDone
+      val skipped = names.map(partitionOf).forall(transaction.alreadyDone)
       try {
         if (skipped) transaction.commit()
         else script.split(' ').filter(_.nonEmpty).map(_.split(':')).foreach {
@@ -142,7 +153,7 @@ object StoreProbe {
           case Array("expect", topic, percent) => HeldSender.expectCompression(topic, percent.toInt / 100f)
           case Array("close-former") => former.values.foreach(_.close())
           case Array("close") => closeElsewhere()
-          case Array("close-in-commit", topic) => transaction.mark((_: Long, _: Long) => closeElsewhere(), version + 1,
+          case Array("close-in-commit", topic) => transaction.mark(0, (_: Long, _: Long) => closeElsewhere(), version + 1,
             new ProducerRecord(topic, 0, Array[Byte](1), Array[Byte](1)))
           case Array("transaction-commit") => committed = true; transaction.commit()
           case Array("store-commit") => opened.values.foreach(_.commit()); committed = true

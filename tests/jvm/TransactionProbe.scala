@@ -7,7 +7,9 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.kafka.clients.admin.{Admin, TransactionDescription, TransactionState}
 
-import org.apache.spark.SparkContext
+import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.classic.ClassicConversions.castToImpl
 
 /** Kafka's records of the transactions of tasks. */
 object TransactionProbe {
@@ -25,6 +27,25 @@ object TransactionProbe {
   /** The time after which Kafka ends the transaction of a task, in milliseconds. */
   def timeoutMs(settings: java.util.Map[String, String], id: String): Long =
     described(RuntimeConf(settings.asScala.toMap), id).transactionTimeoutMs
+
+  /** Lets the running task have several partitions. */
+  def beginTask(firstPartition: Int): Unit = TaskPartitions.begin(TaskContext.get(), firstPartition)
+
+  /** Begins a run of a query, on the driver. */
+  def beginRun(session: SparkSession, subTopology: String, run: String): Unit = inRun(session, run) { context =>
+    TransactionalIds.beginRun(context, subTopology)
+  }
+
+  /** Lets a task of a run take an id; throws what that throws. */
+  def takeId(session: SparkSession, applicationId: String, run: String): Unit = inRun(session, run) { context =>
+    context.runJob(context.parallelize(Seq(0), 1), (_: TaskContext, _: Iterator[Int]) => TransactionalIds.requireRun(applicationId))
+  }
+
+  private def inRun(session: SparkSession, run: String)(work: SparkContext => Unit): Unit = {
+    val context = castToImpl(session).sparkContext
+    context.setJobGroup(run, "a run of a query")
+    try work(context) finally context.clearJobGroup()
+  }
 
   /** Waits until the open transaction has been ended. */
   def awaitEnd(conf: RuntimeConf, id: String): Unit = {

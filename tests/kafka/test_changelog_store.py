@@ -42,28 +42,33 @@ class Stores:
     """The stores of one application, as one process sees them."""
 
     def __init__(
-        self, spark: SparkSession, kafka: KafkaConfig, names: tuple[str, ...], largest_batch: int | None = None
+        self,
+        spark: SparkSession,
+        kafka: KafkaConfig,
+        names: tuple[str, ...],
+        largest_batch: int | None = None,
+        partitions: int = 1,
     ) -> None:
         self._probe = spark._jvm.org.apache.spark.sql.execution.streaming.state.StoreProbe  # type: ignore[union-attr]
         self._spark = spark
-        self._names = names
+        self._names = [name + (f"@{n}" if n else "") for n in range(partitions) for name in names]
         app = f"probe-{uuid4().hex[:8]}"
         self.settings = {
             PREFIX + "applicationId": app,
             PREFIX + "bootstrapServers": kafka.bootstrap_servers,
             PREFIX + "subTopology": "part",
             PREFIX + "stores": ",".join(f"{'s' if name == 'default' else name}=aaaa" for name in names),
-            PREFIX + "maxParallelism": "1",
+            PREFIX + "maxParallelism": str(partitions),
         }
         self.topics = [f"{app}-{'s' if name == 'default' else name}-changelog" for name in names]
         config = {"cleanup.policy": "compact"}
         if largest_batch is not None:
             config["max.message.bytes"] = str(largest_batch)
-        Admin(kafka).create([TopicSpec(t, "s", 1, config, True) for t in self.topics])
+        Admin(kafka).create([TopicSpec(t, "s", partitions, config, True) for t in self.topics])
         self.crash()
 
     def task(self, version: int, script: str) -> list[str]:
-        return list(self._probe.run(self._spark._jsparkSession, self.settings, list(self._names), version, script))
+        return list(self._probe.run(self._spark._jsparkSession, self.settings, self._names, version, script))
 
     def crash(self) -> None:
         """Deletes every local file."""
@@ -76,13 +81,18 @@ class Stores:
     def restored(self) -> int:
         """The number of changelog offsets that the last restore has read."""
         bridge = self._spark._jvm.org.apache.spark.sql.streamapp.DriverBridge  # type: ignore[union-attr]
-        (part,) = (part for part in json.loads(bridge.restores())["partitions"] if part["store"] == "s")
+        parts = json.loads(bridge.restores())["partitions"]
+        (part,) = (part for part in parts if (part["store"], part["partition"]) == ("s", 0))
         assert part["finished"]
         return int(part["total"])
 
     def restart(self) -> None:
         """Starts the query again in the same process."""
         self._probe.restart()
+
+    def swap(self) -> None:
+        """Goes on in the process that has the stores from before the restart."""
+        self._probe.swap()
 
     def rebuilt(self, version: int) -> list[str]:
         self.crash()
@@ -99,6 +109,47 @@ def test_puts_and_removals_are_rebuilt(stores: Callable[..., Stores]) -> None:
     s.task(0, "put:default:1:10 put:default:2:20 put:default:3:30 commit")
     s.task(1, "put:default:1:11 remove:default:2 commit")
     assert s.task(2, "dump") == s.rebuilt(2) == ["default/default/1=11", "default/default/3=30"]
+
+
+def test_a_store_is_used_again_only_where_nobody_has_committed_since(stores: Callable[..., Stores]) -> None:
+    """Where this process does not hold the transactional id, the end of the changelog decides."""
+    s = stores()
+    s.task(0, "put:default:1:10 commit")
+    read = s.restored()
+    s.settings |= {"probe.again": "true"}
+    s.task(1, "put:default:2:20 commit")
+    assert s.restored() == read, "nothing was restored"
+    s.restart()
+    s.task(2, "put:default:3:30 commit")
+    s.swap()
+    assert s.task(2, "put:default:3:31 commit") == []  # it is done, and its script is not run
+    assert s.task(3, "dump") == s.rebuilt(3) == [f"default/default/{k}={k}0" for k in (1, 2, 3)]
+
+
+def test_each_partition_of_a_task_is_looked_at_where_the_task_has_not_held_the_id(
+    spark: SparkSession, kafka: KafkaConfig
+) -> None:
+    s = Stores(spark, kafka, ("default",), partitions=2)
+    s.task(0, "put:default:1:10 put:default@1:2:20 commit")
+    s.restart()
+    s.task(1, "put:default:1:11 put:default@1:2:21 commit")
+    s.swap()
+    s.settings |= {"probe.again": "true"}
+    assert s.task(1, "put:default:1:99 put:default@1:2:99 commit") == []
+    assert s.rebuilt(2) == ["default/default/1=11", "default@1/default/2=21"]
+
+
+def test_a_task_of_a_run_that_is_over_does_not_commit(spark: SparkSession) -> None:
+    probe = spark._jvm.org.apache.spark.sql.streamapp.TransactionProbe  # type: ignore[union-attr]
+    session = spark._jsparkSession
+    probe.beginRun(session, "part", "first")
+    probe.takeId(session, "probe", "first")
+    probe.beginRun(session, "other", "of-another-part")
+    probe.takeId(session, "probe", "first")
+    probe.beginRun(session, "part", "second")
+    probe.takeId(session, "probe", "second")
+    with pytest.raises(Py4JJavaError, match="the query's run first is over: another one has begun"):
+        probe.takeId(session, "probe", "first")
 
 
 def test_merged_values_are_rebuilt_whole(stores: Callable[..., Stores]) -> None:

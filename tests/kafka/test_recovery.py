@@ -141,7 +141,7 @@ COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epo
     [
         (TOTALS, SOME_STEPS, ""),
         pytest.param(TOTALS, FAILPOINTS, "", marks=pytest.mark.chaos),
-        (ECHO, COMMITTED_STEPS, ""),
+        pytest.param(ECHO, COMMITTED_STEPS, "", marks=pytest.mark.chaos),
         pytest.param(WINDOWS, COMMITTED_STEPS, "", marks=pytest.mark.chaos),
         pytest.param(HOP, COMMITTED_STEPS, "", marks=pytest.mark.chaos),
         pytest.param(FUNCTION, COMMITTED_STEPS, FUNCTIONS_CODE, marks=pytest.mark.chaos),

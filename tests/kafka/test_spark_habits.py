@@ -14,6 +14,7 @@ Habits of Spark that other tests hold, with the runtime in it:
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterator
@@ -271,7 +272,7 @@ def test_what_reads_json_here_gives_what_spark_gives(spark: SparkSession, mode: 
         texts.append(bytes(changed))
     options = {"mode": mode, "columnNameOfCorruptRecord": "__corrupt", "timeZone": "UTC"}
     probe = spark._jvm.org.apache.spark.sql.streamapp.JsonProbe  # type: ignore[union-attr]
-    found = [list(each) for each in probe.read(texts, JSON_SCHEMA, options)]
+    found = json.loads(probe.read(texts, JSON_SCHEMA, options))
     different = [(text, *each) for text, each in zip(texts, found, strict=True) if len(set(each)) > 1]
     assert not different
     assert len({theirs for theirs, *_ in found}) > 50

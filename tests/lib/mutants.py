@@ -55,9 +55,9 @@ class Mistake:
 NO_FENCE = Mistake(
     "no-fence",
     "TaskTransaction.scala",
-    'properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, s"${conf.applicationId}/$id")',
+    "properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, TransactionalIds.inKafka(conf, id))",
     "properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, "
-    's"${conf.applicationId}/$id/${java.util.UUID.randomUUID()}")',
+    's"${TransactionalIds.inKafka(conf, id)}/${java.util.UUID.randomUUID()}")',
 )
 """The mistake: transactional ids that no other process uses, so that no process is ever fenced."""
 MARKER_OUTSIDE = Mistake(

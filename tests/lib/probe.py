@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +17,8 @@ from pyspark.sql import SparkSession
 
 from streamapp.spark.jvm import end_jvm
 from streamapp.spark.session import JARS, Place, open_session, runtime_class_path
+
+BUILD = Path(__file__).parents[2] / ".build"
 
 
 def all_jars() -> str:
@@ -30,6 +35,23 @@ def compile_probe(sources: Path, target: Path) -> Path:
     return target
 
 
+def compiled_probe(sources: Path) -> Path:
+    """The classes of the sources below a folder, compiled once for all processes of a test run."""
+    inputs = [*sorted(sources.glob("*.scala")), JARS / "streamapp-runtime.jar"]
+    name = hashlib.sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()[:16]
+    (folder := BUILD / "probe").mkdir(parents=True, exist_ok=True)
+    classes = folder / name
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not classes.exists():
+            for former in folder.iterdir():
+                if former.is_dir():
+                    shutil.rmtree(former)
+            (unfinished := folder / "unfinished").mkdir()
+            compile_probe(sources, unfinished).rename(classes)
+    return classes
+
+
 def probe_class_path(target: Path) -> str:
     """Spark's extra class path with the probe in front."""
     return os.pathsep.join([str(target), runtime_class_path()])
@@ -38,8 +60,7 @@ def probe_class_path(target: Path) -> str:
 @contextmanager
 def probe_session(sources: Path, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A Spark session in this process with the probe on its class path, and with further settings."""
-    (classes := folder / "classes").mkdir()
-    compile_probe(sources, classes)
+    classes = compiled_probe(sources)
     end_jvm()  # another test's JVM does not have it
     place = Place(master="local[2]", work_dir=folder / "work", memory="1g")
     place.work_dir.mkdir()

@@ -28,6 +28,7 @@ object DriverBridge {
     TableStarts.clear()
     OncePerRun.clear()
     DriverShuffle.clear()
+    TransactionalIds.clear()
     MetadataTopic.open(RuntimeConf(settings.asScala.toMap), owner, Option(adopted))
   }
 
@@ -103,6 +104,8 @@ object DriverBridge {
 
   /** Ends the run; a later one in this process opens everything anew. */
   def end(applicationId: String): Unit = {
+    // Tasks that are still running must not commit when the metadata is closed, and nobody knows who owns it.
+    TransactionalIds.clear()
     TaskTransaction.closeAll(applicationId)
     SourcePosition.closeAll(applicationId)
     LocalBases.closeAll(applicationId)

@@ -15,8 +15,15 @@ import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec
 import org.apache.spark.sql.execution.streaming.StreamingQueryPlanTraverseHelper.collectFromUnfoldedPlan
 import org.apache.spark.sql.streamapp.keyed.StreamTimes
 
-/** A task's report to the driver when it has committed; of its `records`, `hops` went to topics of the app's own. */
-final class TaskReport(val partition: Int, val skipped: Boolean, val records: Long, val hops: Long,
+/**
+ * A task's report to the driver when it has committed.
+ *
+ * @param executor   where it ran
+ * @param partitions of the state, or of the source
+ * @param skipped    whether the epoch was committed already, for one of them at least
+ * @param records    the records that were written; of these, `hops` went to topics of the app's own
+ */
+final class TaskReport(val executor: String, val partitions: Seq[Int], val skipped: Boolean, val records: Long, val hops: Long,
     val changelogRecords: Long, val bytes: Long, val stores: Seq[StoreSize]) extends Serializable
 
 /** Size of one partition of a store, as RocksDB estimates it. */
@@ -29,9 +36,9 @@ object StoreStats {
   def put(subTopology: String, sparkStore: String, size: StoreSize): Unit =
     sizes.put((subTopology, size.partition, sparkStore), size)
 
-  def ofTask(conf: RuntimeConf, partition: Int): Seq[StoreSize] =
+  def ofTask(conf: RuntimeConf, partitions: Seq[Int]): Seq[StoreSize] =
     if (conf.stores.isEmpty) Nil
-    else sizes.asScala.collect { case ((sub, at, _), size) if sub == conf.subTopology && at == partition => size }.toSeq
+    else sizes.asScala.collect { case ((sub, at, _), size) if sub == conf.subTopology && partitions.contains(at) => size }.toSeq
 }
 
 /**

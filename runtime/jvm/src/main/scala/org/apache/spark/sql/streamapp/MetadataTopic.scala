@@ -177,13 +177,13 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
 
   /**
    * Makes sure, by a write, that no other driver has taken over, and that no internal topic was made anew. A confirmation
-   * within the last second is trusted.
+   * within the last second is trusted, unless it must be made `now`.
    * @throws FencedException when another driver has opened the topic since
    * @throws PositionMismatchException when an internal topic is not the one on record
    */
-  def confirm(): Unit = {
+  def confirm(now: Boolean = false): Unit = {
     confirming.synchronized {
-      if (System.nanoTime() - confirmedAt > ConfirmedForNs) {
+      if (now || System.nanoTime() - confirmedAt > ConfirmedForNs) {
         put(Seq(ConfirmedKey -> incarnation.getBytes(UTF_8)))
         confirmedAt = System.nanoTime()
       }
@@ -280,8 +280,8 @@ object MetadataTopic {
    * The reason why an executor must not fence on behalf of this driver: another driver has taken over, or an internal
    * topic was made anew. None when all is well, or when this process has opened no metadata and so cannot know.
    */
-  def objection(applicationId: String): Option[RuntimeException] = Option(opened.get(applicationId)).flatMap { topic =>
-    try { topic.confirm(); None } catch { case found @ (_: FencedException | _: PositionMismatchException) =>
+  def objection(applicationId: String, now: Boolean = false): Option[RuntimeException] = Option(opened.get(applicationId)).flatMap { topic =>
+    try { topic.confirm(now); None } catch { case found @ (_: FencedException | _: PositionMismatchException) =>
       Some(found.asInstanceOf[RuntimeException])
     }
   }

@@ -21,17 +21,20 @@ private[streamapp] class Placement(session: SparkSession) {
 
   private val coordinator = StateStoreCoordinatorRef.forDriver(SparkEnv.get, session.sessionState.conf)
   private var balanced: (Set[String], Set[UUID]) = (Set.empty, Set.empty)
+  // Tasks that find no free slot where their stores are go elsewhere, and the stores with them.
+  private var nextLookNs = System.nanoTime()
   /** By query and operator: the version of a store when the places of its partitions were last set. */
   private val placedAt = mutable.Map.empty[(UUID, Long), Long]
 
   /**
-   * Gives each executor its share, if executors or queries have changed since the last time. Tasks of an epoch that was
+   * Gives each executor its share, if executors or queries have changed since the last time, and now and then. Tasks of an epoch that was
    * planned before may open a store at its old place once more, so the check repeats until such epochs are over.
    */
   def balance(executors: Set[String]): Unit = {
     val stores = states()
     val now = (executors, stores.map(_.queryRunId).toSet)
-    if (executors.nonEmpty && now != balanced) {
+    if (executors.nonEmpty && (now != balanced || System.nanoTime() - nextLookNs >= 0)) {
+      nextLookNs = System.nanoTime() + Placement.LookEveryNs
       val hosts = session.sparkContext.env.blockManager.master.getMemoryStatus.keys
         .map(manager => manager.executorId -> manager.host).toMap
       if (executors.forall(hosts.contains)) {
@@ -76,6 +79,7 @@ private[streamapp] class Placement(session: SparkSession) {
 }
 
 private[streamapp] object Placement {
+  private val LookEveryNs = 30L * 1000 * 1000 * 1000
 
   /**
    * The new executors of the partitions that move, so that all have equally many, give or take one, and as few as possible move.

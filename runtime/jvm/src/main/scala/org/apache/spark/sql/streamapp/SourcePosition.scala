@@ -6,9 +6,6 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
-import scala.jdk.CollectionConverters._
-
-import org.apache.kafka.clients.admin.{Admin, AdminClientConfig}
 import org.apache.kafka.clients.producer.ProducerRecord
 import org.apache.kafka.common.TopicPartition
 import org.apache.kafka.common.utils.Utils.{murmur2, toPositive}
@@ -45,7 +42,7 @@ final class SourcePosition private (private val conf: RuntimeConf, val source: T
     val position = remembered.getOrElse(readFenced(transaction))
     known = Some(position)
     knownBy = run
-    if (position == until) transaction.markAlreadyDone()
+    if (position == until) transaction.markAlreadyDone(source.partition)
     else if (position != Nothing && position != from) {
       throw new PositionMismatchException(
         s"sub-topology '${conf.subTopology}': $source is committed up to offset $position, " +
@@ -64,34 +61,21 @@ final class SourcePosition private (private val conf: RuntimeConf, val source: T
   }
 
   def mark(transaction: TaskTransaction, until: Long): Unit =
-    transaction.mark(this, until,
+    transaction.mark(source.partition, this, until,
       new ProducerRecord(home.topic, home.partition, key, ByteBuffer.allocate(8).putLong(until).array))
 
-  override def staysUntilClosed: Boolean = false
   override def confirmed(version: Long, nextOffset: Long): Unit = known = Some(version)
 }
 
 object SourcePosition {
   /** The position before the first commit. */
   private val Nothing = -1L
-  /** How long Kafka's clients wait for an answer, before they ask again. */
-  private val UsualAnswerMs = 30000
   private val TidyMs = 60L * 1000
   private val tidiedAtMs = new AtomicLong(System.currentTimeMillis())
 
-  /**
-   * Ends the transactions that a former run has left open under these ids, before any task reads its position. A task could
-   * wait for them itself, but all running tasks could be waiting for one that is not running yet. Called on the driver.
-   */
-  def settle(conf: RuntimeConf, sources: Iterable[TopicPartition]): Unit = if (conf.exactlyOnce) {
-    MetadataTopic.current(conf.applicationId).confirm()
-    val ids = sources.map(source => s"${conf.applicationId}/${transactionId(conf, source)}")
-    // It fences in the name of producers whose transactions may take as long as it waits for an answer, which by default is
-    // longer than some brokers allow.
-    val admin = Admin.create(conf.client(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG ->
-      math.min(UsualAnswerMs, conf.transactionTimeoutMs).toString))
-    try admin.fenceProducers(ids.toList.asJava).all().get() finally admin.close()
-  }
+  /** Takes the ids of these sources from a former run. */
+  def settle(conf: RuntimeConf, sources: Iterable[TopicPartition]): Unit =
+    TransactionalIds.settle(conf, sources.map(transactionId(conf, _)))
 
   private def transactionId(conf: RuntimeConf, source: TopicPartition): String =
     s"${conf.subTopology}/${source.topic}/${source.partition}"

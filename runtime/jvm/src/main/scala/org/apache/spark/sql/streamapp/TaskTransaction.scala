@@ -20,26 +20,28 @@ trait TransactionParticipant {
 
   /** Called when the changes up to and including `version` are committed in Kafka; `nextOffset` follows their marker. */
   def confirmed(version: Long, nextOffset: Long): Unit
-  /** Whether the transaction's producer must live as long as this participant, which itself reports when it leaves. */
-  def staysUntilClosed: Boolean = true
+  /** Called when the id was taken anew, after this participant has relied on nobody else having it. Throws where somebody has committed. */
+  def requireUnchanged(): Unit = ()
   /** Called when the changes that were marked do not become real, or when that is not known. */
   def lost(): Unit = ()
 }
 
 /**
  * One Kafka transaction per task and epoch: the records of the sink, the changelogs of all stores of the task,
- * and the markers that say which epoch they belong to, are committed together or not at all.
+ * and the markers that say which epoch they belong to, are committed together or not at all. A task may have several partitions; those
+ * whose epoch is committed already have no part in it.
  *
  * A transaction is owned by one task attempt at a time. Every call checks that the calling attempt is the owner,
  * so that an attempt which Spark has already given up (a zombie) cannot add records to its successor's work.
  * Across processes Kafka fences: [[fence]] bumps the epoch of the transactional id, which aborts what an earlier
- * holder left open and makes its later calls fail. The driver is asked first whether it is still the application's.
+ * holder left open and makes its later calls fail. The driver is asked first whether it is still the application's. Where the same
+ * partition may come under another id, it is asked afterwards as well: see [[TransactionalIds]].
  *
  * With `at-least-once` the same calls are made without a transaction: outputs and deltas are flushed before the
  * markers are sent, so a crash can repeat records but never lose one.
  *
- * @param id unique in the application: `SUBTOPOLOGY/PARTITION`, or `SUBTOPOLOGY/TOPIC/PARTITION` where there is no
- *           state (a slash cannot stand in either name, so no two ids meet)
+ * @param id unique in the application: `SUBTOPOLOGY/PARTITION` with the task's first partition, or `SUBTOPOLOGY/TOPIC/PARTITION` where
+ *           there is no state (a slash cannot stand in either name, so no two ids meet)
  */
 final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: String) {
   import TaskTransaction._
@@ -51,14 +53,21 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   // Whether the producer was made for work that is tried again, and has the longest timeout.
   private var extended = false
   private var fencedBy = NoAttempt
+  /** The run of the query in which the producer was made: a later one has taken the id from it. */
+  private var connectedIn: Option[String] = None
   // One per producer: a discarded producer still reports the records it dropped, and that must not hit its successor.
   private var deliveries = new Deliveries
   private val marks = mutable.LinkedHashMap[TransactionParticipant, Mark]()
+  /** Those whose changes do not count, as their epoch was committed before. */
+  private val dropped = mutable.Set[TransactionParticipant]()
 
   @volatile private var owner = NoAttempt
-  private var lastTakenBy: TransactionParticipant = _
+  /** Those that have taken part and have not left. */
+  private val users = ConcurrentHashMap.newKeySet[TransactionParticipant]()
+  /** Those that rely on the producer, in the attempt of the owner. */
+  private val relying = mutable.Set[TransactionParticipant]()
   private var epoch = -1L
-  private var done = false
+  private val done = mutable.Set[Int]()
   private var sent = 0L
   private var sentBytes = 0L
   @volatile private var usedAtMs = System.currentTimeMillis()
@@ -66,13 +75,14 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   /** Gives the transaction to the current attempt, for `epoch`; the same attempt may call again (Spark loads twice). */
   def begin(epoch: Long, participant: TransactionParticipant): Unit = synchronized {
     val attempt = currentAttempt
-    lastTakenBy = participant
+    users.add(participant)
     if (owner != attempt) {
       if (open) discard() // a former attempt ended without commit or abort
       lose()
       owner = attempt
       this.epoch = epoch
-      done = false
+      done.clear()
+      relying.clear()
       sent = 0L
       sentBytes = 0L
     } else if (epoch != this.epoch) {
@@ -82,10 +92,10 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
 
   def ownerAttempt: Long = owner
 
-  /** Whether all effects of this epoch are already committed: then nothing may be processed or sent. */
-  def alreadyDone: Boolean = done
+  /** Whether all effects of this epoch on a partition are already committed: then nothing may be processed or sent. */
+  def alreadyDone(partition: Int): Boolean = synchronized(done.contains(partition))
 
-  def markAlreadyDone(): Unit = synchronized { checkOwner(); done = true }
+  def markAlreadyDone(partition: Int): Unit = synchronized { checkOwner(); done += partition }
 
   /**
    * Makes this process the only one that can commit under this id, and settles what an earlier holder left open,
@@ -97,13 +107,20 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       discard()
       RuntimePlugin.requireDriver(conf.applicationId)
       extended = TransactionTimeout.isAgain
-      connect(if (extended) TransactionTimeout.most(conf) else conf.transactionTimeoutMs)
+      try {
+        connect(if (extended) TransactionTimeout.most(conf) else conf.transactionTimeoutMs)
+        if (conf.exactlyOnce && isOfState) TransactionalIds.requireRun(conf.applicationId)
+        relying.foreach(_.requireUnchanged())
+      } catch { case error: Throwable => discard(); throw error }
       fencedBy = owner
     }
   }
 
+  private def isOfState: Boolean = conf.stores.nonEmpty
+
   private def connect(timeoutMs: Int): Unit = {
     this.timeoutMs = timeoutMs
+    connectedIn = TransactionalIds.runOfTask
     producer = newProducer()
     try if (conf.exactlyOnce) producer.initTransactions()
     catch {
@@ -117,12 +134,27 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
    * Whether this process holds a producer that is not known to be fenced, and whose transactions may take as long as the task
    * needs. Another producer must not just take its place: commits of others in the meantime would be missed.
    */
-  def live: Boolean = synchronized(producer != null && (extended || !conf.exactlyOnce || !TransactionTimeout.isAgain))
+  def live: Boolean = synchronized(hasProducer && connectedIn == TransactionalIds.runOfTask &&
+    (extended || !conf.exactlyOnce || !TransactionTimeout.isAgain))
+
+  private def hasProducer: Boolean = producer != null
+
+  /**
+   * Whether nobody can have committed for this participant since its last commit in this process; it relies on that. Not so where the
+   * attempt has made the producer, for another participant.
+   */
+  def keeps(participant: TransactionParticipant): Boolean = synchronized {
+    val kept = live && fencedBy != owner
+    if (kept) relying += participant
+    kept
+  }
 
   // Synchronized with begin(): between a zombie's check and its send, its successor must not open a transaction.
-  def send(record: ProducerRecord[Array[Byte], Array[Byte]]): Unit = synchronized {
+  def send(partition: Int, record: ProducerRecord[Array[Byte], Array[Byte]]): Unit = synchronized {
     checkOwner()
-    if (done) throw new IllegalStateException(s"$id: epoch $epoch is already committed, a record must not be sent")
+    if (done.contains(partition)) {
+      throw new IllegalStateException(s"$id: epoch $epoch of partition $partition is already committed, a record must not be sent")
+    }
     if (!open) openTransaction()
     val size = (if (record.key == null) 0 else record.key.length) + (if (record.value == null) 0 else record.value.length)
     sent += 1
@@ -133,14 +165,18 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     if (waiting > LeastWaitingBytes && waiting > mostWaitingBytes(conf)) producing(producer.flush())
   }
 
-  /** Takes the marker of a participant that has sent all changes of the epoch; the marker goes out with the commit. */
-  def mark(participant: TransactionParticipant, version: Long, marker: ProducerRecord[Array[Byte], Array[Byte]]): Unit =
+  /**
+   * Takes the marker of a participant that has sent all changes of the epoch; the marker goes out with the commit. Where the epoch is
+   * committed already, the participant has changed nothing that counts, and loses it with the commit.
+   */
+  def mark(partition: Int, participant: TransactionParticipant, version: Long, marker: ProducerRecord[Array[Byte], Array[Byte]]): Unit =
     synchronized {
       checkOwner()
-      marks.put(participant, new Mark(version, marker, deliveries))
+      if (done.contains(partition)) dropped += participant
+      else marks.put(participant, new Mark(partition, version, marker, deliveries))
     }
 
-  def markedVersions: Iterable[Long] = marks.values.map(_.version)
+  def markedVersions(partition: Int): Iterable[Long] = marks.values.filter(_.partition == partition).map(_.version)
 
   def recordsSent: Long = sent
   def bytesSent: Long = sentBytes
@@ -153,19 +189,19 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
    */
   def commit(): Unit = synchronized {
     checkOwner()
-    if (!done) {
+    if (open || marks.nonEmpty) {
       if (!open) openTransaction()
-      Failpoint.hit("transaction.before-markers", epoch, partition)
+      Failpoint.hit("transaction.before-markers", epoch, firstPartition)
       if (!conf.exactlyOnce) awaitArrival()
       deliveries.sent += marks.size
       deliveries.waitingBytes.addAndGet(marks.values.map(_.record.value.length.toLong).sum)
       producing(marks.values.foreach(mark => producer.send(mark.record, mark)))
       awaitArrival()
       marks.foreach { case (participant, mark) => participant.arrived(mark.nextOffset) }
-      Failpoint.hit("transaction.before-commit", epoch, partition)
+      Failpoint.hit("transaction.before-commit", epoch, firstPartition)
       if (conf.exactlyOnce) producing(producer.commitTransaction())
       open = false
-      Failpoint.hit("transaction.after-commit", epoch, partition)
+      Failpoint.hit("transaction.after-commit", epoch, firstPartition)
       while (marks.nonEmpty) {
         val (participant, mark) = marks.head
         marks.remove(participant)
@@ -190,32 +226,40 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   }
 
   /**
-   * Releases the producer, e.g. when the partition has moved to another executor. The stores of a former run of the query are
-   * closed late, long after those of the next run have taken the transaction: they must not close it.
+   * Takes a participant's leave. The last one closes the producer, e.g. when the partitions have moved to another executor. The stores of
+   * a former run of the query leave late, long after those of the next run have come.
+   *
+   * @param last whether the participant has used this transaction last. It must not wait for one that others use now: a store is closed
+   *             with the lock of its own transaction held. One that nobody uses is closed later.
    */
-  def close(participant: TransactionParticipant): Unit = synchronized(if (lastTakenBy eq participant) close())
+  def leave(participant: TransactionParticipant, last: Boolean): Unit =
+    if (users.remove(participant) && last) synchronized { if (users.isEmpty) close() }
 
-  /** Closes the transaction if nobody has used it since, as when its partition has moved away; returns false where it stays. */
-  private def closeUnused(sinceMs: Long): Boolean = synchronized {
-    val unused = owner == NoAttempt && usedAtMs < sinceMs && (lastTakenBy == null || !lastTakenBy.staysUntilClosed)
-    if (unused) close()
-    unused
+  /** Closes the transaction if nobody has used it since; returns false where it stays. A later task takes its id anew. */
+  private def closeUnused(sinceMs: Long): Boolean = {
+    def unused = owner == NoAttempt && usedAtMs < sinceMs
+    unused && synchronized {
+      val still = unused
+      if (still) close()
+      still
+    }
   }
 
   private def close(): Unit = synchronized {
     discard()
     lose()
     owner = NoAttempt
-    lastTakenBy = null
+    users.clear()
   }
 
   private def lose(): Unit = {
-    val lost = marks.keys.toList
+    val lost = marks.keys.toList ++ dropped
     marks.clear()
+    dropped.clear()
     lost.foreach(_.lost())
   }
 
-  private def partition: Int = id.substring(id.lastIndexOf('/') + 1).toInt
+  private def firstPartition: Int = id.substring(id.lastIndexOf('/') + 1).toInt
 
   private def openTransaction(): Unit = {
     if (producer == null) throw new IllegalStateException(s"$id: no producer, the store was not loaded in this process")
@@ -263,7 +307,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       val help = if (extended) "raise the brokers' transaction.max.timeout.ms, or make that work shorter"
         else "the epoch is tried again with as much time as the brokers allow; make that work shorter, or raise " +
           "spec.transactionTimeout"
-      new OverdueTransactionException(s"partition $partition: the transaction of epoch $epoch$records, was open for " +
+      new OverdueTransactionException(s"partition $firstPartition: the transaction of epoch $epoch$records, was open for " +
         s"${tookMs / 1000} s, and Kafka ends one after ${timeoutMs / 1000} s: $slow takes too long; $help", error)
     }
   }
@@ -305,7 +349,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
     }
   }
 
-  private final class Mark(val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]],
+  private final class Mark(val partition: Int, val version: Long, val record: ProducerRecord[Array[Byte], Array[Byte]],
       deliveries: Deliveries) extends Sent(record.value.length, record.timestamp, deliveries) {
     @volatile var nextOffset: Long = -1L
     override def onCompletion(metadata: RecordMetadata, error: Exception): Unit = {
@@ -324,7 +368,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
       ProducerConfig.COMPRESSION_TYPE_CONFIG -> "lz4",
       ProducerConfig.CLIENT_ID_CONFIG -> s"${conf.applicationId}/$id")
     if (conf.exactlyOnce) {
-      properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, s"${conf.applicationId}/$id")
+      properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, TransactionalIds.inKafka(conf, id))
       properties.put(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, timeoutMs.toString)
     }
     new KafkaProducer(properties, new ByteArraySerializer, new ByteArraySerializer)
@@ -346,17 +390,23 @@ object TaskTransaction {
 
   private val transactions = new ConcurrentHashMap[String, TaskTransaction]()
 
-  /** The transaction of one partition of a sub-topology in this process. */
-  def of(conf: RuntimeConf, subTopologyPartition: String): TaskTransaction =
-    transactions.compute(s"${conf.applicationId}/$subTopologyPartition", (_, found) => {
-      val transaction = if (found == null) new TaskTransaction(conf, subTopologyPartition) else found
+  /** The transaction of the running task, which has this state partition. */
+  def ofTask(conf: RuntimeConf, partition: Int): TaskTransaction = of(conf, idOf(conf, TaskPartitions.firstWith(partition)))
+
+  /** The id of the transactions of tasks that have this state partition as their first. */
+  def idOf(conf: RuntimeConf, firstPartition: Int): String = s"${conf.subTopology}/$firstPartition"
+
+  /** The transaction of an id in this process. */
+  def of(conf: RuntimeConf, id: String): TaskTransaction =
+    transactions.compute(s"${conf.applicationId}/$id", (_, found) => {
+      val transaction = if (found == null) new TaskTransaction(conf, id) else found
       transaction.usedAtMs = System.currentTimeMillis() // so that it is not closed before the caller has begun
       transaction
     })
 
   /**
-   * Closes and forgets the transactions of source partitions that no task of this process has had for ten minutes: the partitions have
-   * moved, or are silent. A later task reads its position from Kafka. To be called now and then.
+   * Closes and forgets the transactions that no task of this process has used for ten minutes: the partitions have moved, or are
+   * silent, or tasks have other partitions together. To be called now and then.
    */
   private[streamapp] def tidy(nowMs: Long): Unit =
     transactions.keySet.forEach { key =>
@@ -373,7 +423,7 @@ object TaskTransaction {
   }
 
   /** For tests: the number of transactions that hold a producer. */
-  def producers: Int = transactions.values.stream.filter(_.live).count.toInt
+  def producers: Int = transactions.values.stream.filter(_.hasProducer).count.toInt
 
   /** Closes the transactions of an application that is not at work in this process any more. */
   def closeAll(applicationId: String): Unit =
@@ -383,8 +433,7 @@ object TaskTransaction {
       ours
     }
 
-  def find(conf: RuntimeConf, subTopologyPartition: String): Option[TaskTransaction] =
-    Option(transactions.get(s"${conf.applicationId}/$subTopologyPartition"))
+  def find(conf: RuntimeConf, id: String): Option[TaskTransaction] = Option(transactions.get(s"${conf.applicationId}/$id"))
 
   def currentAttempt: Long = {
     val context = TaskContext.get()

@@ -47,7 +47,9 @@ object TopicReader {
       val assignment = Collections.singletonList(partition)
       consumer.assign(assignment)
       val logStart: Long = consumer.beginningOffsets(assignment).get(partition)
-      val end: Long = if (throughOpen) writtenEnd(conf, partition) else consumer.endOffsets(assignment).get(partition)
+      val committedEnd: Long = consumer.endOffsets(assignment).get(partition)
+      // Kafka writes down the end of a transaction a moment after it has committed it.
+      val end: Long = if (throughOpen || from.exists(_ > committedEnd)) writtenEnd(conf, partition) else committedEnd
       from.filter(_ > end).foreach { known => throw new PositionMismatchException(
         s"$partition was known up to offset $known, and ends at $end: it was deleted and made anew, or truncated; " +
           "its content is lost")

@@ -18,7 +18,7 @@ import org.apache.spark.sql.classic.ClassicConversions.castToImpl
 import org.apache.spark.sql.execution.streaming.Sink
 import org.apache.spark.sql.kafka010.SourceRanges
 import org.apache.spark.sql.sources.StreamSinkProvider
-import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, StreamTimes}
+import org.apache.spark.sql.streamapp.keyed.{DriverShuffle, EpochTimes, HopTimes, StreamTimes}
 import org.apache.spark.sql.streaming.OutputMode
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -43,6 +43,8 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
   // One sink for each start of a query. A former run may have left the first epoch half done.
   private val queryRun = UUID.randomUUID().toString
   private var settled = false
+  /** The executor of each partition in the last epoch. */
+  private var executors = Map.empty[Int, String]
   private val pacer = EpochPacer.of(conf.subTopology)
   private val pace = s"/${conf.applicationId}/${conf.subTopology}/pace"
   private var noted = metadata.get(pace).flatMap(file => new String(file.bytes, UTF_8).toLongOption)
@@ -98,17 +100,38 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
 
   private def writeStateful(rows: RDD[InternalRow], epoch: Long, reports: mutable.Buffer[TaskReport]): Unit = {
     val conf = this.conf
-    run(rows, reports) { (context, records) =>
-      val id = s"${conf.subTopology}/${context.partitionId()}"
+    if (!settled) {
+      TransactionalIds.beginRun(rows.sparkContext, conf.subTopology)
+      TransactionalIds.settle(conf, rows.partitions.map(partition => TaskTransaction.idOf(conf, partition.index)))
+      settled = true
+    }
+    val tasks = TaskPartitions.of(rows, if (isSmall) executors else Map.empty)
+    executors = Map.empty
+    run(tasks, reports) { (context, outputs: Iterator[PartitionOutput]) =>
+      val partitions = outputs.toSeq
+      val id = TaskTransaction.idOf(conf, partitions.head.partition)
       val transaction = TaskTransaction.find(conf, id).filter(_.ownerAttempt == context.taskAttemptId()).getOrElse(
         throw new IllegalStateException(s"$id: no store was loaded by this task attempt"))
-      TransactionalSink.write(conf, transaction, records, epoch) {
-        val versions = transaction.markedVersions
+      TransactionalSink.write(conf, transaction, partitions, epoch) { partition =>
+        val versions = transaction.markedVersions(partition)
         if (versions.size != conf.stores.size || versions.exists(_ != epoch + 1)) {
-          throw new IllegalStateException(s"$id: stores committed versions ${versions.mkString("[", ", ", "]")} in epoch $epoch")
+          throw new IllegalStateException(s"${conf.subTopology}/$partition: stores committed versions " +
+            s"${versions.mkString("[", ", ", "]")} in epoch $epoch")
         }
       }
     }
+    executors = reports.synchronized(reports.toList).filterNot(_.skipped).flatMap(report => report.partitions.map(_ -> report.executor)).toMap
+  }
+
+  /**
+   * Whether one thread does the work of all partitions in about the time of a task. Functions of the user's may take long for a record, and when
+   * windows close there may be any number of results.
+   */
+  private def isSmall: Boolean = {
+    val sub = conf.subTopology
+    def times = EpochTimes.underWay(conf)
+    pacer.underWay <= DriverShuffle.MostRecords && conf.functions.isEmpty && DriverShuffle.canRead(sub) &&
+      (!timed || times.hasNothingToClose || (DriverShuffle.hasRead(sub) && times.closesNothing))
   }
 
   private def writeStateless(rows: RDD[InternalRow], epoch: Long, reports: mutable.Buffer[TaskReport]): Unit = {
@@ -121,22 +144,20 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
       SourcePosition.settle(conf, ranges.map(_.source))
       settled = true
     }
-    run(rows, reports) { (context, records) =>
+    run(rows, reports) { (context, records: Iterator[InternalRow]) =>
       val range = ranges(context.partitionId())
-      SourcePosition.tidy()
       val position = SourcePosition.of(conf, range.source, partitions)
       val transaction = TaskTransaction.of(conf, position.transactionId)
       position.begin(transaction, epoch, range.from, range.until, queryRun)
       // No other task reads how far time had come in this partition.
-      if (timed && transaction.alreadyDone) records.foreach(_ => ())
-      TransactionalSink.write(conf, transaction, records, epoch) {
+      if (timed && transaction.alreadyDone(range.source.partition)) records.foreach(_ => ())
+      TransactionalSink.write(conf, transaction, Seq(new PartitionOutput(range.source.partition, records)), epoch) { _ =>
         position.mark(transaction, range.until)
       }
     }
   }
 
-  private def run(rows: RDD[InternalRow], reports: mutable.Buffer[TaskReport])(
-      task: (TaskContext, Iterator[InternalRow]) => TaskReport): Unit =
+  private def run[Row](rows: RDD[Row], reports: mutable.Buffer[TaskReport])(task: (TaskContext, Iterator[Row]) => TaskReport): Unit =
     rows.sparkContext.runJob(rows, task, rows.partitions.indices,
       (_: Int, report: TaskReport) => reports.synchronized(reports += report))
 
@@ -146,30 +167,32 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
 object TransactionalSink {
 
   /** The work of one task in one epoch: pulls the rows, sends them, lets the stores and the position mark, and commits. */
-  private[streamapp] def write(conf: RuntimeConf, transaction: TaskTransaction, rows: Iterator[InternalRow],
-      epoch: Long)(seal: => Unit): TaskReport = {
+  private[streamapp] def write(conf: RuntimeConf, transaction: TaskTransaction, partitions: Seq[PartitionOutput], epoch: Long)(
+      seal: Int => Unit): TaskReport = {
     val context = TaskContext.get()
     // An interrupt cancels a task, and can end a Kafka call half way: never commit after a failure.
     context.addTaskFailureListener((_: TaskContext, _: Throwable) => transaction.abort())
     try {
+      SourcePosition.tidy()
       val records = new RecordConverter(conf)
       var written = 0L
       var hops = 0L
-      if (!transaction.alreadyDone) {
-        while (rows.hasNext) {
-          val row = rows.next()
+      val (skipped, left) = partitions.partition(output => transaction.alreadyDone(output.partition))
+      left.foreach { output =>
+        while (output.rows.hasNext) {
+          val row = output.rows.next()
           if (!row.isNullAt(0)) { // else the row is of a table that is written nowhere
-            transaction.send(records.convert(row))
+            transaction.send(output.partition, records.convert(row))
             written += 1
             if (records.isHop) hops += 1
           }
         }
-        Failpoint.hit("sink.rows-sent", epoch, context.partitionId())
-        seal
+        Failpoint.hit("sink.rows-sent", epoch, output.partition)
+        seal(output.partition)
       }
-      val skipped = transaction.alreadyDone
-      val report = new TaskReport(context.partitionId(), skipped, written, hops,
-        transaction.recordsSent - written, transaction.bytesSent, StoreStats.ofTask(conf, context.partitionId()))
+      val all = partitions.map(_.partition)
+      val report = new TaskReport(RuntimePlugin.executorId, all, skipped.nonEmpty, written, hops, transaction.recordsSent - written,
+        transaction.bytesSent, StoreStats.ofTask(conf, all))
       if (context.isInterrupted()) throw new InterruptedException("the task was cancelled")
       transaction.commit()
       report

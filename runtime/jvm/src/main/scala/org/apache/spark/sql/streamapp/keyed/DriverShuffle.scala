@@ -79,7 +79,7 @@ final case class DriverShuffleExec(shuffle: ShuffleExchangeExec) extends UnaryEx
  */
 object DriverShuffle extends Logging {
   /** The most records of an epoch that the driver reads. */
-  private[keyed] val MostRecords = 2000L
+  private[streamapp] val MostRecords = 2000L
   /** The most bytes of rows: they are sent with the tasks, and may be larger than their records. */
   private[keyed] val MostBytes = 1L << 20
   private val PauseNs = 60L * 1000 * 1000 * 1000
@@ -115,6 +115,12 @@ object DriverShuffle extends Logging {
   /** Begins an epoch. If it is tried `again` and the driver has read it before, that may be why it failed. */
   private[keyed] def begins(subTopology: String, again: Boolean): Unit =
     if (read.remove(subTopology) && again) failures.put(subTopology, System.nanoTime())
+
+  /** Whether the driver has read the epoch under way. */
+  private[streamapp] def hasRead(subTopology: String): Boolean = read.contains(subTopology)
+
+  /** Whether the driver could read the last epoch that it tried, or has tried none. */
+  private[streamapp] def canRead(subTopology: String): Boolean = !failures.containsKey(subTopology)
 
   /** Forgets the sub-topologies of earlier runs. */
   def clear(): Unit = {

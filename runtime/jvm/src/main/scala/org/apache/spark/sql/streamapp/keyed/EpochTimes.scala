@@ -60,6 +60,8 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val 
   private var due: Option[(EarliestTime, Int)] = None
   @volatile var done = false
   private var fresh = false
+  /** When the first of the things is over that the epoch before has left open; None where that is not known. */
+  private var openUntil: Option[Long] = None
 
   /**
    * The times for the tasks behind the shuffle, each of which reports when the first of the things that it has open is over.
@@ -84,6 +86,18 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val 
    */
   def isOver(closed: Long): Boolean =
     closed > after.closed && due.exists { case (times, tasks) => times.reports < tasks || times.value <= closed }
+
+  /** See [[openUntil]], at the end of this epoch. */
+  private def leavesOpen: Option[Long] = due match {
+    case Some((times, tasks)) => Option.when(done && times.reports >= tasks)(times.value)
+    case None => Some(Long.MaxValue)
+  }
+
+  /** Whether all stays open that the epoch before has left open. To be called when all records of the epoch were read. */
+  def closesNothing: Boolean = openUntil.exists(first => first == Long.MaxValue || first > after.closed)
+
+  /** Whether the epoch before has left nothing open, so that time closes nothing in this one. */
+  def hasNothingToClose: Boolean = openUntil.contains(Long.MaxValue)
 
   /** The time at which everything is over that a record has opened; None where nothing stays open. */
   def allOver: Option[Long] = for (longest <- lasting; latest <- after.reached.values.maxOption) yield latest + longest
@@ -141,6 +155,7 @@ object EpochTimes {
     val former = Option(current.put((conf.applicationId, conf.subTopology), times))
     // An epoch that is tried again is as fresh as it was.
     times.fresh = former.forall(last => last.fresh && last.epoch == times.epoch)
+    times.openUntil = former.filter(_.epoch == epoch - 1).flatMap(_.leavesOpen)
   }
 
   /** The times of the attempt that is being planned. */

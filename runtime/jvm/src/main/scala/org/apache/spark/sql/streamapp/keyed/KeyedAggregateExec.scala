@@ -56,7 +56,7 @@ case class KeyedAggregateExec(finish: BaseAggregateExec, save: StateStoreSaveExe
   override protected def withNewChildInternal(newChild: SparkPlan): KeyedAggregateExec = copy(child = newChild)
 }
 
-/** One task per state partition, which merges its groups. */
+/** Merges the groups of each state partition. */
 private final class KeyedAggregateRDD(rows: RDD[InternalRow], @transient operator: KeyedAggregateExec, state: StatefulOperatorStateInfo,
     definition: Broadcast[AggregationDefinition], times: Option[TaskClosing]) extends StatePartitionsRDD(rows, operator, state) {
 

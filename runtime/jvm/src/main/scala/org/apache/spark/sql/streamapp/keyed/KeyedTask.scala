@@ -19,7 +19,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.LongType
 
 /**
- * All stateful nodes of a sub-topology, which have one key, as one operator: one task per state partition runs their graph over
+ * All stateful nodes of a sub-topology, which have one key, as one operator: for each state partition a task runs their graph over
  * the rows of its keys, in an order that does not depend on how they came.
  *
  * @param keys  how many of the child's columns decide the state partition; they are the first
@@ -83,7 +83,7 @@ private[keyed] final case class TaskDefinition(nowAt: Int, stores: Seq[(String, 
 
 private[keyed] final case class TaskWork(graph: TaskGraph, output: Seq[Attribute])
 
-/** One task per state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
+/** The work on each state partition: opens its stores at the epoch's version, and commits them when all rows have gone through. */
 private[keyed] final class KeyedTaskRDD(rows: RDD[InternalRow], @transient operator: KeyedTaskExec, state: StatefulOperatorStateInfo,
     definition: Broadcast[TaskDefinition], epochTime: Long, times: TaskClosing) extends StatePartitionsRDD(rows, operator, state) {
 

@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
 
 /**
- * One task per state partition, preferably where the partition's stores are. It does what Spark's own RDD of state stores does, except that
+ * The work on each state partition, preferably where the partition's stores are. It does what Spark's own RDD of state stores does, except that
  * the settings are sent to executors once per run of a query: they are a third of the driver's work on a small epoch.
  */
 private[keyed] abstract class StatePartitionsRDD(rows: RDD[InternalRow], @transient operator: SparkPlan,

@@ -5,7 +5,7 @@ import java.io.File
 import java.nio.ByteBuffer
 import java.util.concurrent.ConcurrentHashMap
 
-import scala.collection.Map
+import scala.collection.{mutable, Map}
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
@@ -15,7 +15,7 @@ import org.apache.kafka.common.TopicPartition
 import org.rocksdb.{ReadOptions, RocksDB => NativeRocksDB, RocksDBException}
 
 import org.apache.spark.io.CompressionCodec
-import org.apache.spark.sql.streamapp.{EpochRanges, Failpoint, PositionMismatchException, RestoreProgress, RuntimeConf, TaskTransaction, TransactionParticipant}
+import org.apache.spark.sql.streamapp.{EpochRanges, Failpoint, PositionMismatchException, RestoreProgress, RuntimeConf, TaskTransaction, TopicReader, TransactionParticipant}
 
 /**
  * Takes the place of Spark's files of a store, and keeps them on a changelog topic instead.
@@ -29,7 +29,10 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
 
   private def partition: Int = changelog.partition
   private val fingerprint = runtime.fingerprintOf(store)
-  val transaction: TaskTransaction = TaskTransaction.of(runtime, s"${runtime.subTopology}/$partition")
+  /** The transaction of the task that has the store, or had it last. */
+  @volatile private[state] var transaction: TaskTransaction = _
+  /** All that have had the store, by their ids. */
+  private val transactions = mutable.Map[String, TaskTransaction]()
   /** The column families of the live store: its keys start with their ids, so a restore needs the same ids. */
   val families = new ConcurrentHashMap[String, ColumnFamilyInfo]()
   /** The rows before a range deletion; set only while one runs. */
@@ -45,6 +48,33 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
 
   // No file system: the parent's constructor calls this.
   override protected def getFileSystem(dfsRootDir: String, hadoopConf: Configuration): FileSystem = null
+
+  /** Gives the store to the running task, for an epoch. */
+  private[state] def begin(epoch: Long): Unit = synchronized {
+    transaction = TaskTransaction.ofTask(runtime, partition)
+    transactions(transaction.id) = transaction
+    transaction.begin(epoch, this)
+  }
+
+  /**
+   * Whether the committed content of the changelog is still that of the local database. A task that was never in this process could have
+   * committed since, where this one does not hold the id of its transaction.
+   *
+   * @param nextOffset follows the last marker that this process knows
+   */
+  private[state] def isUnchanged(nextOffset: Long): Boolean = transaction.keeps(this) || {
+    transaction.fence()
+    hasNothingFrom(nextOffset)
+  }
+
+  private def hasNothingFrom(offset: Long): Boolean = {
+    var records = 0L
+    TopicReader.readToEnd(runtime, changelog, Some(offset), throughOpen = true)(_ => records += 1)
+    records == 0
+  }
+
+  override def requireUnchanged(): Unit = if (!hasNothingFrom(writtenTo)) throw new IllegalStateException(
+    s"changelog $changelog: another task has committed while this one opened its stores; it must be tried again")
 
   override def confirmed(version: Long, nextOffset: Long): Unit = {
     writtenTo = nextOffset
@@ -85,17 +115,29 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
       fileMapping.clear()
       // First the fence: it settles what a former holder left open, so that the committed end is final.
       transaction.fence()
-      base.restore(runtime, db.getWriteBufferManagerAndCache(), progress) { content =>
-        progress.finish()
-        use(content, version, localDir)
-      }
+      // A holder of another id may have committed the last epoch a moment ago, and Kafka has not written down the end of that yet.
+      if (!restore(version, localDir, progress, throughOpen = false)) restore(version, localDir, progress, throughOpen = true)
     } finally progress.finish()
     Failpoint.hit("store.after-restore", version, partition)
     checkpointMetadata
   }
 
+  /** Returns false where epochs are missing, and reading through open transactions might find them. */
+  private def restore(version: Long, localDir: File, progress: RestoreProgress, throughOpen: Boolean): Boolean =
+    base.restore(runtime, db.getWriteBufferManagerAndCache(), progress, throughOpen) { content =>
+      val whole = throughOpen || heldBy(content, version) >= version
+      if (whole) {
+        progress.finish()
+        use(content, version, localDir)
+      }
+      whole
+    }
+
+  private def heldBy(content: LocalBase.Content, version: Long): Long =
+    content.marker.map(_.version).getOrElse(if (version <= runtime.emptyUntil(store)) version else 0L)
+
   private def use(content: LocalBase.Content, version: Long, localDir: File): Unit = {
-    val held = content.marker.map(_.version).getOrElse(if (version <= runtime.emptyUntil(store)) version else 0L)
+    val held = heldBy(content, version)
     content.marker.foreach(requireSameTopology)
     val committed = held == version + 1
     if (committed) content.marker.foreach(requireSameRanges)
@@ -111,7 +153,7 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
       families.put(name, ColumnFamilyInfo(family.id.toShort, family.internal))
     })
     if (committed && runtime.commitsTogether) {
-      transaction.markAlreadyDone()
+      transaction.markAlreadyDone(partition)
       local.restoredDone(version, transaction.ownerAttempt)
     } else local.restored(version, content.offset)
   }
@@ -161,9 +203,9 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
 
     // Some operators change their store before the sink has asked for a row, so also when the epoch is done already: these changes are
     // in the changelog already, and those in the local files are dropped with the task.
-    private def emit(key: Array[Byte], value: Array[Byte]): Unit = if (!transaction.alreadyDone) {
+    private def emit(key: Array[Byte], value: Array[Byte]): Unit = if (!transaction.alreadyDone(partition)) {
       recordsSinceBase += 1
-      transaction.send(new ProducerRecord(changelog.topic, partition, ChangelogRecord.dataKey(key), value))
+      transaction.send(partition, new ProducerRecord(changelog.topic, partition, ChangelogRecord.dataKey(key), value))
     }
 
     override def put(key: Array[Byte], value: Array[Byte]): Unit = emit(key, value)
@@ -194,7 +236,7 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
     override def commit(): Unit = {
       mergedKeys.forEach { key => emit(key.array, db.native.get(key.array)) }
       Failpoint.hit("store.changes-sent", committing - 1, partition)
-      transaction.mark(ChangelogFileManager.this, committing, new ProducerRecord(changelog.topic, partition,
+      transaction.mark(partition, ChangelogFileManager.this, committing, new ProducerRecord(changelog.topic, partition,
         ChangelogRecord.MarkerKey, familyMarker(committing).copy(ranges = EpochRanges.current).toBytes))
       local.flushed(committing, transaction.ownerAttempt)
     }
@@ -221,7 +263,8 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
 
   override def close(): Unit = {
     LocalBases.release(this)
-    transaction.close(this)
+    val left = synchronized { val all = transactions.values.toList; transactions.clear(); all }
+    left.foreach(each => each.leave(this, last = each eq transaction))
   }
 }
 

@@ -76,10 +76,14 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
       "the changelog store has neither checkpoint ids nor empty versions: stateStore.checkpointFormatVersion must be 1")
     ProcessorShare.await()
     scans.close()
-    changelog.transaction.begin(version, changelog)
+    changelog.begin(version)
     TaskContext.get().addTaskFailureListener((_: TaskContext, error: Throwable) => changelog.taskFailed(error))
     val attempt = changelog.transaction.ownerAttempt
-    if (loadedVersion == version && local.usable(version, attempt, changelog.transaction.live)) {
+    val unchanged = local.now match {
+      case PartitionState.Confirmed(`version`, nextOffset) if loadedVersion == version => changelog.isUnchanged(nextOffset)
+      case _ => false
+    }
+    if (loadedVersion == version && local.usable(version, attempt, unchanged)) {
       if (!readOnly) changelog.refreshLocalBase(native)
     } else {
       loadedVersion = -1L

@@ -45,37 +45,39 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
   /**
    * Brings the base to the committed end of the changelog.
    * @param memory the memory that the process's stores share
+   * @param throughOpen see [[TopicReader.readToEnd]]
    * @param use gets the base while nobody changes it
    */
-  def restore[Result](conf: RuntimeConf, memory: Memory, progress: RestoreProgress)(use: Content => Result): Result = {
+  def restore[Result](conf: RuntimeConf, memory: Memory, progress: RestoreProgress, throughOpen: Boolean)(use: Content => Result): Result = {
     lock.lockInterruptibly()
-    try use(catchUp(conf, memory, progress)) finally lock.unlock()
+    try use(catchUp(conf, memory, progress, throughOpen)) finally lock.unlock()
   }
 
-  private def catchUp(conf: RuntimeConf, memory: Memory, progress: RestoreProgress): Content = {
+  private def catchUp(conf: RuntimeConf, memory: Memory, progress: RestoreProgress, throughOpen: Boolean): Content = {
     val start = content.filter { base =>
       System.currentTimeMillis() - base.takenAtMs < MaxAgeMs && TopicReader.logStart(conf, changelog) <= base.offset
     }
     if (start.isEmpty) clear()
-    try readOn(conf, memory, start, progress)
+    try readOn(conf, memory, start, progress, throughOpen)
     catch { case error: RocksDBException if start.isDefined => // damaged since it was made
       logWarning(s"the local base of $changelog is damaged; it is read from the topic", error)
       clear()
-      readOn(conf, memory, None, progress)
+      readOn(conf, memory, None, progress, throughOpen)
     }
   }
 
-  private def readOn(conf: RuntimeConf, memory: Memory, start: Option[Content], progress: RestoreProgress): Content = {
+  private def readOn(conf: RuntimeConf, memory: Memory, start: Option[Content], progress: RestoreProgress, throughOpen: Boolean): Content = {
     content = None // after a failure on the way, its content is not known
     val folder = start.map(_.folder).getOrElse(newFolder())
     try {
-      val next = read(conf, memory, start.getOrElse(Content(folder, 0L, 0L, None, Sound)), start.isEmpty, progress)
+      val next = read(conf, memory, start.getOrElse(Content(folder, 0L, 0L, None, Sound)), start.isEmpty, progress, throughOpen)
       content = Some(next)
       next
     } finally if (content.isEmpty) delete(folder)
   }
 
-  private def read(conf: RuntimeConf, memory: Memory, base: Content, create: Boolean, progress: RestoreProgress): Content = {
+  private def read(conf: RuntimeConf, memory: Memory, base: Content, create: Boolean, progress: RestoreProgress,
+      throughOpen: Boolean): Content = {
     Utils.createDirectory(base.folder.getParentFile)
     var last: Option[Array[Byte]] = None // each epoch has left a marker, and only the last one counts
     val (writeBuffers, cache) = memory
@@ -88,7 +90,7 @@ private[state] final class LocalBase(changelog: TopicPartition) extends Logging 
     val native = NativeRocksDB.open(options, base.folder.toString)
     try {
       if (base.trust == Suspect) native.verifyChecksum()
-      val end = TopicReader.readToEnd(conf, changelog, if (create) None else Some(base.offset), progress.update) { record =>
+      val end = TopicReader.readToEnd(conf, changelog, if (create) None else Some(base.offset), progress.update, throughOpen) { record =>
         if (ChangelogRecord.isMarker(record.key)) last = Some(record.value)
         else {
           val key = ChangelogRecord.rocksKey(record.key)

@@ -48,11 +48,11 @@ final class StorePartition(name: String, place: Option[StorePlace]) {
 
   /**
    * Whether this attempt may use the database as that version.
-   * @param live whether this process holds a producer that nobody is known to have fenced
+   * @param unchanged whether Kafka has no other committed changes; asked of a confirmed version
    */
-  def usable(version: Long, attempt: Long, live: Boolean): Boolean = synchronized {
+  def usable(version: Long, attempt: Long, unchanged: Boolean): Boolean = synchronized {
     state match {
-      case Confirmed(`version`, _) => live
+      case Confirmed(`version`, _) => unchanged
       case Done(`version`, `attempt`) | Writing(`version`, `attempt`) => true
       case _ => false
     }
