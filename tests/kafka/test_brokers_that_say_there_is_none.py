@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -31,11 +30,11 @@ MakeTopic = Callable[..., str]
 T = TypeVar("T")
 
 
-@pytest.fixture
-def relay(tmp_path: Path) -> Iterator[Relay]:
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
     with Relay() as running:
         properties = {"advertised.listeners": f"BROKER://{running.address}"}
-        with EmbeddedBroker(tmp_path, properties=properties) as broker:
+        with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=properties) as broker:
             running.lead_to(broker.bootstrap_servers)
             yield running
 

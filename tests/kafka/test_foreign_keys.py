@@ -252,14 +252,16 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
             if step is not None:
                 halt_at(bench, step)
         placed = {key: {"customer": name, "city": customers.get(name)} for key, name in orders.items()}
-        expected = dict.fromkeys((*cities, "none"), 0)
+        # An epoch may end without a row of a city that had one in the middle: then nothing is told of the city.
+        empty = dict.fromkeys((*cities, "none"), 0)
+        expected = empty.copy()
         for row in placed.values():
             expected[row["city"] or "none"] += 1
         app = bench.start()
         until(
             lambda: (
                 _rows(kafka, bench.topics["pairs"]) == placed
-                and {city: row["many"] for city, row in _rows(kafka, bench.topics["totals"]).items()} == expected
+                and empty | {city: row["many"] for city, row in _rows(kafka, bench.topics["totals"]).items()} == expected
             ),
             START_SECONDS,
             f"{placed}, {expected}; {app.tail()}",

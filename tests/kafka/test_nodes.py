@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import struct
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from lib.faults import alter
-from lib.inprocess import App
+from lib.inprocess import App, Record
 from streamapp.errors import DataError, InputError, ManifestError, StreamAppError
 from streamapp.kafka.admin import Admin
 from streamapp.kafka.config import KafkaConfig
@@ -291,9 +292,8 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
     assert len(a.plan.subtopologies) == 1
 
 
-@pytest.mark.parametrize(
-    ("form", "raw", "shown"),
-    [
+def test_every_format_is_read_and_written(app: Make) -> None:
+    formats: list[tuple[str, bytes, object]] = [
         ("text", b"t\xc3\xa9xt", "t\u00e9xt"),
         ("bytes", b"\x00\xff", "AP8="),
         ("integer", b"-7", -7),
@@ -302,18 +302,21 @@ def test_a_stream_stream_join_pairs_within_the_window(app: Make) -> None:
         ("bigendian-integer", struct.pack(">i", -7), -7),
         ("bigendian-long", struct.pack(">q", -9_000_000_000), -9_000_000_000),
         ("bigendian-double", struct.pack(">d", 2.5), 2.5),
-    ],
-)
-def test_every_format_is_read_and_written(app: Make, form: str, raw: bytes, shown: object) -> None:
-    a = app(f"""
-  - {{name: in, stream: {{topic: $T-in, value: {{format: {form}}}, key: {{format: {form}}}}}}}
-  - {{name: as-json, to: {{topic: $T-json}}}}
-  - {{name: same, from: in, to: {{topic: $T-same, value: {{format: {form}}}, key: {{format: {form}}}}}}}
-""")
-    a.send("in", (raw, raw), (None, None))
+    ]
+    nodes = """
+  - {name: $F, stream: {topic: $T-$F, value: {format: $F}, key: {format: $F}}}
+  - {name: $F-json, to: {topic: $T-$F-json}}
+  - {name: $F-same, from: $F, to: {topic: $T-$F-same, value: {format: $F}, key: {format: $F}}}
+"""
+    inputs = tuple(form for form, _, _ in formats)
+    a = app("".join(nodes.replace("$F", form) for form in inputs), inputs=inputs)
+    for form, raw, _ in formats:
+        a.send(form, (raw, raw), (None, None))
     a.run()
-    assert sorted((r.value for r in a.received("json")), key=str) == sorted([{"value": shown}, None], key=str)
-    assert sorted(a.raw("same"), key=str) == sorted([(raw, raw), (None, None)], key=str)
+    for form, raw, shown in formats:
+        values = [r.value for r in a.received(f"{form}-json")]
+        assert sorted(values, key=str) == sorted([{"value": shown}, None], key=str), form
+        assert sorted(a.raw(f"{form}-same"), key=str) == sorted([(raw, raw), (None, None)], key=str), form
 
 
 BAD = """
@@ -332,9 +335,8 @@ def test_a_bad_record_fails_and_is_named(app: Make, bad: str) -> None:
     assert bad in str(failure.value)
 
 
-@pytest.mark.parametrize(
-    ("part", "form", "bad"),
-    [
+def test_a_number_that_is_none_is_named(app: Make) -> None:
+    numbers = [
         ("value", "integer", b"9000000000"),
         ("value", "long", b"7.5"),
         ("value", "double", b"2,5"),
@@ -343,18 +345,40 @@ def test_a_bad_record_fails_and_is_named(app: Make, bad: str) -> None:
         ("value", "bigendian-double", b""),
         ("key", "integer", b"seven"),
         ("key", "bigendian-long", b"abcd"),
-    ],
-)
-def test_a_number_that_is_none_fails_and_is_named(app: Make, part: str, form: str, bad: bytes) -> None:
-    formats = {"key": "text", "value": "text"} | {part: form}
-    a = app(f"""
-  - {{name: in, stream: {{topic: $T-in, key: {{format: {formats["key"]}}}, value: {{format: {formats["value"]}}}}}}}
-  - {{name: out, to: {{topic: $T-out}}}}
+    ]
+    nodes = []
+    for part, form, _ in numbers:
+        formats = {"key": "text", "value": "text"} | {part: form}
+        name = f"{part}-{form}"
+        nodes.append(f"""
+  - {{name: {name}, stream: {{topic: $T-{name}, key: {formats["key"]}, value: {formats["value"]}}}}}
+  - {{name: to-{name}, to: {{topic: $T-out}}}}
 """)
-    a.send("in", (bad, b"x") if part == "key" else ("x", bad))
-    with pytest.raises(InputError, match=rf"node 'in': topic .*-in, partition 0, offset 0: .*{part}.*{form}"):
+    inputs = tuple(f"{part}-{form}" for part, form, _ in numbers)
+    a = app("".join(nodes), "  onBadRecord: {deadLetter: $T-dead}", inputs)
+    for part, form, bad in numbers:
+        a.send(f"{part}-{form}", (bad, b"x") if part == "key" else ("x", bad))
+    a.run()
+    assert a.received("out") == []
+    told = {headers["streamapp.node"]: headers["streamapp.error"] for headers in map(_headers, a.received("dead"))}
+    assert told.keys() == set(inputs)
+    for part, form, _ in numbers:
+        assert re.search(f"{part}.*{form}", told[f"{part}-{form}"]), told
+
+
+def test_a_number_that_is_none_fails(app: Make) -> None:
+    a = app("""
+  - {name: in, stream: {topic: $T-in, value: bigendian-long}}
+  - {name: out, to: {topic: $T-out}}
+""")
+    a.send("in", ("x", b"abcd"))
+    with pytest.raises(InputError, match=r"node 'in': topic .*-in, partition 0, offset 0: .*value.*bigendian-long"):
         a.run()
     assert a.received("out") == []
+
+
+def _headers(record: Record) -> dict[str, str]:
+    return dict(record.headers)
 
 
 def test_bad_records_are_dropped_and_counted(app: Make) -> None:

@@ -152,10 +152,10 @@ def test_driver_halted_at_every_step(
     kafka: KafkaConfig, tmp_path: Path, topology: str, steps: tuple[str, ...], spec: str
 ) -> None:
     """R3. One application all along: each start goes on from the state that the step before has left, and dies at the
-    next step."""
+    next step. In the first epoch of a start each partition commits for itself; in later ones both do together."""
     with (
         Bench(kafka, tmp_path, "steps", topology, spec=spec) as bench,
-        Proof(bench, load := bench.load(seed=301, keys=50)) as proof,
+        Proof(bench, load := bench.load(seed=301, keys=50, rate=100)) as proof,
     ):
         for step in steps:
             load.send(200)
@@ -165,6 +165,11 @@ def test_driver_halted_at_every_step(
             await_halt(app, step)
             require_work(bench, load)
             proof.require_sound()
+        load.start()
+        app = bench.start(env=failpoints(f"transaction.after-commit@{last_epoch(bench) + 3}=halt"))
+        await_halt(app, "transaction.after-commit")
+        require_work(bench, load)
+        proof.require_sound()
         app = bench.start()
         proof.finish(app)
 

@@ -261,7 +261,7 @@ STEPS = (
     "epoch.tasks-committed",
     "metadata.deferred.commits",
 )
-SOME = ("transaction.before-commit#0", "transaction.after-commit#1")
+SOME = ("transaction.after-commit#1",)
 KILLED = """
   - {name: users, table: {topic: $T-numbers, value: text, ttl: 1 day}}
   - {name: orders, stream: {topic: $T-ticks, value: text}}
