@@ -258,11 +258,12 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
         for row in placed.values():
             expected[row["city"] or "none"] += 1
         app = bench.start()
+
+        def counted() -> dict[str, int]:
+            return empty | {city: row["many"] for city, row in _rows(kafka, bench.topics["totals"]).items()}
+
         until(
-            lambda: (
-                _rows(kafka, bench.topics["pairs"]) == placed
-                and empty | {city: row["many"] for city, row in _rows(kafka, bench.topics["totals"]).items()} == expected
-            ),
+            lambda: _rows(kafka, bench.topics["pairs"]) == placed and counted() == expected,
             START_SECONDS,
             f"{placed}, {expected}; {app.tail()}",
         )
