@@ -55,13 +55,12 @@ private[streamapp] object TaskPartitions {
    * @param executors the executor of each partition in the epoch before, where tasks may have several partitions
    */
   def of(rows: RDD[InternalRow], executors: Map[Int, String]): TaskPartitions = {
-    val places = rows.partitions.map(partition => executors.get(partition.index).flatMap(kept(rows, partition, _)))
-    val (together, alone) = rows.partitions.partition(partition => places(partition.index).isDefined)
-    val tasks = together.groupBy(partition => places(partition.index)).toSeq.map { case (place, partitions) => partitions -> place } ++
-      alone.map(partition => Array(partition) -> None)
-    new TaskPartitions(rows, tasks.sortBy { case (partitions, _) => partitions.head.index }.zipWithIndex.map {
-      case ((partitions, place), index) => new PartitionsOfTask(index, partitions, place)
-    }.toArray)
+    // Those of one place are together, and each without a place is alone.
+    val tasks = rows.partitions.groupBy(partition =>
+      executors.get(partition.index).flatMap(kept(rows, partition, _)).toRight(partition.index))
+    new TaskPartitions(rows, tasks.toArray.sortBy { case (_, partitions) => partitions.head.index }.zipWithIndex.map {
+      case ((place, partitions), index) => new PartitionsOfTask(index, partitions, place.toOption)
+    })
   }
 
   /** The place of a partition's stores, if that is this executor, and it lives. */

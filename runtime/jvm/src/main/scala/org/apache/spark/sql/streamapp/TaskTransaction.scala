@@ -2,6 +2,7 @@
 package org.apache.spark.sql.streamapp
 
 import java.time.Duration
+import java.util.BitSet
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.{AtomicLong, AtomicReference}
 
@@ -67,7 +68,8 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   /** Those that rely on the producer, in the attempt of the owner. */
   private val relying = mutable.Set[TransactionParticipant]()
   private var epoch = -1L
-  private val done = mutable.Set[Int]()
+  // Looked at for each change of a store.
+  private val done = new BitSet
   private var sent = 0L
   private var sentBytes = 0L
   @volatile private var usedAtMs = System.currentTimeMillis()
@@ -93,9 +95,9 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   def ownerAttempt: Long = owner
 
   /** Whether all effects of this epoch on a partition are already committed: then nothing may be processed or sent. */
-  def alreadyDone(partition: Int): Boolean = synchronized(done.contains(partition))
+  def alreadyDone(partition: Int): Boolean = done.get(partition)
 
-  def markAlreadyDone(partition: Int): Unit = synchronized { checkOwner(); done += partition }
+  def markAlreadyDone(partition: Int): Unit = synchronized { checkOwner(); done.set(partition) }
 
   /**
    * Makes this process the only one that can commit under this id, and settles what an earlier holder left open,
@@ -152,7 +154,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   // Synchronized with begin(): between a zombie's check and its send, its successor must not open a transaction.
   def send(partition: Int, record: ProducerRecord[Array[Byte], Array[Byte]]): Unit = synchronized {
     checkOwner()
-    if (done.contains(partition)) {
+    if (done.get(partition)) {
       throw new IllegalStateException(s"$id: epoch $epoch of partition $partition is already committed, a record must not be sent")
     }
     if (!open) openTransaction()
@@ -172,7 +174,7 @@ final class TaskTransaction private[streamapp] (conf: RuntimeConf, val id: Strin
   def mark(partition: Int, participant: TransactionParticipant, version: Long, marker: ProducerRecord[Array[Byte], Array[Byte]]): Unit =
     synchronized {
       checkOwner()
-      if (done.contains(partition)) dropped += participant
+      if (done.get(partition)) dropped += participant
       else marks.put(participant, new Mark(partition, version, marker, deliveries))
     }
 

@@ -94,7 +94,7 @@ final class EpochTimes private (conf: RuntimeConf, private val epoch: Long, val 
   }
 
   /** Whether all stays open that the epoch before has left open. To be called when all records of the epoch were read. */
-  def closesNothing: Boolean = openUntil.exists(first => first == Long.MaxValue || first > after.closed)
+  def closesNothing: Boolean = openUntil.exists(_ > after.closed)
 
   /** Whether the epoch before has left nothing open, so that time closes nothing in this one. */
   def hasNothingToClose: Boolean = openUntil.contains(Long.MaxValue)

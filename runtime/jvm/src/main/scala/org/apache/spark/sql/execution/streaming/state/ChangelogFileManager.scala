@@ -59,21 +59,19 @@ class ChangelogFileManager(runtime: RuntimeConf, store: String, changelog: Topic
   /**
    * Whether the committed content of the changelog is still that of the local database. A task that was never in this process could have
    * committed since, where this one does not hold the id of its transaction.
-   *
-   * @param nextOffset follows the last marker that this process knows
    */
-  private[state] def isUnchanged(nextOffset: Long): Boolean = transaction.keeps(this) || {
+  private[state] def isUnchanged: Boolean = transaction.keeps(this) || {
     transaction.fence()
-    hasNothingFrom(nextOffset)
+    !hasGrown
   }
 
-  private def hasNothingFrom(offset: Long): Boolean = {
+  private def hasGrown: Boolean = {
     var records = 0L
-    TopicReader.readToEnd(runtime, changelog, Some(offset), throughOpen = true)(_ => records += 1)
-    records == 0
+    TopicReader.readToEnd(runtime, changelog, Some(writtenTo), throughOpen = true)(_ => records += 1)
+    records > 0
   }
 
-  override def requireUnchanged(): Unit = if (!hasNothingFrom(writtenTo)) throw new IllegalStateException(
+  override def requireUnchanged(): Unit = if (hasGrown) throw new IllegalStateException(
     s"changelog $changelog: another task has committed while this one opened its stores; it must be tried again")
 
   override def confirmed(version: Long, nextOffset: Long): Unit = {

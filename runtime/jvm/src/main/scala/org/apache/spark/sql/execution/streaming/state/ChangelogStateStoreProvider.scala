@@ -80,7 +80,7 @@ class ChangelogRocksDB(runtime: RuntimeConf, sparkStoreName: String, dfsRootDir:
     TaskContext.get().addTaskFailureListener((_: TaskContext, error: Throwable) => changelog.taskFailed(error))
     val attempt = changelog.transaction.ownerAttempt
     val unchanged = local.now match {
-      case PartitionState.Confirmed(`version`, nextOffset) if loadedVersion == version => changelog.isUnchanged(nextOffset)
+      case PartitionState.Confirmed(`version`, _) if loadedVersion == version => changelog.isUnchanged
       case _ => false
     }
     if (loadedVersion == version && local.usable(version, attempt, unchanged)) {
