@@ -19,9 +19,9 @@ object StepProbe {
       partitions.asScala.zipWithIndex.map { case (records, number) => new TopicPartition(s"$source", number) -> records.asScala.toArray }
     }.toMap
     var looks = 0L
-    val search = new StepSearch((partitions, time) => {
+    val search = new StepSearch((waiting, time) => {
       looks += 1
-      partitions.map(partition => partition -> (times(partition).indexWhere(_ >= time) match {
+      waiting.keySet.map(partition => partition -> (times(partition).indexWhere(_ >= time) match {
         case -1 => Place.End
         case first => Place(first, times(partition)(first))
       })).toMap

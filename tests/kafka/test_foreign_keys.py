@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -219,13 +220,20 @@ KILLED = """
   - {name: to-placed, to: {topic: $T-pairs}}
   - {name: cities, from: placed, groupBy: [{city: "coalesce(city, 'none')"}], aggregate: {many: count(*)}}
   - {name: to-cities, to: {topic: $T-totals}}
+  - {name: everybody, globalTable: {topic: $T-ticks, value: text}}
+  - {name: asked, stream: {topic: $T-tocks, value: text}}
+  - {name: found, join: {with: everybody, match: {value: value}, type: left, select: {who: right.key}}}
+  - {name: to-found, to: {topic: $T-echo}}
 """
+BERNESE = [f"b{i:02}" for i in range(30)]
+"""Customers who stay in Bern."""
 
 
 @pytest.mark.timeout(900)
 @killed_at(SOME, STEPS)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]) -> None:
-    """Rows move from customer to customer, and these from city to city: each row is counted in one city."""
+    """Rows move from customer to customer, and these from city to city: each row is counted in one city, and who asks
+    for a city finds each of its customers once."""
     producer = in_order(kafka)
     rng = random.Random(5)
     orders: dict[str, str] = {}
@@ -241,7 +249,18 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
             table[key] = value
 
     with Bench(kafka, tmp_path, "foreign-keys", KILLED, partitions=2) as bench:
+        asked = itertools.count()
+
+        def ask(city: str) -> str:
+            key = f"a{next(asked)}"
+            producer.produce(bench.topics["tocks"], city.encode(), key.encode(), 0, timestamp=NOON)
+            return key
+
+        for name in BERNESE:
+            producer.produce(bench.topics["ticks"], b"Bern", name.encode(), 0, timestamp=NOON)
+        in_bern = []
         for i, step in enumerate((*steps, None)):
+            in_bern += [ask("Bern") for _ in range(10)]
             for j in range(360 // (len(steps) + 1)):
                 number, at = rng.randrange(12), NOON + i * HOUR + j
                 if j % 3:
@@ -268,6 +287,18 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
             f"{placed}, {expected}; {app.tail()}",
         )
         assert _asked(app) == placed
+        customers |= dict.fromkeys(BERNESE, "Bern")
+        until(lambda: _found(kafka, bench, in_bern) == dict.fromkeys(in_bern, BERNESE), START_SECONDS, "those in Bern")
+        living = {place: sorted(key for key, city in customers.items() if city == place) for place in (*cities, "Ulm")}
+
+        def all_found() -> bool:
+            keys = {ask(place): place for place in living}
+            assert producer.flush(30) == 0
+            until(lambda: len(_found(kafka, bench, keys)) == len(keys), START_SECONDS, f"answers; {app.tail()}")
+            expected: dict[str, list[str | None]] = {key: [*living[place]] or [None] for key, place in keys.items()}
+            return _found(kafka, bench, keys) == expected
+
+        until(all_found, START_SECONDS, f"{living}")
         # The join may keep something for a while about a row without a result; it is no answer.
         for key, what in (("nobody", LEFT), ("somebody", HERE)):
             told: Row = {
@@ -286,6 +317,15 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
 def _asked(app: AppProcess) -> dict[str, Any]:
     with urllib.request.urlopen(f"{app.address}/stores/placed?limit=1000", timeout=60) as answer:
         return {row.pop("key"): row for row in json.load(answer)["rows"]}
+
+
+def _found(kafka: KafkaConfig, bench: Bench, keys: Collection[str]) -> dict[str, list[str | None]]:
+    """The customers that these have found, each as often as it was found."""
+    found: dict[str, list[str | None]] = {}
+    for message in committed(kafka, bench.topics["echo"]):
+        if (key := (message.key() or b"").decode()) in keys:
+            found.setdefault(key, []).append(json.loads(message.value() or b"")["who"])
+    return {key: sorted(names, key=str) for key, names in found.items()}
 
 
 def _rows(kafka: KafkaConfig, topic: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from lib.broker import in_order
 from lib.inprocess import App
 from lib.probe import probe_session
 from streamapp.kafka.config import KafkaConfig
@@ -134,9 +135,20 @@ def test_nothing_is_asked_where_all_fits(spark: SparkSession) -> None:
     assert epoch.looks == 0
 
 
+def send_in_transactions(app: App, topic: str, partition: int, records: Sequence[tuple[str, str, int]]) -> None:
+    producer = in_order(app.kafka, **{"transactional.id": f"{app.prefix}-{topic}-{partition}"})
+    producer.init_transactions(30)
+    for first in range(0, len(records), 10):
+        producer.begin_transaction()
+        for key, value, at in records[first : first + 10]:
+            producer.produce(app.topic(topic), value, key, partition, timestamp=at)
+        producer.commit_transaction(30)
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_record_meets_the_row_of_its_own_time(kafka: KafkaConfig, tmp_path: Path, again: bool) -> None:
-    """In a backlog of 25 epochs, and in one that another run has read half of before."""
+    """In a backlog of 25 epochs, and in one that another run has read half of before, and that was written in
+    transactions: these have ended much later than what is in them."""
     topology = """
   - {name: rates, table: {topic: $T-rates, value: long, bootstrap: false}}
   - {name: orders, stream: {topic: $T-orders, value: long}}
@@ -156,7 +168,11 @@ def test_a_record_meets_the_row_of_its_own_time(kafka: KafkaConfig, tmp_path: Pa
         for topic, records in (("rates", rates), ("orders", orders)):
             for partition in range(2):
                 new = [(at, key) for at, key in records if begin <= at < end and keys.index(key) % 2 == partition]
-                app.send(topic, *((key, str(at), BEGIN + at) for at, key in new), partition=partition)
+                sent = [(key, str(at), BEGIN + at) for at, key in new]
+                if again:
+                    send_in_transactions(app, topic, partition, sent)
+                else:
+                    app.send(topic, *sent, partition=partition)
         app.run(epoch_records=100)
         assert sum(part["epochs"] for part in app.statuses[-1]["subTopologies"].values()) > 5
     times = {key: [at for at, of in rates if of == key] for key in keys}

@@ -31,7 +31,7 @@ from streamapp.errors import ManifestError, Problem
 from streamapp.expressions import read_expression
 from streamapp.internal_topics import repartition_topic
 from streamapp.nodes import TABLE, MovesSource, Node, RepartitionSink, RepartitionSource, Role, Topology
-from streamapp.operations import ForeignKeyJoin, ForeignResults, ForeignRows, TableJoin, ToTable
+from streamapp.operations import ColumnLookup, ForeignKeyJoin, ForeignResults, ForeignRows, TableJoin, ToTable
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ class _Cut:
         for node in self._topology.nodes:
             if isinstance(node, ForeignKeyJoin):
                 self._by_foreign_key(node)
+            elif isinstance(node, ColumnLookup):
+                self._by_columns(node)
             elif node.takes_changes([self._topology.kind(name) for name in node.inputs]):
                 self._after_changes(node)
             elif (made := self._in_a_task(node)) is not None:
@@ -202,6 +204,12 @@ class _Cut:
             return name
         rows = f"{hop}-rows"
         return self._kept(rows, self._hop(node, name, rows), _table(rows))
+
+    def _by_columns(self, node: ColumnLookup) -> None:
+        """Sends the table's changes to the columns that its rows are looked up by."""
+        hop = node.hop_name(node.right)
+        changes = self._hop(node, self._with_changes(node, node.right, hop), hop, of=node.right, signed=True)
+        self._join_a_task(node.with_inputs({node.right: changes}))
 
     def _by_foreign_key(self, node: ForeignKeyJoin) -> None:
         """Cuts the join: rows of the left table go to the keys that they name, and their results back to their own."""

@@ -10,6 +10,7 @@ from streamapp.nodes import Node
 from streamapp.operations import (
     branch,
     cogroup,
+    column_lookup,
     deduplicate,
     duality,
     filter,
@@ -33,6 +34,7 @@ from streamapp.operations import (
 )
 from streamapp.operations.branch import Arm, Branch
 from streamapp.operations.cogroup import Cogroup, CogroupedRecords
+from streamapp.operations.column_lookup import ColumnLookup
 from streamapp.operations.deduplicate import Deduplicate
 from streamapp.operations.duality import ToStream, ToTable
 from streamapp.operations.filter import Filter
@@ -100,6 +102,7 @@ __all__ = [
     "Branch",
     "Cogroup",
     "CogroupedRecords",
+    "ColumnLookup",
     "Deduplicate",
     "Filter",
     "FlatMap",
@@ -125,6 +128,7 @@ __all__ = [
     "With",
     "branch",
     "cogroup",
+    "column_lookup",
     "deduplicate",
     "duality",
     "filter",

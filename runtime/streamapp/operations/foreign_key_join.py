@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from streamapp.errors import Problem
 from streamapp.nodes import STREAM, TABLE, Columns, OneInput, Origins, StoredTable, Topology
 from streamapp.nodes.columns import HIDDEN_KEY
 from streamapp.nodes.pairs import Pairs
+from streamapp.operations.column_lookup import ColumnLookup
 from streamapp.operations.table import GlobalTable
 from streamapp.operations.table_join import TableJoin, origin_of
 from streamapp.origins import all_declared
@@ -142,13 +143,21 @@ def stored_results(columns: Columns) -> StoredTable:
 
 def settled(join: TableJoin, topology: Topology) -> TableJoin:
     """The join, by the kinds of its sides: one of two tables by other columns than the left one's key is a foreign-key
-    join; a stream's record keeps its key where it looks a global table up."""
+    join; a stream's record keeps its key where it looks a global table up, and may do that by any columns."""
     kinds = topology.kind(join.left), topology.kind(join.right)
+    left, right = topology.columns(join.left), topology.columns(join.right)
     if kinds == (STREAM, TABLE):
-        return replace(join, keeps_key=bool(join.by) and isinstance(origin_of(topology, join.right), GlobalTable))
+        is_global = bool(join.by) and isinstance(origin_of(topology, join.right), GlobalTable)
+        made = replace(join, keeps_key=is_global)
+        found_by_key = not right.known or not join.match or _lowered(join.match) == _lowered(right.key)
+        if found_by_key or not is_global:
+            return made
+        # The store's keys have the table's columns in an order that depends on the table alone.
+        pairs = sorted(zip(made.by, made.match, strict=True), key=lambda pair: pair[1].lower())
+        by, match = zip(*pairs, strict=True)
+        return _as(ColumnLookup, replace(made, by=by, match=match))
     if kinds != (TABLE, TABLE) or not join.by:
         return join
-    left, right = topology.columns(join.left), topology.columns(join.right)
     if not (left.known and right.known) or _lowered(join.by) == _lowered(left.key):
         return join
     by, match = join.by, join.match
@@ -157,20 +166,12 @@ def settled(join: TableJoin, topology: Topology) -> TableJoin:
         place = {name.lower(): i for i, name in enumerate(match)}
         in_order = [place[name.lower()] for name in right.key]
         by, match = tuple(by[i] for i in in_order), tuple(match[i] for i in in_order)
-    return ForeignKeyJoin(
-        join.name,
-        join.left,
-        join.right,
-        by,
-        join.type,
-        join.select,
-        join.left_as,
-        join.right_as,
-        match,
-        join.grace,
-        join.store or join.name,
-        join.as_of,
-    )
+    return _as(ForeignKeyJoin, replace(join, by=by, match=match, store=join.store or join.name))
+
+
+def _as(kind: type[TableJoin], join: TableJoin) -> TableJoin:
+    """The same fields in a join of that class."""
+    return kind(**{field.name: getattr(join, field.name) for field in fields(join)})
 
 
 def _lowered(names: tuple[str, ...]) -> list[str]:

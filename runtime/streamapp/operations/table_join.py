@@ -131,10 +131,14 @@ class TableJoin(Joining):
         if self.left == self.right:
             yield Problem(self.name, "join.with", self.right, "a table is joined with itself", "use `select`")
         if left == STREAM and self.type == "outer":
-            message = f"an outer join of a stream with a table: a row of '{self.right}' gives no result by itself"
-            yield Problem(self.name, "join.type", "outer", message, "write left, or inner")
+            yield self.outer_with_table()
         yield from self.check_found_by_key(topology, self.left, self.by if left == TABLE else ())
         yield from self.check_found_by_key(topology, self.right, self.match)
+
+    def outer_with_table(self) -> Problem:
+        """The problem of a stream's `outer` join."""
+        message = f"an outer join of a stream with a table: a row of '{self.right}' gives no result by itself"
+        return Problem(self.name, "join.type", "outer", message, "write left, or inner")
 
     def _check_select(
         self, select: Pairs, topology: Topology, by: tuple[str, ...], on: tuple[str, ...]
@@ -172,7 +176,10 @@ class TableJoin(Joining):
         key = topology.key_columns(side)
         if names and [name.lower() for name in names] != [name.lower() for name in key]:
             message = f"rows of the table '{side}' are found by its key, {listed(key)}, and not by {listed(names)}"
-            fix = f"group '{side}' by {listed(names)} before, or name its key"
+            other = f"group '{side}' by {listed(names)} before"
+            if isinstance(origin_of(topology, side), Table) and topology.kind(self.left) == STREAM:
+                other = "read its topic as a `globalTable`, whose rows a stream finds by any columns"
+            fix = f"{other}, or name its key"
             yield Problem(self.name, self.matched_in, ", ".join(names), message, fix)
 
     def without_grace(self, grace: str) -> Problem:

@@ -166,7 +166,21 @@ class Queries:
     def _start_of_tables(self, part: SubTopology, node: n.Node) -> dict[str, str]:
         if isinstance(node, o.Table):
             return {"tables": "read"} if node.bootstrap else {}
+        if behind := self._tables_behind(node):
+            return {"tables": "read", "behind": ",".join(behind)}
         return {"tables": "await"} if part.task else {}
+
+    def _tables_behind(self, node: n.Node) -> list[str]:
+        """The sources of the tables that the rows of an internal topic are made of, each as SUBTOPOLOGY/NUMBER."""
+        is_of_table = isinstance(node, n.RepartitionSource) and node.kind == n.TABLE
+        if not is_of_table or isinstance(node, n.MovesSource):  # nobody looks rows on their way up
+            return []
+        writer = next(part for part in self._plan.subtopologies if {*node.topics_read} & part.writes_internally)
+        numbers = self._numberings[writer.name].numbers
+        return [f"{writer.name}/{numbers[one.name]}" for one in writer.nodes if self._is_awaited(one)]
+
+    def _is_awaited(self, source: n.Node) -> bool:
+        return (isinstance(source, o.Table) and source.bootstrap) or bool(self._tables_behind(source))
 
     def _start_from(self) -> dict[str, str]:
         start = str(self._plan.start_from)

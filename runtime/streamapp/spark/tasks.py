@@ -14,6 +14,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from streamapp import nodes as n
 from streamapp import operations as o
 from streamapp.plan import SubTopology
+from streamapp.spark.column_lookups import looked_up_by_columns
 from streamapp.spark.entries import ORDER, TIME, Entry, in_one_frame, slim
 from streamapp.spark.exits import CHANGES, LATE, ROWS, Exit, timed, wanted_by
 from streamapp.spark.flow import SIGN, STREAM_TIME, Flow, column
@@ -120,13 +121,13 @@ class Task:
         return frame, replace(prepared, frame=frame, packed=packed)
 
     def _key_of(self, entry: Entry, flow: Flow) -> Sequence[tuple[str, str]]:
+        if isinstance(entry.reader, o.Join | o.ColumnLookup):
+            return keys_of(entry.reader, self._input(entry.reader, 0)[1], self._input(entry.reader, 1)[1])[entry.number]
         if isinstance(entry.reader, o.TableJoin):
             ours, _ = keys_of(entry.reader, flow, self._flows[entry.reader.right])
             return ours
         if isinstance(entry.reader, o.Deduplicate):
             return chosen(flow, entry.reader.by)
-        if isinstance(entry.reader, o.Join):
-            return keys_of(entry.reader, self._input(entry.reader, 0)[1], self._input(entry.reader, 1)[1])[entry.number]
         return [(name, name) for name in flow.by] or flow.key
 
     def _input(self, node: n.Node, number: int = 0) -> tuple[int, Flow]:
@@ -141,6 +142,8 @@ class Task:
             return foreign_rows(node, (left, one), (right, two), self._rows)
         if isinstance(node, o.ForeignResults):
             return foreign_results(node, *self._input(node), self._rows)
+        if isinstance(node, o.ColumnLookup):
+            return looked_up_by_columns(node, self._input(node, 0), self._input(node, 1), self._rows)
         if isinstance(node, o.TableJoin):
             return self._join(node)
         if isinstance(node, o.Join):

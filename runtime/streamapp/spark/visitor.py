@@ -212,6 +212,8 @@ class Visitor:
     def visit_tablejoin(self, node: o.TableJoin, left: Flow, right: Flow) -> Flow:
         return joined_with_table(node, left, right, TaskRows(left.frame.sparkSession))
 
+    visit_columnlookup = visit_tablejoin
+
     def visit_deduplicate(self, node: o.Deduplicate, flow: Flow) -> Flow:
         return flow
 

@@ -55,8 +55,9 @@ def test_it_has_all_its_parts(cls: type[n.Node], described: dict[type[n.Node], s
 
 def test_each_operation_of_the_manifest_is_a_class() -> None:
     """A branch has two classes: one where the records are split, and one for each of its arms. A join is of two
-    streams, with a table, or of a table with the rows that it names. A cogroup is a groupBy of several streams."""
-    joins = {"table join", "join by a foreign key", "foreign-key join", "foreign-key results"}
+    streams, with a table by its key or by other columns, or of a table with the rows that it names. A cogroup is a
+    groupBy of several streams."""
+    joins = {"table join", "lookup by columns", "join by a foreign key", "foreign-key join", "foreign-key results"}
     cogroups = {"cogroup", "cogrouped records"}
     ours = {"?", "when", "hop in", "moves in", "hop out", "dead letters", "late", *joins, *cogroups}
     assert {cls.operation for cls in NODE_CLASSES.values()} - ours == set(OPERATIONS)

@@ -5,7 +5,7 @@ import java.util.concurrent.{ConcurrentHashMap, ExecutionException}
 
 import scala.collection.mutable
 
-import org.apache.kafka.common.TopicPartition
+import org.apache.kafka.common.{KafkaException, TopicPartition}
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.streamapp.RuntimeConf
@@ -19,13 +19,13 @@ import org.apache.spark.sql.streamapp.RuntimeConf
  *
  * The waiting records of sources that are asked later in a round are known from the round before.
  */
-private[kafka010] final class Backlog private (run: String, offsets: PartitionOffsets) extends Logging {
+private[kafka010] final class Backlog private (run: String, times: TimeIndex) extends Logging {
   private val members = mutable.LinkedHashMap.empty[AnyRef, () => Waiting]
   private val waiting = mutable.Map.empty[AnyRef, Waiting]
   private val rounds = new Rounds
   /** The step of this round; None until a source needs it. */
   private var step: Option[Step] = None
-  private val search = new StepSearch(offsets.at)
+  private val search = new StepSearch(times.at)
 
   /** @param ahead gives the waiting records of the source, when another one is the first to be asked */
   def join(source: AnyRef, ahead: () => Waiting): Unit = members(source) = ahead
@@ -54,7 +54,7 @@ private[kafka010] final class Backlog private (run: String, offsets: PartitionOf
     members.foreach { case (member, ahead) => if (!waiting.contains(member)) waiting(member) = ahead() }
     try search.next(waiting.values.toSeq, most)
     catch {
-      case error: ExecutionException => // the reader of the records finds out
+      case error @ (_: ExecutionException | _: KafkaException) => // the reader of the records finds out
         logWarning("Kafka does not answer with the offsets of a time: each source advances by itself in this epoch", error)
         Step.Free
     }
@@ -66,7 +66,7 @@ private[kafka010] final class Backlog private (run: String, offsets: PartitionOf
     waiting -= source
     if (members.nonEmpty) this
     else {
-      offsets.close()
+      times.close()
       null
     }
   })
@@ -76,7 +76,7 @@ private[kafka010] object Backlog {
   private val all = new ConcurrentHashMap[String, Backlog]()
 
   /** Returns the backlog of a query's run. */
-  def of(run: String, conf: RuntimeConf): Backlog = all.computeIfAbsent(run, _ => new Backlog(run, new PartitionOffsets(conf)))
+  def of(run: String, conf: RuntimeConf): Backlog = all.computeIfAbsent(run, _ => new Backlog(run, new TimeIndex(conf)))
 }
 
 /**
@@ -143,20 +143,12 @@ private[kafka010] object Step {
   val Free: Step = Step(0L, Map.empty, 0.0, 0L)
 }
 
-/** A record: where it is, and its timestamp in milliseconds. */
-private[kafka010] final case class Place(offset: Long, time: Long)
-
-private[kafka010] object Place {
-  /** The place behind the last record. */
-  val End: Place = Place(Long.MaxValue, 0L)
-}
-
 /**
  * Looks for the time up to which the next epoch reads.
  *
- * @param at gives the first record of each partition at or behind a time
+ * @param at gives the first record of each partition at or behind a time; which one it is behind the waiting records does not matter
  */
-private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[TopicPartition, Place]) {
+private[kafka010] final class StepSearch(at: (Map[TopicPartition, Unread], Long) => Map[TopicPartition, Place]) {
   import StepSearch._
 
   private var reached = 0L
@@ -172,7 +164,7 @@ private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[
       if (partitions.size < 2) Step(0L, Map.empty, share, 0L)
       else {
         val others = sources.exists(source => !source.byTime && source.total > 0)
-        val found = search(timed, partitions, most, if (others) math.max(1L, (timed.map(_.total).sum * share).toLong) else Long.MaxValue)
+        val found = search(timed, most, if (others) math.max(1L, (timed.map(_.total).sum * share).toLong) else Long.MaxValue)
         val taken = timed.map(source => math.min(most, found.count(source))).sum
         found.copy(share = if (taken > 0) taken.toDouble / timed.map(_.total).sum else share)
       }
@@ -180,8 +172,12 @@ private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[
   }
 
   // The records before `low` are few enough, those before `high` too many. The first steps double, later ones halve the interval.
-  private def search(timed: Seq[Waiting], partitions: Set[TopicPartition], most: Long, mostOfAll: Long): Step = {
+  private def search(timed: Seq[Waiting], most: Long, mostOfAll: Long): Step = {
     val farAhead = System.currentTimeMillis() + FarAheadMs
+    // How many more than an epoch takes does not matter.
+    val unread = timed.flatMap(source => source.sizes.map { case (partition, size) =>
+      partition -> Unread(source.start(partition), source.start(partition) + math.min(size, most + 1))
+    }).toMap
     var low = reached
     var high = Long.MaxValue
     var (little, much) = (Option.empty[Step], Option.empty[Step])
@@ -189,7 +185,7 @@ private[kafka010] final class StepSearch(at: (Set[TopicPartition], Long) => Map[
     var looks = 0
     var enough = false
     while (!enough && high - low > 1 && looks < MostLooks) {
-      val step = Step(time, at(partitions, time), 1.0, farAhead)
+      val step = Step(time, at(unread, time), 1.0, farAhead)
       val counts = timed.map(step.count)
       if (counts.exists(_ > most) || counts.sum > mostOfAll) {
         high = time

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.kafka010
 
+import java.util.concurrent.TimeUnit.MILLISECONDS
 import java.util.{HashMap, Map => JMap, Optional}
+
+import scala.util.Using
 
 import org.apache.hadoop.fs.Path
 import org.apache.kafka.common.TopicPartition
@@ -30,8 +33,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * (see `TimedSources`), `idleTimeoutMs`, for how long they wait for a partition that is silent, and `closeAtEnd`, whether a run
  * to the end closes those that are open there; `writtenBy`, the sub-topology that writes an internal topic, and `lagUs`, how much
  * later than their event time its records may be written; `goesOnAt`, the position of a source that has come back; `tables`, which is
- * `read` for a table, and `await` for a source that waits for the tables of its sub-topology; `byTime`, whether the timestamps of its
- * records are their event times.
+ * `read` for a table, and `await` for a source that waits for the tables of its sub-topology; `behind`, for an internal topic with a
+ * table's rows, the tables that they are made of, each as `SUBTOPOLOGY/NUMBER` of a source; `byTime`, whether the timestamps of its records
+ * are their event times.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
   override def shortName(): String = "streamapp-kafka"
@@ -61,13 +65,15 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
         options.getBoolean("closeAtEnd", false), new PartitionOffsets(conf), hop))
       idle.foreach(partitions => TimedSources.add(subTopology, number, partitions.tag, () => partitions.now))
       val tables = options.get("tables")
-      val start = Option.when(tables == "read")(TableStarts.add(conf, subTopology, number, kafka.kafkaOffsetReader))
+      val behind = TableStarts.sources(options.getOrDefault("behind", ""))
+      val source = TableStarts.Source(subTopology, number)
+      val start = Option.when(tables == "read")(TableStarts.add(conf, source, kafka.kafkaOffsetReader, behind))
       val run = SparkSession.active.sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)
       val arrivals = Arrivals.of(run, subTopology, options.getLong("epochIntervalMs", 0L), conf)
       new PacedStream(kafka, arrivals, Backlog.of(run, conf), SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
         options.getBoolean("mayCombine", false), Option(options.get("countedAs")), idle, start, awaitsTables = tables == "await",
         goesOnAt = Option(options.get("goesOnAt")).map(kafka.deserializeOffset), byTime = options.getBoolean("byTime", false),
-        planned = () => PlannedEnds.of(conf, number))
+        planned = () => PlannedEnds.of(conf, number), conf)
     }
     override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.UNSUPPORTED
   }
@@ -85,8 +91,9 @@ private object PacedKafkaSource {
 
 private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals, backlog: Backlog, loss: SourceLoss, subTopology: String,
     mayCombine: Boolean, override val countedAs: Option[String], idle: Option[IdlePartitions], table: Option[TableStart],
-    awaitsTables: Boolean, goesOnAt: Option[Offset], byTime: Boolean, planned: () => Map[TopicPartition, Long])
-    extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics with CountedSource {
+    awaitsTables: Boolean, goesOnAt: Option[Offset], byTime: Boolean, planned: () => Map[TopicPartition, Long],
+    conf: RuntimeConf) extends MicroBatchStream
+    with SupportsTriggerAvailableNow with ReportsSourceMetrics with CountedSource {
 
   private val pacer = EpochPacer.of(subTopology)
   private var boundedRun = false
@@ -100,6 +107,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
   // Spark asks for the default limit once, when the query starts: the pacer has the current limit.
   override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
     backlog.asks(this)
+    table.foreach(_.goesOnAt(offsets(start)))
     val looks = boundedRun || arrivals.isToLook(this, offsets(start))
     EpochReports.begins(subTopology)
     val most = pacer.limit
@@ -112,7 +120,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
     val tablesAreThere = TableStarts.reached(subTopology)
     val cut = if (looks && most > 0 && tablesAreThere) backlog.cut(this, most) else None
     val inStep = cut.filter(_.ends.nonEmpty).fold(there)(found => KafkaSourceOffset(offsets(there) ++ found.ends))
-    val limited = if (awaitsTables && !tablesAreThere) start else inStep
+    val limited = if (isToWait(tablesAreThere)) start else inStep
     val reached = if (most > 0) loss.passOver(start, limited) else limited // no epoch is cut while the app drains
     backlog.reads(this, offsets(reached))
     idle.foreach(_.look(offsets(start), offsets(reached), latest, cut.fold(Set.empty[TopicPartition])(_.later), boundedRun))
@@ -123,6 +131,14 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
     if (size > 0 || due) arrivals.cut()
     EpochStyle.choose(SparkSession.active, pacer.expect(this, size))
     end
+  }
+
+  // Rows of a table that come by an internal topic wait for the tables of topics alone.
+  private def isToWait(tablesAreThere: Boolean): Boolean = table match {
+    case Some(one) if !one.ofUser =>
+      if (!one.isBounded) Thread.sleep(TableStarts.LookMs)
+      !TableStarts.userTablesReached(subTopology)
+    case _ => awaitsTables && !tablesAreThere
   }
 
   // The records that wait for a source that Spark has not asked yet: it goes on where the last planned epoch ends.
@@ -154,7 +170,27 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
   }
   override def prepareForTriggerAvailableNow(): Unit = {
     boundedRun = true
+    if (countedAs.isEmpty) awaitCommits() // all of its writers have ended
     kafka.prepareForTriggerAvailableNow()
+  }
+
+  // Kafka ends a transaction behind its answer to the commit.
+  private def awaitCommits(): Unit = {
+    val topic = kafka.kafkaOffsetReader
+    val written = Using.resource(new PartitionOffsets(conf))(_.ends(topic.fetchEarliestOffsets().keySet))
+    val giveUpNs = System.nanoTime() + MILLISECONDS.toNanos(conf.transactionTimeoutMs + PacedStream.CommitMs)
+    def open = {
+      val committed = topic.fetchLatestOffsets(None)
+      written.keys.filter(partition => committed.getOrElse(partition, 0L) < written(partition))
+    }
+    var waiting = open
+    while (waiting.nonEmpty) {
+      if (System.nanoTime() > giveUpNs)
+        throw new IllegalStateException(s"${waiting.mkString(", ")}: a transaction has been open for longer than its timeout, and " +
+          "records behind it cannot be read; look for it with kafka-transactions.sh find-hanging")
+      Thread.sleep(PacedStream.CommitLookMs)
+      waiting = open
+    }
   }
 
   override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = {
@@ -192,6 +228,12 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
     kafka.stop()
   }
   override def toString: String = kafka.toString
+}
+
+private object PacedStream {
+  /** How often to look whether a transaction has ended, and how long Kafka may take with one that is over, in milliseconds. */
+  val CommitLookMs = 20L
+  val CommitMs = 60000L
 }
 
 /**

@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
+import scala.util.Using
 
 import org.apache.kafka.common.TopicPartition
 
@@ -12,45 +13,99 @@ import org.apache.spark.sql.streamapp.{EpochRanges, MetadataTopic, RuntimeConf}
 
 /**
  * How far a table has to be read before the records of streams look its rows up: to the end that its topic had when the
- * table was first read.
+ * table was first read. An internal topic with a table's rows has its end when all tables that they are made of were read so far.
  *
- * @param ends the end of each partition at that time
+ * @param ends the end of each partition at that time; None as long as it is not known
  * @param from the offsets at which reading begins
+ * @param ofUser whether it is a topic of the user's
  */
-private[kafka010] final class TableStart(ends: Map[TopicPartition, Long], from: Map[TopicPartition, Long]) {
-  @volatile private var position = from
+private[kafka010] final class TableStart(ends: () => Option[Map[TopicPartition, Long]], from: Map[TopicPartition, Long],
+    val ofUser: Boolean) {
+  private val known = new OnceKnown(ends)
+  @volatile private var planned = from
+  @volatile private var committed = Map.empty[TopicPartition, Long]
 
   /** Notes the end of an epoch that is about to run; the next one is cut when it is over. */
-  def readTo(offsets: Map[TopicPartition, Long]): Unit = position ++= offsets
+  def readTo(offsets: Map[TopicPartition, Long]): Unit = planned ++= offsets
 
-  def reached: Boolean = ends.forall { case (partition, end) => position.getOrElse(partition, 0L) >= end }
+  /** Notes that all epochs up to these offsets are over. */
+  def goesOnAt(offsets: Map[TopicPartition, Long]): Unit = committed = offsets
+
+  /** Whether the end is known. */
+  def isBounded: Boolean = known.get.isDefined
+
+  /** Whether its query has read it so far, when the next epoch is cut. */
+  def reached: Boolean = isAt(planned)
+
+  /** Whether its rows have gone on into the topics that its query writes. */
+  def isOver: Boolean = isAt(committed)
+
+  private def isAt(position: Map[TopicPartition, Long]): Boolean =
+    known.get.exists(_.forall { case (partition, end) => position.getOrElse(partition, 0L) >= end })
+}
+
+/** Asks until there is an answer, which it keeps. */
+private final class OnceKnown[A](ask: () => Option[A]) {
+  private var answer: Option[A] = None
+
+  def get: Option[A] = synchronized {
+    if (answer.isEmpty) answer = ask()
+    answer
+  }
 }
 
 /** The tables that the running queries read, on the driver. */
 private[sql] object TableStarts {
-  private val starts = new ConcurrentHashMap[(String, Int), TableStart]()
+  /** A source, by the number that the offset log has for it. */
+  private[kafka010] final case class Source(subTopology: String, number: Int)
+
+  /** How long to wait before looking again for tables of other sub-topologies, in milliseconds. */
+  private[kafka010] val LookMs = 100L
+
+  private val starts = new ConcurrentHashMap[Source, TableStart]()
 
   /**
    * Starts to read a table. The end that its topic has at the first start is noted: a later start waits for no more.
    *
-   * @param number the number of the source, as in the offset log
+   * @param behind the tables of other sub-topologies that its rows are made of; empty for a topic of the user's
    */
-  private[kafka010] def add(conf: RuntimeConf, subTopology: String, number: Int, topic: KafkaOffsetReader): TableStart = {
+  private[kafka010] def add(conf: RuntimeConf, source: Source, topic: KafkaOffsetReader, behind: Seq[Source]): TableStart = {
     val metadata = MetadataTopic.current(conf.applicationId)
-    val path = s"/${conf.applicationId}/$subTopology/table-$number"
-    val ends = metadata.get(path).map(file => JsonUtils.partitionOffsets(new String(file.bytes, UTF_8))).getOrElse {
-      val now = topic.fetchLatestOffsets(None)
+    val path = s"/${conf.applicationId}/${source.subTopology}/table-${source.number}"
+    def noted = metadata.get(path).map(file => JsonUtils.partitionOffsets(new String(file.bytes, UTF_8)))
+    def note(now: Map[TopicPartition, Long]) = {
       metadata.put(Seq(path -> JsonUtils.partitionOffsets(now).getBytes(UTF_8)))
       now
     }
-    val start = new TableStart(ends, topic.fetchEarliestOffsets() ++ PlannedEnds.of(conf, number))
-    starts.put((subTopology, number), start)
+    val first = topic.fetchEarliestOffsets()
+    val ends: () => Option[Map[TopicPartition, Long]] = noted match {
+      case None if behind.nonEmpty =>
+        // Kafka ends a transaction behind its answer to the commit, so what is still open counts.
+        () => Option.when(behind.forall(isOver))(note(Using.resource(new PartitionOffsets(conf))(_.ends(first.keySet))))
+      case known =>
+        val there = Some(known.getOrElse(note(topic.fetchLatestOffsets(None))))
+        () => there
+    }
+    val start = new TableStart(ends, first ++ PlannedEnds.of(conf, source.number), behind.isEmpty)
+    starts.put(source, start)
     start
   }
 
+  /** Reads `SUBTOPOLOGY/NUMBER,…`. */
+  private[kafka010] def sources(text: String): Seq[Source] = text.split(',').toSeq.filter(_.nonEmpty).map { one =>
+    val at = one.lastIndexOf('/')
+    Source(one.take(at), one.drop(at + 1).toInt)
+  }
+
+  private def isOver(source: Source): Boolean = Option(starts.get(source)).exists(_.isOver)
+
   /** Whether all tables of the sub-topology are there. */
-  def reached(subTopology: String): Boolean =
-    starts.asScala.forall { case ((sub, _), start) => sub != subTopology || start.reached }
+  def reached(subTopology: String): Boolean = of(subTopology).forall(_.reached)
+
+  /** Whether those are there that it reads from topics of the user's. */
+  def userTablesReached(subTopology: String): Boolean = of(subTopology).filter(_.ofUser).forall(_.reached)
+
+  private def of(subTopology: String) = starts.asScala.collect { case (Source(`subTopology`, _), start) => start }
 
   def clear(): Unit = starts.clear()
 }

@@ -27,6 +27,9 @@ object EpochRanges {
   /** The offset up to which an epoch reads a partition of one of the query's sources, which have numbers for names. */
   final case class End(source: Int, topic: String, partition: Int, offset: Long)
 
+  /** The folder of the files that say what epochs read. */
+  def logOf(conf: RuntimeConf): String = s"/${conf.applicationId}/${conf.subTopology}/offsets"
+
   /** The last epoch that was planned. */
   def lastPlanned(metadata: MetadataTopic, conf: RuntimeConf): Option[Long] = last(metadata, conf, "offsets")
 
@@ -37,7 +40,7 @@ object EpochRanges {
 
   /** The ends of an epoch; None when it is not on the metadata topic. */
   def ends(metadata: MetadataTopic, conf: RuntimeConf, epoch: Long): Option[Seq[End]] =
-    metadata.get(s"/${conf.applicationId}/${conf.subTopology}/offsets/$epoch").map(file => parse(new String(file.bytes, UTF_8)))
+    metadata.get(s"${logOf(conf)}/$epoch").map(file => parse(new String(file.bytes, UTF_8)))
 
   /**
    * The number of records of the epoch that was planned last, if it has not ended: an earlier attempt left it to the query that

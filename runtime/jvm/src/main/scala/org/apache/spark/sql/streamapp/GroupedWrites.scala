@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.streamapp
 
-import java.util.concurrent.{CompletableFuture, ConcurrentLinkedQueue, ExecutionException, Executors, RejectedExecutionException}
+import java.util.concurrent.{CompletableFuture, ConcurrentLinkedQueue, ExecutionException, Executors, Future, RejectedExecutionException}
 
 /**
  * Few writes for many threads: items that come while a write is under way go out together in the next.
@@ -23,12 +23,14 @@ private[streamapp] final class GroupedWrites[Item](name: String, write: Seq[Item
   }
 
   /** Writes an item; returns when it is written. */
-  def apply(item: Item): Unit = {
+  def apply(item: Item): Unit = GroupedWrites.await(begin(item))
+
+  /** Begins to write an item. */
+  def begin(item: Item): CompletableFuture[Unit] = {
     val mine = new Waiting(item)
     waiting.add(mine)
     submit(() => writeAll())
-    try mine.done.get()
-    catch { case failed: ExecutionException => throw failed.getCause }
+    mine.done
   }
 
   /** Writes the waiting items, calls `last`, and then ends. */
@@ -52,4 +54,11 @@ private[streamapp] final class GroupedWrites[Item](name: String, write: Seq[Item
       } catch { case error: Throwable => group.foreach(_.done.completeExceptionally(error)) }
     }
   }
+}
+
+private[streamapp] object GroupedWrites {
+  /** Returns when it is written; throws what the write has thrown. */
+  def await(write: Future[Unit]): Unit =
+    try write.get()
+    catch { case failed: ExecutionException => throw failed.getCause }
 }

@@ -4,7 +4,7 @@ package org.apache.spark.sql.streamapp
 import java.nio.charset.StandardCharsets.UTF_8
 import java.time.Duration
 import java.util.{LinkedHashMap, Properties, UUID}
-import java.util.concurrent.{ConcurrentHashMap, ConcurrentSkipListMap}
+import java.util.concurrent.{CompletableFuture, ConcurrentHashMap, ConcurrentSkipListMap}
 
 import scala.jdk.CollectionConverters._
 
@@ -56,6 +56,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
   private var end = 0L
   private var producer: KafkaProducer[String, Array[Byte]] = _
   private val writes = new GroupedWrites[Seq[Change]](s"the writer of $topic", writeTogether)
+  private val begun = new ConcurrentHashMap[String, Begun]()
   private val confirming = new Object
   private val kafkaObjects = new OwnObjects(conf)
   private var confirmedAt = System.nanoTime() - ConfirmedForNs - 1
@@ -139,6 +140,24 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
    * @throws FencedException when another driver has opened the topic since
    */
   def put(changes: Seq[Change]): Unit = writes(changes)
+
+  /**
+   * Begins to write a file, and what goes with it. This driver sees it at once; nothing must rest on it before [[await]] of its folder has
+   * returned. If it cannot be written, it is gone again.
+   */
+  def begin(path: String, changes: Seq[Change]): Unit = {
+    val before = changes.map { case (changed, _) => changed -> get(changed) }
+    showNow(changes)
+    val write = writes.begin(changes).whenComplete((_, error) => if (error != null) before.foreach { case (changed, file) => show(changed, file) })
+    begun.put(folderOf(path), Begun(path, write))
+  }
+
+  /** Waits for the file of that folder whose write has begun last, if nobody has waited for it. Throws what the write has thrown. */
+  def await(folder: String): Unit = Option(begun.get(folder)).foreach { file =>
+    try GroupedWrites.await(file.write)
+    finally if (file.write.isDone) begun.remove(folder, file)
+    Failpoint.hitAt("metadata.after-write", file.path)
+  }
 
   /**
    * Makes changes that this driver sees at once, and that the next [[put]] writes. If the driver ends before that, the
@@ -245,6 +264,10 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
 object MetadataTopic {
   /** A file's path and its new content; null for a file that is gone. */
   type Change = (String, Array[Byte])
+
+  private final case class Begun(path: String, write: CompletableFuture[Unit])
+
+  private def folderOf(path: String): String = path.take(path.lastIndexOf('/'))
 
   /** Holds the application's owner: "namespace/name/uid", or "local/name" on a laptop. No path of Spark's starts like this. */
   val OwnerKey = "owner"

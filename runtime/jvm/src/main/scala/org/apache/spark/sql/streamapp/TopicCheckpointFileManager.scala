@@ -35,7 +35,8 @@ class TopicCheckpointFileManager(root: Path, hadoopConf: Configuration) extends 
         if (mayWait(path)) {
           topic.defer(change)
           Failpoint.hitAt("metadata.deferred", key(path))
-        } else {
+        } else if (isPlan(path)) topic.begin(key(path), change)
+        else {
           topic.put(change)
           Failpoint.hitAt("metadata.after-write", key(path))
         }
@@ -48,6 +49,9 @@ class TopicCheckpointFileManager(root: Path, hadoopConf: Configuration) extends 
   // But not the file of the first epoch, which says that the state has its form, and that the app has run.
   private def mayWait(path: Path): Boolean =
     path.getParent.getName == "commits" && path.getName.toLongOption.exists(_ > 0)
+
+  // The sink waits for it before it runs a task: meanwhile the epoch is planned, and its records are read.
+  private def isPlan(path: Path): Boolean = path.getParent.getName == "offsets" && path.getName.toLongOption.isDefined
 
   override def open(path: Path): FSDataInputStream = {
     val file = topic.get(key(path)).getOrElse(throw new FileNotFoundException(path.toString))

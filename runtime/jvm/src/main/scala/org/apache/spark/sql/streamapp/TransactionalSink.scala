@@ -62,6 +62,8 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     Failpoint.hit("epoch.planned", epoch)
     // Spark's `toRdd` sends all settings with each task, for tasks that no execution of Spark's has announced.
     val rows = plan.execute()
+    // After a crash the epoch must be the one that tasks have committed. It was planned, and its records were read, during the write.
+    metadata.await(EpochRanges.logOf(conf))
     TransactionTimeout.announce(rows.sparkContext, pacer.underWay, again = pacer.repeating)
     // Tasks that have committed count, even if the epoch fails: its replay does not run them again.
     val reports = mutable.Buffer[TaskReport]()

@@ -232,6 +232,25 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
   private def lookupOf(stream: Int, table: Int, key: DataFrame, result: DataFrame, keepsAll: Boolean, asOf: Boolean): Lookup =
     Lookup(stream, table, RowsOf(key), RowsOf(result), schemas(stream).fieldIndex(deleted), schemas(table).length, keepsAll, asOf)
 
+  /**
+   * Rows of a table by other columns than its key, and lookups in them.
+   *
+   * @param sign the column of a table's row that says whether it is the new or the old row
+   * @param wanted over the stream's row: the columns that it looks up
+   * @param key, value over the table's row; `key` has the columns that it is found by, and behind them the row's own key
+   * @param row over the columns of key and value
+   * @param result over both rows
+   */
+  def columnLookup(stream: Int, table: Int, store: String, sign: String, wanted: DataFrame, key: DataFrame, value: DataFrame,
+      row: DataFrame, result: DataFrame, keepsAll: Boolean): Int = {
+    val width = wanted.columns.length
+    stores += TaskStore(store, key.schema, value.schema, PrefixKeyScanStateEncoderSpec(key.schema, width), hasFamilies = false, None)
+    val (by, own) = RowsOf(key).values.splitAt(width)
+    val normal = Seq(RowsOf(wanted).values, by).map(_.map(NormalizeFloatingNumbers.normalize))
+    add(ColumnLookup(stream, table, store, RowsOf(normal.head, None), RowsOf(normal.last ++ own, None), RowsOf(value), RowsOf(row),
+      RowsOf(result), schemas(table).fieldIndex(sign), schemas(stream).fieldIndex(deleted), schemas(table).length, keepsAll), result.schema)
+  }
+
   def tableJoin(left: Int, right: Int, result: DataFrame, keepsLeft: Boolean, keepsRight: Boolean): Int =
     add(TableJoin(left, right, RowsOf(result), result.schema.fieldIndex(time), side(left), side(right), keepsLeft, keepsRight), result.schema)
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.kafka010
+
+import java.time.Duration
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import org.apache.kafka.clients.consumer.{CloseOptions, ConsumerConfig, KafkaConsumer}
+import org.apache.kafka.common.TopicPartition
+import org.apache.kafka.common.errors.{InterruptException, TimeoutException}
+import org.apache.kafka.common.serialization.ByteArrayDeserializer
+
+import org.apache.spark.sql.streamapp.RuntimeConf
+
+/** A record: where it is, and its timestamp in milliseconds. */
+private[kafka010] final case class Place(offset: Long, time: Long)
+
+private[kafka010] object Place {
+  /** The place behind the last record. */
+  val End: Place = Place(Long.MaxValue, 0L)
+}
+
+/** The offsets of records that wait to be read: from the first, up to but not including the last. */
+private[kafka010] final case class Unread(from: Long, until: Long)
+
+/**
+ * Finds records by their timestamps.
+ *
+ * Kafka's index has the ends of transactions too, with the time at which they ended. Where the records are older than that, as in a topic that
+ * was written from a backlog, Kafka's answer is such an end and no record. Then the records themselves are asked, by halves.
+ *
+ * The answers say the same as long as the records are in the order of their timestamps; a little disorder moves them a little.
+ */
+private[kafka010] final class TimeIndex(conf: RuntimeConf) extends AutoCloseable {
+  import TimeIndex._
+
+  private val offsets = new PartitionOffsets(conf)
+  private var opened = Option.empty[RecordReader]
+  private var unread = Map.empty[TopicPartition, Unread]
+  /** The first record at or behind an offset, in this epoch. */
+  private val found = mutable.Map.empty[(TopicPartition, Long), Option[Place]]
+  /** Offsets that Kafka has answered with last, and whether a record is there. */
+  private val answers = mutable.Map.empty[TopicPartition, (Long, Boolean)]
+
+  /**
+   * The first record of each partition that has this timestamp, in milliseconds, or a later one; one behind the waiting records may be taken for
+   * [[Place.End]].
+   *
+   * @param waiting the same for all questions of an epoch
+   */
+  def at(waiting: Map[TopicPartition, Unread], time: Long): Map[TopicPartition, Place] = {
+    if (waiting ne unread) {
+      unread = waiting
+      found.clear()
+    }
+    offsets.at(waiting.keySet, time).map { case (partition, place) =>
+      val trusted = place == Place.End || place.time - time < MarkerMs || isRecord(partition, place.offset)
+      partition -> (if (trusted) place else search(partition, time))
+    }
+  }
+
+  private def reader: RecordReader = {
+    if (opened.isEmpty) opened = Some(new RecordReader(conf))
+    opened.get
+  }
+
+  private def isRecord(partition: TopicPartition, offset: Long): Boolean = {
+    val known = answers.get(partition).collect { case (`offset`, is) => is }
+    known.getOrElse {
+      val is = reader.first(partition, offset, offset + 1).isDefined
+      answers(partition) = (offset, is)
+      is
+    }
+  }
+
+  private def search(partition: TopicPartition, time: Long): Place = {
+    val Unread(from, until) = unread(partition)
+    var (low, high) = (from, until)
+    var place = Place.End
+    while (low < high) {
+      val middle = low + (high - low) / 2
+      found.getOrElseUpdate((partition, middle), reader.first(partition, middle, until)) match {
+        case Some(record) if record.time < time => low = record.offset + 1
+        case record =>
+          record.foreach(place = _)
+          high = middle
+      }
+    }
+    place
+  }
+
+  override def close(): Unit = {
+    offsets.close()
+    opened.foreach(_.close())
+  }
+}
+
+private object TimeIndex {
+  /** The end of a transaction lies about that close behind its records where these are written as they come to be. */
+  val MarkerMs = 10000L
+}
+
+/** Reads single records. */
+private final class RecordReader(conf: RuntimeConf) extends AutoCloseable {
+  private val consumer = new KafkaConsumer(conf.client(
+    ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG -> "false",
+    ConsumerConfig.AUTO_OFFSET_RESET_CONFIG -> "none",
+    ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG -> "false",
+    ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG -> "1",
+    // A batch at a time.
+    ConsumerConfig.FETCH_MAX_BYTES_CONFIG -> "1",
+    ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG -> "1",
+    ConsumerConfig.MAX_POLL_RECORDS_CONFIG -> "1"), new ByteArrayDeserializer, new ByteArrayDeserializer)
+
+  /** The first record at or behind an offset; None where there is none before `until`. Throws KafkaException when Kafka does not answer. */
+  def first(partition: TopicPartition, offset: Long, until: Long): Option[Place] =
+    try {
+      consumer.assign(Seq(partition).asJava)
+      consumer.seek(partition, offset)
+      val giveUpNs = System.nanoTime() + RecordReader.AnswerNs
+      var found = Option.empty[Place]
+      while (found.isEmpty && consumer.position(partition) < until) {
+        if (System.nanoTime() > giveUpNs) throw new TimeoutException(s"$partition: no record from offset $offset on came")
+        found = consumer.poll(Duration.ofMillis(RecordReader.PollMs)).records(partition).asScala.headOption
+          .map(record => Place(record.offset, record.timestamp))
+      }
+      found.filter(_.offset < until)
+    } catch {
+      case _: InterruptException => throw new InterruptedException("the query is stopped")
+    }
+
+  override def close(): Unit = consumer.close(CloseOptions.timeout(Duration.ZERO))
+}
+
+private object RecordReader {
+  val PollMs = 1000L
+  val AnswerNs = 30000000000L
+}
