@@ -102,17 +102,17 @@ SLOW = """
   - {name: totals, groupBy: [key], aggregate: {count: count(*), total: sum(n), low: min(n), high: max(n)}}
   - {name: totals-out, to: {topic: $T-totals}}
 """
-"""The topology of a slow app. A record takes five milliseconds, so that a burst of some thousand is work for a while.
+"""The topology of a slow app. A record takes 20 milliseconds, so that a burst of some hundred is work for a while.
 The function waits, as for an answer of another system: two replicas are twice as fast then, even without processors to
 spare."""
 SLOW_CODE = (
     'code: {files: {slow.py: "import time\\ndef slowly(row):\\n  '
-    "time.sleep(0.005)\\n  return {'n': row['n'], 'seq': row['seq']}\"}}"
+    "time.sleep(0.02)\\n  return {'n': row['n'], 'seq': row['seq']}\"}}"
 )
 """A setting: the user's function."""
 SLOW_PARALLELISM = 12
 """The parallelism of that app: an executor has four tasks at a time, so that three executors have work."""
-BURST, FOR_EACH = 2000, 1000
+BURST, FOR_EACH = 500, 250
 
 
 def why(app: App, change: str) -> bool:

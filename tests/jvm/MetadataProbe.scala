@@ -19,11 +19,19 @@ final class MetadataProbe(settings: java.util.Map[String, String]) {
     new TopicCheckpointFileManager(new Path("/app/part"), hadoop)
   }
 
+  /** Writes a file, and waits for it as the sink does. */
   def write(path: String): Unit = {
+    begin(path)
+    awaitWritten(new Path(path).getParent.toString)
+  }
+
+  def begin(path: String): Unit = {
     val stream = files.createAtomic(new Path(path), overwriteIfPossible = false)
     stream.write(path.getBytes(UTF_8))
     stream.close()
   }
+
+  def awaitWritten(folder: String): Unit = topic.await(folder)
 
   def delete(path: String): Unit = files.delete(new Path(path))
 

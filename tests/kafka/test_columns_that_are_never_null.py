@@ -78,7 +78,7 @@ def comparable(app: App, node: str, topic: str) -> Any:
 def test_results_do_not_depend_on_it(
     kafka: KafkaConfig, tmp_path: Path, epoch_records: int, outputs: Sequence[str]
 ) -> None:
-    records = 3 * epoch_records
+    records = 2 * epoch_records
     nodes = topology("maybe", NULLABLE, outputs) + topology("never", NEVER_NULL, outputs)
     app = App(kafka, tmp_path, INPUT + nodes)
     app.create("in", "facts")

@@ -224,6 +224,8 @@ KILLED = """
   - {name: asked, stream: {topic: $T-tocks, value: text}}
   - {name: found, join: {with: everybody, match: {value: value}, type: left, select: {who: right.key}}}
   - {name: to-found, to: {topic: $T-echo}}
+  - {name: looked-up, from: asked, join: {with: placed, by: [value], type: left, select: {city: right.city}}}
+  - {name: to-looked-up, to: {topic: $T-folds}}
 """
 BERNESE = [f"b{i:02}" for i in range(30)]
 """Customers who stay in Bern."""
@@ -232,8 +234,8 @@ BERNESE = [f"b{i:02}" for i in range(30)]
 @pytest.mark.timeout(900)
 @killed_at(SOME, STEPS)
 def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[str, ...]) -> None:
-    """Rows move from customer to customer, and these from city to city: each row is counted in one city, and who asks
-    for a city finds each of its customers once."""
+    """Rows move from customer to customer, and these from city to city: each row is counted in one city. Who asks for a
+    city finds each of its customers once, and who asks for an order its city, though tables come by topics."""
     producer = in_order(kafka)
     rng = random.Random(5)
     orders: dict[str, str] = {}
@@ -258,9 +260,13 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
 
         for name in BERNESE:
             producer.produce(bench.topics["ticks"], b"Bern", name.encode(), 0, timestamp=NOON)
+        customers |= dict.fromkeys(BERNESE, "Bern")
+        orders["o-bern"] = BERNESE[0]
+        producer.produce(bench.topics["numbers"], orders["o-bern"].encode(), b"o-bern", 0, timestamp=NOON)
         in_bern = []
         for i, step in enumerate((*steps, None)):
             in_bern += [ask("Bern") for _ in range(10)]
+            ask("o-bern")
             for j in range(360 // (len(steps) + 1)):
                 number, at = rng.randrange(12), NOON + i * HOUR + j
                 if j % 3:
@@ -272,7 +278,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
                 halt_at(bench, step)
         placed = {key: {"customer": name, "city": customers.get(name)} for key, name in orders.items()}
         # A city may have rows in the middle of an epoch alone: then the topic has nothing of it.
-        empty = dict.fromkeys((*cities, "none"), 0)
+        empty = dict.fromkeys((*cities, "Bern", "none"), 0)
         expected = empty.copy()
         for row in placed.values():
             expected[row["city"] or "none"] += 1
@@ -287,8 +293,9 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
             f"{placed}, {expected}; {app.tail()}",
         )
         assert _asked(app) == placed
-        customers |= dict.fromkeys(BERNESE, "Bern")
         until(lambda: _found(kafka, bench, in_bern) == dict.fromkeys(in_bern, BERNESE), START_SECONDS, "those in Bern")
+        of_bern = [message for message in committed(kafka, bench.topics["folds"]) if message.key() == b"o-bern"]
+        assert [json.loads(message.value() or b"") for message in of_bern] == [{"city": "Bern"}] * (len(steps) + 1)
         living = {place: sorted(key for key, city in customers.items() if city == place) for place in (*cities, "Ulm")}
 
         def all_found() -> bool:

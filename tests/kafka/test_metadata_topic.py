@@ -10,8 +10,10 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from lib.broker import in_order
 from lib.probe import probe_session
 from lib.verify import committed
 from streamapp.internal_topics import metadata_topic
@@ -59,6 +61,13 @@ class Driver:
             after = offset + 1
         return [each for each in found if any("/" in path for path in each)]
 
+    def take_over(self) -> None:
+        """Is another driver, which has announced itself."""
+        other = in_order(self._kafka)
+        other.produce(self._topic, b"another", b"driver", 0)
+        assert other.flush(30) == 0
+        self.fence()
+
     def fence(self) -> None:
         """Fences the driver, as the broker does if it stood still for too long."""
         other = Producer({**self._kafka.for_librdkafka(), "transactional.id": f"{self.app}/metadata"})
@@ -89,6 +98,23 @@ def test_an_epoch_is_one_transaction(driver: Driver) -> None:
         ["/app/part/commits/1", "/app/part/offsets/2"],
         ["/app/part/commits/2", "-/app/part/offsets/0", "-/app/part/commits/0", "/app/part/offsets/3"],
     ]
+
+
+def test_a_range_is_seen_at_once_and_gone_if_it_could_not_be_written(driver: Driver) -> None:
+    files = driver.open()
+    files.write("/app/part/offsets/7")
+    files.begin("/app/part/offsets/8")
+    assert files.exists("/app/part/offsets/8")
+    files.awaitWritten("/app/part/offsets")
+    driver.take_over()
+    files.begin("/app/part/offsets/9")
+    with pytest.raises(Py4JJavaError, match=r"another runtime of application .* has taken over"):
+        files.awaitWritten("/app/part/offsets")
+    assert files.exists("/app/part/offsets/8")
+    assert not files.exists("/app/part/offsets/9")
+    files.awaitWritten("/app/part/offsets")  # nobody waits any more
+    files.close()
+    assert driver.transactions() == [["/app/part/offsets/7"], ["/app/part/offsets/8"]]
 
 
 def test_what_waits_is_lost_with_its_driver(driver: Driver) -> None:

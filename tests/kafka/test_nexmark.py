@@ -26,7 +26,7 @@ pytestmark = pytest.mark.kafka
 NEXMARK = Path(__file__).parents[2] / "examples" / "nexmark"
 QUERIES = sorted((file.stem for file in NEXMARK.glob("*.yaml")), key=lambda name: int(name[1:]))
 EVENTS = 10_000
-EPOCH_RECORDS = 2000
+EPOCH_RECORDS = 4000
 PARTITIONS = 2
 SCHEMAS = {
     "persons": "id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING, "

@@ -62,11 +62,11 @@ def lose(a: App, before: int) -> None:
     assert Admin(a.kafka).start_offsets(a.topic("in")) == {0: before}
 
 
-def make_anew(a: App) -> None:
+def make_anew(a: App, topic: str = "in") -> None:
     admin = Admin(a.kafka)
-    admin.delete([a.topic("in")])
-    until(lambda: a.topic("in") not in admin.topics(), 30, "the topic is gone")
-    a.create("in")
+    admin.delete([a.topic(topic)])
+    until(lambda: a.topic(topic) not in admin.topics(), 30, "the topic is gone")
+    a.create(topic)
 
 
 def came_out(a: App) -> list[str]:
@@ -129,17 +129,31 @@ def test_it_goes_on(app: Make, policy: str, before: int, then: str, gone: int) -
     assert (came_out_of_both(a), lost(a)) == (list(then + "g"), 0)
 
 
+LOOKUP = """
+  - {name: rows, table: {topic: $T-rows, value: text}}
+  - {name: met, from: in, join: {with: rows, by: [value], type: left, select: {row: rows.value}}}
+  - {name: met-out, to: {topic: $T-met}}
+"""
+
+
 @pytest.mark.parametrize(("policy", "then"), [("Earliest", "abcxyz"), ("Latest", "abcz")])
 def test_a_topic_that_was_made_anew(app: Make, policy: str, then: str) -> None:
-    a = app(policy)
+    """Records do not wait for a table's topic to become as long as it was."""
+    a = app(policy, BOTH + LOOKUP)
+    a.create("rows")
     feed(a, "abc")
+    a.send("rows", *((letter, letter.upper()) for letter in "abcab"))
     a.run()
     make_anew(a)
+    make_anew(a, "rows")
     feed(a, "xy")
+    a.send("rows", ("z", "Z"))
     a.run()
     feed(a, "z")
     a.run()
     assert came_out_of_both(a) == list(then)
+    rows = {"a": "A", "b": "B", "c": "C"} | ({"z": "Z"} if policy == "Earliest" else {})
+    assert Counter((one.key, one.value["row"]) for one in a.received("met")) == Counter((x, rows.get(x)) for x in then)
 
 
 def test_one_of_several_topics_is_deleted(app: Make) -> None:

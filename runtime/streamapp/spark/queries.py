@@ -166,14 +166,14 @@ class Queries:
     def _start_of_tables(self, part: SubTopology, node: n.Node) -> dict[str, str]:
         if isinstance(node, o.Table):
             return {"tables": "read"} if node.bootstrap else {}
-        if behind := self._tables_behind(node):
-            return {"tables": "read", "behind": ",".join(behind)}
-        return {"tables": "await"} if part.task else {}
+        behind = self._tables_behind(node)
+        looked_up = behind and not isinstance(node, n.MovesSource)  # nobody looks rows on their way up
+        reads = {"tables": "read"} if looked_up else {"tables": "await"} if part.task else {}
+        return reads | ({"behind": ",".join(behind)} if behind else {})
 
     def _tables_behind(self, node: n.Node) -> list[str]:
         """The sources of the tables that the rows of an internal topic are made of, each as SUBTOPOLOGY/NUMBER."""
-        is_of_table = isinstance(node, n.RepartitionSource) and node.kind == n.TABLE
-        if not is_of_table or isinstance(node, n.MovesSource):  # nobody looks rows on their way up
+        if not isinstance(node, n.RepartitionSource) or node.kind != n.TABLE:
             return []
         writer = next(part for part in self._plan.subtopologies if {*node.topics_read} & part.writes_internally)
         numbers = self._numberings[writer.name].numbers

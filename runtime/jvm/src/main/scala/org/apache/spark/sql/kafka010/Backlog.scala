@@ -174,10 +174,10 @@ private[kafka010] final class StepSearch(at: (Map[TopicPartition, Unread], Long)
   // The records before `low` are few enough, those before `high` too many. The first steps double, later ones halve the interval.
   private def search(timed: Seq[Waiting], most: Long, mostOfAll: Long): Step = {
     val farAhead = System.currentTimeMillis() + FarAheadMs
-    // How many more than an epoch takes does not matter.
+    // How many more than an epoch takes does not matter. Two sources may read one topic.
     val unread = timed.flatMap(source => source.sizes.map { case (partition, size) =>
       partition -> Unread(source.start(partition), source.start(partition) + math.min(size, most + 1))
-    }).toMap
+    }).groupMapReduce(_._1)(_._2)((one, two) => Unread(math.min(one.from, two.from), math.max(one.until, two.until)))
     var low = reached
     var high = Long.MaxValue
     var (little, much) = (Option.empty[Step], Option.empty[Step])

@@ -34,7 +34,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * to the end closes those that are open there; `writtenBy`, the sub-topology that writes an internal topic, and `lagUs`, how much
  * later than their event time its records may be written; `goesOnAt`, the position of a source that has come back; `tables`, which is
  * `read` for a table, and `await` for a source that waits for the tables of its sub-topology; `behind`, for an internal topic with a
- * table's rows, the tables that they are made of, each as `SUBTOPOLOGY/NUMBER` of a source; `byTime`, whether the timestamps of its records
+ * table's rows, the tables of other sub-topologies that they are made of, each as `SUBTOPOLOGY/NUMBER` of a source; `byTime`, whether the timestamps of its records
  * are their event times.
  */
 class PacedKafkaSourceProvider extends KafkaSourceProvider {
@@ -55,6 +55,7 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       EpochReports.starts(subTopology)
       // Spark asks for no offsets before it repeats an epoch that an earlier run has planned.
       MetadataTopic.find(conf.applicationId).foreach { metadata =>
+        metadata.settle(EpochRanges.logOf(conf))
         EpochStyle.choose(SparkSession.active, EpochRanges.recordsUnderWay(metadata, conf))
       }
       val hop = Option(options.get("writtenBy")).map(HopWriter(conf.applicationId, _, options.get("subscribe"), options.getLong("lagUs", 0L)))
@@ -67,7 +68,8 @@ class PacedKafkaSourceProvider extends KafkaSourceProvider {
       val tables = options.get("tables")
       val behind = TableStarts.sources(options.getOrDefault("behind", ""))
       val source = TableStarts.Source(subTopology, number)
-      val start = Option.when(tables == "read")(TableStarts.add(conf, source, kafka.kafkaOffsetReader, behind))
+      val start = Option.when(tables == "read" || behind.nonEmpty)(
+        TableStarts.add(conf, source, kafka.kafkaOffsetReader, behind, isLookedUp = tables == "read"))
       val run = SparkSession.active.sparkContext.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID)
       val arrivals = Arrivals.of(run, subTopology, options.getLong("epochIntervalMs", 0L), conf)
       new PacedStream(kafka, arrivals, Backlog.of(run, conf), SourceLoss(options.get("onSourceLoss"), kafka, subTopology), subTopology,
@@ -107,13 +109,13 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
   // Spark asks for the default limit once, when the query starts: the pacer has the current limit.
   override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
     backlog.asks(this)
-    table.foreach(_.goesOnAt(offsets(start)))
     val looks = boundedRun || arrivals.isToLook(this, offsets(start))
     EpochReports.begins(subTopology)
     val most = pacer.limit
     val there = if (looks) kafka.latestOffset(start, ReadLimit.maxRows(most)) else start
     val latest = offsets(kafka.reportLatestOffset())
     if (looks) {
+      table.foreach(_.goesOnAt(offsets(start), latest))
       arrivals.looked(this, offsets(start), latest)
       backlog.looked(this, Waiting(offsets(start), latest, byTime))
     }
@@ -134,11 +136,11 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
   }
 
   // Rows of a table that come by an internal topic wait for the tables of topics alone.
-  private def isToWait(tablesAreThere: Boolean): Boolean = table match {
-    case Some(one) if !one.ofUser =>
-      if (!one.isBounded) Thread.sleep(TableStarts.LookMs)
-      !TableStarts.userTablesReached(subTopology)
-    case _ => awaitsTables && !tablesAreThere
+  private def isToWait(tablesAreThere: Boolean): Boolean = {
+    val unbounded = table.exists(!_.isBounded)
+    if (unbounded && pacer.limit > 0) Thread.sleep(TableStarts.LookMs)
+    if (table.exists(one => one.isLookedUp && !one.ofUser)) !TableStarts.userTablesReached(subTopology)
+    else awaitsTables && !tablesAreThere
   }
 
   // The records that wait for a source that Spark has not asked yet: it goes on where the last planned epoch ends.

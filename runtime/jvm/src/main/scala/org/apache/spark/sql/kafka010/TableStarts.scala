@@ -18,30 +18,42 @@ import org.apache.spark.sql.streamapp.{EpochRanges, MetadataTopic, RuntimeConf}
  * @param ends the end of each partition at that time; None as long as it is not known
  * @param from the offsets at which reading begins
  * @param ofUser whether it is a topic of the user's
+ * @param isLookedUp whether its rows are looked up where they are read; else they go on to another sub-topology
+ * @param note notes that a later start waits for nothing
  */
 private[kafka010] final class TableStart(ends: () => Option[Map[TopicPartition, Long]], from: Map[TopicPartition, Long],
-    val ofUser: Boolean) {
+    val ofUser: Boolean, val isLookedUp: Boolean, note: () => Unit) {
   private val known = new OnceKnown(ends)
   @volatile private var planned = from
-  @volatile private var committed = Map.empty[TopicPartition, Long]
+  @volatile private var latest = Option.empty[Map[TopicPartition, Long]]
+  @volatile private var over = false
 
   /** Notes the end of an epoch that is about to run; the next one is cut when it is over. */
   def readTo(offsets: Map[TopicPartition, Long]): Unit = planned ++= offsets
 
-  /** Notes that all epochs up to these offsets are over. */
-  def goesOnAt(offsets: Map[TopicPartition, Long]): Unit = committed = offsets
+  /** Notes that all epochs up to these offsets are over, and where the topic ends now. */
+  def goesOnAt(offsets: Map[TopicPartition, Long], end: Map[TopicPartition, Long]): Unit = {
+    latest = Some(end)
+    if (!over && isAt(offsets)) {
+      over = true
+      note()
+    }
+  }
 
   /** Whether the end is known. */
-  def isBounded: Boolean = known.get.isDefined
+  def isBounded: Boolean = over || known.get.isDefined
 
   /** Whether its query has read it so far, when the next epoch is cut. */
-  def reached: Boolean = isAt(planned)
+  def reached: Boolean = over || isAt(planned)
 
   /** Whether its rows have gone on into the topics that its query writes. */
-  def isOver: Boolean = isAt(committed)
+  def isOver: Boolean = over
 
-  private def isAt(position: Map[TopicPartition, Long]): Boolean =
-    known.get.exists(_.forall { case (partition, end) => position.getOrElse(partition, 0L) >= end })
+  private def isAt(position: Map[TopicPartition, Long]): Boolean = known.get.exists(_.forall { case (partition, end) =>
+    // A topic that was made anew may never be as long as it was. Of an internal topic, transactions may be open that have to be waited for.
+    val there = latest.filter(_ => ofUser).fold(end)(now => math.min(end, now.getOrElse(partition, 0L)))
+    position.getOrElse(partition, 0L) >= there
+  })
 }
 
 /** Asks until there is an answer, which it keeps. */
@@ -69,12 +81,14 @@ private[sql] object TableStarts {
    *
    * @param behind the tables of other sub-topologies that its rows are made of; empty for a topic of the user's
    */
-  private[kafka010] def add(conf: RuntimeConf, source: Source, topic: KafkaOffsetReader, behind: Seq[Source]): TableStart = {
+  private[kafka010] def add(conf: RuntimeConf, source: Source, topic: KafkaOffsetReader, behind: Seq[Source],
+      isLookedUp: Boolean): TableStart = {
     val metadata = MetadataTopic.current(conf.applicationId)
     val path = s"/${conf.applicationId}/${source.subTopology}/table-${source.number}"
     def noted = metadata.get(path).map(file => JsonUtils.partitionOffsets(new String(file.bytes, UTF_8)))
+    def bytes(ends: Map[TopicPartition, Long]) = JsonUtils.partitionOffsets(ends).getBytes(UTF_8)
     def note(now: Map[TopicPartition, Long]) = {
-      metadata.put(Seq(path -> JsonUtils.partitionOffsets(now).getBytes(UTF_8)))
+      metadata.put(Seq(path -> bytes(now)))
       now
     }
     val first = topic.fetchEarliestOffsets()
@@ -86,7 +100,8 @@ private[sql] object TableStarts {
         val there = Some(known.getOrElse(note(topic.fetchLatestOffsets(None))))
         () => there
     }
-    val start = new TableStart(ends, first ++ PlannedEnds.of(conf, source.number), behind.isEmpty)
+    val start = new TableStart(ends, first ++ PlannedEnds.of(conf, source.number), behind.isEmpty, isLookedUp, () =>
+      if (noted.exists(_.nonEmpty)) metadata.defer(Seq(path -> bytes(Map.empty))))
     starts.put(source, start)
     start
   }
@@ -99,8 +114,8 @@ private[sql] object TableStarts {
 
   private def isOver(source: Source): Boolean = Option(starts.get(source)).exists(_.isOver)
 
-  /** Whether all tables of the sub-topology are there. */
-  def reached(subTopology: String): Boolean = of(subTopology).forall(_.reached)
+  /** Whether all tables are there that are looked up in the sub-topology. */
+  def reached(subTopology: String): Boolean = of(subTopology).filter(_.isLookedUp).forall(_.reached)
 
   /** Whether those are there that it reads from topics of the user's. */
   def userTablesReached(subTopology: String): Boolean = of(subTopology).filter(_.ofUser).forall(_.reached)

@@ -28,7 +28,8 @@ private[kafka010] final case class Unread(from: Long, until: Long)
  * Finds records by their timestamps.
  *
  * Kafka's index has the ends of transactions too, with the time at which they ended. Where the records are older than that, as in a topic that
- * was written from a backlog, Kafka's answer is such an end and no record. Then the records themselves are asked, by halves.
+ * was written from a backlog, Kafka's answer is such an end and no record. And behind deleted records it finds none until it has removed their
+ * segment, minutes later. So where its answer is no record that waits, the records themselves are asked, by halves.
  *
  * The answers say the same as long as the records are in the order of their timestamps; a little disorder moves them a little.
  */
@@ -38,8 +39,8 @@ private[kafka010] final class TimeIndex(conf: RuntimeConf) extends AutoCloseable
   private val offsets = new PartitionOffsets(conf)
   private var opened = Option.empty[RecordReader]
   private var unread = Map.empty[TopicPartition, Unread]
-  /** The first record at or behind an offset, in this epoch. */
-  private val found = mutable.Map.empty[(TopicPartition, Long), Option[Place]]
+  /** The first record at or behind an offset, by partition and offset, in this epoch. */
+  private val asked = mutable.Map.empty[TopicPartition, mutable.SortedMap[Long, Option[Place]]]
   /** Offsets that Kafka has answered with last, and whether a record is there. */
   private val answers = mutable.Map.empty[TopicPartition, (Long, Boolean)]
 
@@ -52,11 +53,14 @@ private[kafka010] final class TimeIndex(conf: RuntimeConf) extends AutoCloseable
   def at(waiting: Map[TopicPartition, Unread], time: Long): Map[TopicPartition, Place] = {
     if (waiting ne unread) {
       unread = waiting
-      found.clear()
+      asked.clear()
     }
     offsets.at(waiting.keySet, time).map { case (partition, place) =>
-      val trusted = place == Place.End || place.time - time < MarkerMs || isRecord(partition, place.offset)
-      partition -> (if (trusted) place else search(partition, time))
+      // Records that were read already may be as late, and say nothing of those that wait.
+      def waits = place.offset >= waiting(partition).from
+      def close = place.time - time < MarkerMs
+      val found = if (place != Place.End && waits && (close || isRecord(partition, place.offset))) place else search(partition, time)
+      partition -> found
     }
   }
 
@@ -76,18 +80,24 @@ private[kafka010] final class TimeIndex(conf: RuntimeConf) extends AutoCloseable
 
   private def search(partition: TopicPartition, time: Long): Place = {
     val Unread(from, until) = unread(partition)
-    var (low, high) = (from, until)
-    var place = Place.End
-    while (low < high) {
-      val middle = low + (high - low) / 2
-      found.getOrElseUpdate((partition, middle), reader.first(partition, middle, until)) match {
-        case Some(record) if record.time < time => low = record.offset + 1
-        case record =>
-          record.foreach(place = _)
-          high = middle
+    val known = asked.getOrElseUpdate(partition, mutable.SortedMap.empty)
+    def first(offset: Long) = known.getOrElseUpdate(offset, reader.first(partition, offset, until))
+    def isLate(record: Option[Place]) = record.forall(_.time >= time)
+    if (isLate(first(from))) first(from).getOrElse(Place.End)
+    else {
+      first(until - 1)
+      // Earlier questions have narrowed it down.
+      var high = known.collectFirst { case (offset, record) if isLate(record) => offset }.getOrElse(until)
+      var low = known.rangeUntil(high).values.flatten.map(_.offset + 1).max
+      while (low < high) {
+        val middle = low + (high - low) / 2
+        first(middle) match {
+          case Some(record) if record.time < time => low = record.offset + 1
+          case _ => high = middle
+        }
       }
+      known.get(high).flatten.getOrElse(Place.End)
     }
-    place
   }
 
   override def close(): Unit = {

@@ -4,7 +4,7 @@ package org.apache.spark.sql.streamapp
 import java.nio.charset.StandardCharsets.UTF_8
 import java.time.Duration
 import java.util.{LinkedHashMap, Properties, UUID}
-import java.util.concurrent.{CompletableFuture, ConcurrentHashMap, ConcurrentSkipListMap}
+import java.util.concurrent.{CompletableFuture, ConcurrentHashMap, ConcurrentSkipListMap, ExecutionException}
 
 import scala.jdk.CollectionConverters._
 
@@ -107,8 +107,8 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
     val end = TopicReader.readToEnd(conf, partition, from) { record =>
       found.put(new String(record.key, UTF_8), Option(record.value).map(MetadataFile(_, record.timestamp)))
     }
-    val later = deferred.all
-    found.forEach((path, file) => if (!later.exists(_._1 == path)) show(path, file))
+    val later = deferred.all.map(_._1).toSet ++ begun.values.asScala.filterNot(_.write.isDone).flatMap(_.paths)
+    found.forEach((path, file) => if (!later(path)) show(path, file))
     end
   }
 
@@ -149,7 +149,7 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
     val before = changes.map { case (changed, _) => changed -> get(changed) }
     showNow(changes)
     val write = writes.begin(changes).whenComplete((_, error) => if (error != null) before.foreach { case (changed, file) => show(changed, file) })
-    begun.put(folderOf(path), Begun(path, write))
+    begun.put(folderOf(path), Begun(path, changes.map(_._1), write))
   }
 
   /** Waits for the file of that folder whose write has begun last, if nobody has waited for it. Throws what the write has thrown. */
@@ -157,6 +157,12 @@ final class MetadataTopic private (conf: RuntimeConf, owner: String, adopted: Op
     try GroupedWrites.await(file.write)
     finally if (file.write.isDone) begun.remove(folder, file)
     Failpoint.hitAt("metadata.after-write", file.path)
+  }
+
+  /** Waits until no file of that folder is being written: then this driver sees what is there. */
+  def settle(folder: String): Unit = Option(begun.get(folder)).foreach { file =>
+    try file.write.get()
+    catch { case _: ExecutionException => () } // who waits for the file finds out
   }
 
   /**
@@ -265,7 +271,8 @@ object MetadataTopic {
   /** A file's path and its new content; null for a file that is gone. */
   type Change = (String, Array[Byte])
 
-  private final case class Begun(path: String, write: CompletableFuture[Unit])
+  /** A file whose write has begun, and all paths that are written with it. */
+  private final case class Begun(path: String, paths: Seq[String], write: CompletableFuture[Unit])
 
   private def folderOf(path: String): String = path.take(path.lastIndexOf('/'))
 

@@ -54,7 +54,6 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
 
   override def addBatch(epoch: Long, data: DataFrame): Unit = {
     val started = System.nanoTime()
-    EpochRanges.announce(data.sparkSession.sparkContext, conf, epoch)
     if (timed) EpochTimes.begin(conf, epoch)
     // The planned rows, not a new Dataset: planning again would read the sources and the stores a second time.
     val execution = castToImpl(data).queryExecution
@@ -64,6 +63,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
     val rows = plan.execute()
     // After a crash the epoch must be the one that tasks have committed. It was planned, and its records were read, during the write.
     metadata.await(EpochRanges.logOf(conf))
+    EpochRanges.announce(data.sparkSession.sparkContext, conf, epoch)
     TransactionTimeout.announce(rows.sparkContext, pacer.underWay, again = pacer.repeating)
     // Tasks that have committed count, even if the epoch fails: its replay does not run them again.
     val reports = mutable.Buffer[TaskReport]()
