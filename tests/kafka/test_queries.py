@@ -131,6 +131,8 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
             "windowed": False,
             "partitions": 2,
         }
+        native = list(app.state_dir.glob("work/tmp/librocksdb*"))
+        assert native, "what a killed process leaves is removed by the next start"
         # All rows, and each of them by its key, in whichever executor that lies.
         told = ask(app, "/stores/totals", limit="1000")
         assert told["complete"] is True

@@ -224,13 +224,21 @@ def open_session(
 
 def start_engine(place: Place, class_path: str | None = None) -> None:
     """Starts the Java process for a session in this place. `open_session` starts it too; this call does so earlier."""
-    place.work_dir.mkdir(parents=True, exist_ok=True)
+    _temporary(place).mkdir(parents=True, exist_ok=True)
     start_jvm(_settings_of(place, class_path))
+
+
+def _temporary(place: Place) -> Path:
+    """The folder for temporary files of Java and native libraries. A process that is killed leaves them, 15 MB each
+    time; here the next start removes them."""
+    return place.work_dir.resolve() / "tmp"
 
 
 def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
     logging_as = place.log_config or log_config(place.work_dir)
     java = f"-Dlog4j2.configurationFile=file:{logging_as} {class_archive.java_options()}"
+    here = f"{java} -Djava.io.tmpdir={_temporary(place)}"
+    executors = here if place.master.startswith("local") else java  # a pod has a folder of its own
     jars = class_path or runtime_class_path()
     return {
         **FIXED_SETTINGS,
@@ -240,8 +248,8 @@ def _settings_of(place: Place, class_path: str | None) -> dict[str, str]:
         "spark.executor.extraClassPath": jars,
         "spark.driver.memory": place.memory,
         "spark.executor.memory": place.executor_memory,
-        "spark.driver.extraJavaOptions": f"{java} {heap_options(place.first_memory, place.memory)}",
-        "spark.executor.extraJavaOptions": f"{java} {heap_options(place.first_memory, place.executor_memory)}",
+        "spark.driver.extraJavaOptions": f"{here} {heap_options(place.first_memory, place.memory)}",
+        "spark.executor.extraJavaOptions": f"{executors} {heap_options(place.first_memory, place.executor_memory)}",
         "spark.local.dir": str(place.work_dir / "spark"),
         "spark.driver.host": place.host,
         "spark.driver.bindAddress": place.host,
