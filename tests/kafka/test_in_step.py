@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kafka
 BEGIN = 1_700_000_000_000
 DAY = 24 * 3600 * 1000
 Topics = list[list[list[int]]]
-"""The timestamps of the records, by source and partition."""
+"""The timestamps of the records, by source and partition; that of the end of a transaction is negative."""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Spar
 @dataclass(frozen=True)
 class Epoch:
     looks: int
+    reads: int
+    """How often it asked for a single record."""
     ends: tuple[int, ...]
     """The end of each partition, source by source."""
     later: tuple[bool, ...]
@@ -43,17 +45,33 @@ class Epoch:
 def cut(spark: SparkSession, topics: Topics, most: int, by_time: Sequence[bool] = ()) -> list[Epoch]:
     probe: Any = spark._jvm.org.apache.spark.sql.kafka010.StepProbe  # type: ignore[union-attr]
     told = probe.run(topics, list(by_time) or [True] * len(topics), most)
-    return [Epoch(looks, tuple(rest[::2]), tuple(each == 1 for each in rest[1::2])) for looks, *rest in map(list, told)]
+    return [
+        Epoch(looks, reads, tuple(rest[::2]), tuple(each == 1 for each in rest[1::2]))
+        for looks, reads, *rest in map(list, told)
+    ]
 
 
 def spread(chooser: random.Random, records: int, over: int) -> list[int]:
     return sorted(BEGIN + chooser.randrange(over) for _ in range(records))
 
 
-def test_all_partitions_are_read_up_to_the_same_time(spark: SparkSession) -> None:
+def in_transactions(records: list[int], each: int) -> list[int]:
+    """The records, and the ends of their transactions, which are written long after."""
+    found = []
+    for first in range(0, len(records), each):
+        found += [*records[first : first + each], -(BEGIN + 500 * DAY + first)]
+    return found
+
+
+@pytest.mark.parametrize("each", [0, 7])
+def test_all_partitions_are_read_up_to_the_same_time(spark: SparkSession, each: int) -> None:
+    """Also where the records were written in transactions, of so many each."""
     chooser = random.Random(5)
     dense = [spread(chooser, 20_000, 7 * DAY), spread(chooser, 9_000, 7 * DAY)]
     sparse = [spread(chooser, 100, 7 * DAY), [BEGIN + 5 * DAY], []]
+    if each:
+        dense = [in_transactions(records, each) for records in dense]
+        sparse = [in_transactions(records, each) for records in sparse]
     partitions = dense + sparse
     before = [0] * len(partitions)
     epochs = cut(spark, [dense, sparse], 1000)
@@ -61,16 +79,17 @@ def test_all_partitions_are_read_up_to_the_same_time(spark: SparkSession) -> Non
         taken = [end - start for start, end in zip(before, epoch.ends, strict=True)]
         assert 0 < sum(taken[:2]) <= 1000
         assert sum(taken[2:]) <= 1000
-        read = max(records[end - 1] for records, end in zip(partitions, epoch.ends, strict=True) if end)
-        waiting = [records[end] for records, end in zip(partitions, epoch.ends, strict=True) if end < len(records)]
+        cuts = [(records[:end], records[end:]) for records, end in zip(partitions, epoch.ends, strict=True)]
+        read = max(at for records, _ in cuts for at in records[-2:])
+        waiting = [min(at for at in records if at >= 0) for _, records in cuts if max(records, default=-1) >= 0]
         assert read <= min(waiting, default=read)
-        turns = zip(taken, epoch.ends, partitions, strict=True)
-        assert epoch.later == tuple(n == 0 and end < len(records) for n, end, records in turns)
+        assert epoch.later == tuple(n == 0 and bool(rest) for n, (_, rest) in zip(taken, cuts, strict=True))
         before = list(epoch.ends)
     assert before == [len(records) for records in partitions]
-    assert len(epochs) < 2 * 29, "an epoch is half full at least"
+    assert len(epochs) < 2 * (29 if not each else 34), "an epoch is half full at least"
     assert sum(epoch.looks for epoch in epochs[1:]) < 12 * len(epochs)
     assert epochs[0].looks < 40
+    assert max(epoch.reads for epoch in epochs) <= (25 if each else 5) * len(partitions)
 
 
 def test_records_of_one_time_are_divided(spark: SparkSession) -> None:

@@ -19,13 +19,13 @@ import org.apache.spark.sql.streamapp.RuntimeConf
  *
  * The waiting records of sources that are asked later in a round are known from the round before.
  */
-private[kafka010] final class Backlog private (run: String, times: TimeIndex) extends Logging {
+private[kafka010] final class Backlog private (run: String, log: KafkaLog) extends Logging {
   private val members = mutable.LinkedHashMap.empty[AnyRef, () => Waiting]
   private val waiting = mutable.Map.empty[AnyRef, Waiting]
   private val rounds = new Rounds
   /** The step of this round; None until a source needs it. */
   private var step: Option[Step] = None
-  private val search = new StepSearch(times.at)
+  private val search = new StepSearch(new TimeIndex(log).at)
 
   /** @param ahead gives the waiting records of the source, when another one is the first to be asked */
   def join(source: AnyRef, ahead: () => Waiting): Unit = members(source) = ahead
@@ -66,7 +66,7 @@ private[kafka010] final class Backlog private (run: String, times: TimeIndex) ex
     waiting -= source
     if (members.nonEmpty) this
     else {
-      times.close()
+      log.close()
       null
     }
   })
@@ -76,7 +76,7 @@ private[kafka010] object Backlog {
   private val all = new ConcurrentHashMap[String, Backlog]()
 
   /** Returns the backlog of a query's run. */
-  def of(run: String, conf: RuntimeConf): Backlog = all.computeIfAbsent(run, _ => new Backlog(run, new TimeIndex(conf)))
+  def of(run: String, conf: RuntimeConf): Backlog = all.computeIfAbsent(run, _ => new Backlog(run, new KafkaLog(conf)))
 }
 
 /**

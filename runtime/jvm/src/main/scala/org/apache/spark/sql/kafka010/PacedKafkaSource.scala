@@ -11,13 +11,10 @@ import org.apache.kafka.common.TopicPartition
 
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory, Scan, ScanBuilder}
+import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
-import org.apache.spark.sql.kafka010.consumer.PromptConsumer
 import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, TimedSources}
-import org.apache.spark.sql.streamapp.{CountedSource, DriverTask, EpochPacer, EpochRanges, EpochReports, EpochStyle, MetadataTopic, ProcessorShare,
-  RuntimeConf}
+import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochRanges, EpochReports, EpochStyle, MetadataTopic, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
@@ -25,7 +22,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * sub-topology's [[EpochPacer]] each time; while more records wait than that, all sources advance together ([[Backlog]]); epochs of
  * few records are read by few tasks; the next epoch begins when [[Arrivals]] says so; [[SourceLoss]] decides about records that are
  * gone before they were read; a query that goes on with its state has an epoch at once, with records or without; where tables are
- * looked up, nothing is read before they are there ([[TableStarts]]); and Kafka is asked for no more than records ([[PromptConsumer]]).
+ * looked up, nothing is read before they are there ([[TableStarts]]); and Kafka is asked for no more than records ([[consumer.PromptConsumer]]).
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
@@ -236,117 +233,4 @@ private object PacedStream {
   /** How often to look whether a transaction has ended, and how long Kafka may take with one that is over, in milliseconds. */
   val CommitLookMs = 20L
   val CommitMs = 60000L
-}
-
-/**
- * Epochs without records. A query that goes on where an earlier run has ended begins with one when there is nothing to
- * read: it restores the stores, which can then be asked, and the next record need not wait for the restore. Another one
- * closes windows whose time has come although no record comes.
- *
- * Spark cuts an epoch when the source's offsets differ from those of the last one, and compares them as text. So the same
- * offsets are written in another way: with a space behind them, or without.
- */
-private final class EmptyEpochs {
-  private var known = false
-  private var last = ""
-
-  /** Notes that there was no earlier run. */
-  def begin(): Unit = known = true
-
-  /** Notes that the last epoch has ended there. */
-  def goOn(json: String): Unit = last = json
-
-  /**
-   * Returns the offset for Spark, where the next epoch would be from `start` to `end`.
-   *
-   * @param first whether the query may begin with an epoch without records
-   * @param now whether one is wanted
-   */
-  def of(start: Offset, end: Offset, first: Boolean, now: Boolean): Offset = {
-    val offset = (start, end) match {
-      case (from: KafkaSourceOffset, until: KafkaSourceOffset) if from.partitionToOffsets == until.partitionToOffsets =>
-        val wanted = now || (first && !known)
-        Seq(until, new SpacedOffset(until)).find(_.json == last) match {
-          case Some(same) if !wanted => same
-          case Some(_: SpacedOffset) => until
-          case Some(_) => new SpacedOffset(until)
-          case None => until
-        }
-      case _ => end
-    }
-    known = true
-    last = offset.json
-    offset
-  }
-}
-
-private final class SpacedOffset(plain: KafkaSourceOffset) extends KafkaSourceOffset(plain.partitionToOffsets) {
-  override val json: String = plain.json + " "
-}
-
-/**
- * Kafka ranges for one task, read one after the other.
- *
- * @param accountsFor the range of one source partition that the task answers for, where it is not just the range that is read
- */
-private[kafka010] final class KafkaRanges(val ranges: Array[KafkaBatchInputPartition],
-    val accountsFor: Option[SourceRange] = None) extends InputPartition {
-  override def preferredLocations(): Array[String] = ranges.headOption.map(_.preferredLocations()).getOrElse(Array.empty)
-}
-
-private object KafkaRangesReaderFactory extends PartitionReaderFactory {
-  override def createReader(partition: InputPartition): PartitionReader[InternalRow] = {
-    ProcessorShare.await()
-    partition match {
-      case several: KafkaRanges => new KafkaRangesReader(several.ranges)
-      case one: KafkaBatchInputPartition => new KafkaRangesReader(Array(one))
-    }
-  }
-}
-
-private final class KafkaRangesReader(ranges: Array[KafkaBatchInputPartition]) extends PartitionReader[InternalRow] {
-  private val readers = ranges.iterator.map(new KafkaRangeReader(_))
-  private var reader: Option[KafkaRangeReader] = None
-
-  override def next(): Boolean = {
-    var found = reader.exists(_.next())
-    while (!found && readers.hasNext) {
-      close()
-      reader = Some(readers.next())
-      found = reader.exists(_.next())
-    }
-    found
-  }
-
-  override def get(): InternalRow = reader.get.get()
-  override def close(): Unit = reader.foreach(_.close())
-}
-
-private object KafkaRangeReader {
-  /** For how long the driver waits for records, in milliseconds. Then it leaves them to a stage, which waits longer, and can be stopped. */
-  val DriverPollMs = 2000L
-}
-
-/** Reads the records of one source partition. */
-private final class KafkaRangeReader(part: KafkaBatchInputPartition) extends PartitionReader[InternalRow] {
-  private val KafkaOffsetRange(partition, from, until, _) = part.offsetRange
-  private val consumer = PromptConsumer.acquire(partition, part.executorKafkaParams, from)
-  private val rowOf = new KafkaRecordToRowConverter().toUnsafeRowProjector(part.includeHeaders)
-  private val isInDriver = DriverTask.isHere
-  private val pollTimeoutMs = if (isInDriver) KafkaRangeReader.DriverPollMs else part.pollTimeoutMs
-  private var offset = from
-  private var row: InternalRow = _
-
-  override def next(): Boolean = {
-    val record = if (offset < until) consumer.get(offset, until, pollTimeoutMs, part.failOnDataLoss) else null
-    if (record != null) {
-      if (isInDriver) DriverTask.reads(math.max(0, record.serializedKeySize) + math.max(0, record.serializedValueSize))
-      row = rowOf(record)
-      offset = record.offset + 1
-    } else offset = until // at its end are marks of transactions
-    record != null
-  }
-
-  override def get(): InternalRow = row
-  override def close(): Unit = PromptConsumer.release(consumer, partition, part.executorKafkaParams, offset)
 }

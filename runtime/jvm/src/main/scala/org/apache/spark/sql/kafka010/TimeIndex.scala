@@ -24,20 +24,45 @@ private[kafka010] object Place {
 /** The offsets of records that wait to be read: from the first, up to but not including the last. */
 private[kafka010] final case class Unread(from: Long, until: Long)
 
+/** What Kafka says of partitions. */
+private[kafka010] trait Log {
+  /** The first record, or end of a transaction, of each partition that has this timestamp, in milliseconds, or a later one. */
+  def at(partitions: Set[TopicPartition], time: Long): Map[TopicPartition, Place]
+
+  /** The first record at or behind an offset; None where there is none before `until`. */
+  def first(partition: TopicPartition, offset: Long, until: Long): Option[Place]
+}
+
+/** The same, asked of Kafka. */
+private[kafka010] final class KafkaLog(conf: RuntimeConf) extends Log with AutoCloseable {
+  private val offsets = new PartitionOffsets(conf)
+  private var reader = Option.empty[RecordReader]
+
+  override def at(partitions: Set[TopicPartition], time: Long): Map[TopicPartition, Place] = offsets.at(partitions, time)
+
+  override def first(partition: TopicPartition, offset: Long, until: Long): Option[Place] = {
+    if (reader.isEmpty) reader = Some(new RecordReader(conf))
+    reader.get.first(partition, offset, until)
+  }
+
+  override def close(): Unit = {
+    offsets.close()
+    reader.foreach(_.close())
+  }
+}
+
 /**
  * Finds records by their timestamps.
  *
  * Kafka's index has the ends of transactions too, with the time at which they ended. Where the records are older than that, as in a topic that
  * was written from a backlog, Kafka's answer is such an end and no record. And behind deleted records it finds none until it has removed their
- * segment, minutes later. So where its answer is no record that waits, the records themselves are asked, by halves.
+ * segment, minutes later. So where its answer is no record, the records themselves are asked, by halves.
  *
  * The answers say the same as long as the records are in the order of their timestamps; a little disorder moves them a little.
  */
-private[kafka010] final class TimeIndex(conf: RuntimeConf) extends AutoCloseable {
+private[kafka010] final class TimeIndex(log: Log) {
   import TimeIndex._
 
-  private val offsets = new PartitionOffsets(conf)
-  private var opened = Option.empty[RecordReader]
   private var unread = Map.empty[TopicPartition, Unread]
   /** The first record at or behind an offset, by partition and offset, in this epoch. */
   private val asked = mutable.Map.empty[TopicPartition, mutable.SortedMap[Long, Option[Place]]]
@@ -55,24 +80,18 @@ private[kafka010] final class TimeIndex(conf: RuntimeConf) extends AutoCloseable
       unread = waiting
       asked.clear()
     }
-    offsets.at(waiting.keySet, time).map { case (partition, place) =>
-      // Records that were read already may be as late, and say nothing of those that wait.
-      def waits = place.offset >= waiting(partition).from
-      def close = place.time - time < MarkerMs
-      val found = if (place != Place.End && waits && (close || isRecord(partition, place.offset))) place else search(partition, time)
+    log.at(waiting.keySet, time).map { case (partition, place) =>
+      def isNear = place.offset >= waiting(partition).from && place.time - time < MarkerMs
+      // A record that was read already says that the partition's time has come there.
+      val found = if (place != Place.End && (isNear || isRecord(partition, place.offset))) place else search(partition, time)
       partition -> found
     }
-  }
-
-  private def reader: RecordReader = {
-    if (opened.isEmpty) opened = Some(new RecordReader(conf))
-    opened.get
   }
 
   private def isRecord(partition: TopicPartition, offset: Long): Boolean = {
     val known = answers.get(partition).collect { case (`offset`, is) => is }
     known.getOrElse {
-      val is = reader.first(partition, offset, offset + 1).isDefined
+      val is = log.first(partition, offset, offset + 1).isDefined
       answers(partition) = (offset, is)
       is
     }
@@ -81,7 +100,7 @@ private[kafka010] final class TimeIndex(conf: RuntimeConf) extends AutoCloseable
   private def search(partition: TopicPartition, time: Long): Place = {
     val Unread(from, until) = unread(partition)
     val known = asked.getOrElseUpdate(partition, mutable.SortedMap.empty)
-    def first(offset: Long) = known.getOrElseUpdate(offset, reader.first(partition, offset, until))
+    def first(offset: Long) = known.getOrElseUpdate(offset, log.first(partition, offset, until))
     def isLate(record: Option[Place]) = record.forall(_.time >= time)
     if (isLate(first(from))) first(from).getOrElse(Place.End)
     else {
@@ -98,11 +117,6 @@ private[kafka010] final class TimeIndex(conf: RuntimeConf) extends AutoCloseable
       }
       known.get(high).flatten.getOrElse(Place.End)
     }
-  }
-
-  override def close(): Unit = {
-    offsets.close()
-    opened.foreach(_.close())
   }
 }
 
@@ -123,7 +137,7 @@ private final class RecordReader(conf: RuntimeConf) extends AutoCloseable {
     ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG -> "1",
     ConsumerConfig.MAX_POLL_RECORDS_CONFIG -> "1"), new ByteArrayDeserializer, new ByteArrayDeserializer)
 
-  /** The first record at or behind an offset; None where there is none before `until`. Throws KafkaException when Kafka does not answer. */
+  /** Throws KafkaException when Kafka does not answer. */
   def first(partition: TopicPartition, offset: Long, until: Long): Option[Place] =
     try {
       consumer.assign(Seq(partition).asJava)
