@@ -50,8 +50,9 @@ private[kafka010] final class TableStart(ends: () => Option[Map[TopicPartition, 
   def isOver: Boolean = over
 
   private def isAt(position: Map[TopicPartition, Long]): Boolean = known.get.exists(_.forall { case (partition, end) =>
-    // A topic that was made anew may never be as long as it was. Of an internal topic, transactions may be open that have to be waited for.
-    val there = latest.filter(_ => ofUser).fold(end)(now => math.min(end, now.getOrElse(partition, 0L)))
+    // A topic that was made anew may never be as long as it was, or have as many partitions. Of an internal topic, transactions may be
+    // open that have to be waited for.
+    val there = latest.filter(now => ofUser && now.nonEmpty).fold(end)(now => math.min(end, now.getOrElse(partition, 0L)))
     position.getOrElse(partition, 0L) >= there
   })
 }
