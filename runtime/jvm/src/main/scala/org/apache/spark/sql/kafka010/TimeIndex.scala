@@ -24,7 +24,7 @@ private[kafka010] object Place {
 /** The offsets of records that wait to be read: from the first, up to but not including the last. */
 private[kafka010] final case class Unread(from: Long, until: Long)
 
-/** What Kafka says of partitions. */
+/** Finds records of partitions. */
 private[kafka010] trait Log {
   /** The first record, or end of a transaction, of each partition that has this timestamp, in milliseconds, or a later one. */
   def at(partitions: Set[TopicPartition], time: Long): Map[TopicPartition, Place]
