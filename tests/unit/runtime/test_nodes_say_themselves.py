@@ -128,7 +128,7 @@ def test_what_can_be_asked_is_said_by_the_node() -> None:
 
 def test_each_operation_is_called_by_a_name_of_its_own() -> None:
     names = [cls.operation for cls in CLASSES]
-    assert len(CLASSES) == 31
+    assert len(CLASSES) == 32
     assert len(set(names)) == len(names), sorted(names)
 
 
