@@ -238,7 +238,7 @@ final class KeyedTaskBuilder(session: SparkSession, deleted: String, time: Strin
    * @param sign the column of a table's row that says whether it is the new or the old row
    * @param wanted over the stream's row: the columns that it looks up
    * @param key, value over the table's row; `key` has the columns that it is found by, and behind them the row's own key
-   * @param row over the columns of key and value
+   * @param row over the columns of the value
    * @param result over both rows
    */
   def columnLookup(stream: Int, table: Int, store: String, sign: String, wanted: DataFrame, key: DataFrame, value: DataFrame,
