@@ -301,7 +301,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
         def all_found() -> bool:
             keys = {ask(place): place for place in living}
             assert producer.flush(30) == 0
-            until(lambda: len(_found(kafka, bench, keys)) == len(keys), START_SECONDS, f"answers; {app.tail()}")
+            until(lambda: len(_found(kafka, bench, keys)) == len(keys), START_SECONDS, lambda: f"answers; {app.tail()}")
             expected: dict[str, list[str | None]] = {key: [*living[place]] or [None] for key, place in keys.items()}
             return _found(kafka, bench, keys) == expected
 
@@ -316,7 +316,7 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
             }
             producer.produce(f"{bench.prefix}-placed-repartition", json.dumps(told).encode(), key.encode(), 0)
         assert producer.flush(30) == 0
-        until(lambda: "somebody" in _asked(app), START_SECONDS, f"an answer; {app.tail()}")
+        until(lambda: "somebody" in _asked(app), START_SECONDS, lambda: f"an answer; {app.tail()}")
         assert _asked(app) == placed | {"somebody": {"customer": "c", "city": None}}
         assert app.stop() == 0
 

@@ -119,7 +119,7 @@ def test_rows_are_the_results(kafka: KafkaConfig, tmp_path: Path) -> None:
             app.require_alive()
             return bool(sum(row["count"] for row in rows_so_far(app, "/stores/totals")) == load.history.records)
 
-        until(all_counted, START_SECONDS, f"all counted; it said:\n{app.tail()}", every=0.5)
+        until(all_counted, START_SECONDS, lambda: f"all counted; it said:\n{app.tail()}", every=0.5)
 
         by_name = {store["name"]: store for store in ask(app, "/stores")["stores"]}
         assert by_name.keys() == {"totals", "pairs", "by-parity", "windows"}
@@ -234,7 +234,7 @@ def test_windows_by_key_and_time(kafka: KafkaConfig, tmp_path: Path) -> None:
             app.require_alive()
             return found() == windows
 
-        until(all_there, START_SECONDS, f"all windows; it said:\n{app.tail()}", every=0.5)
+        until(all_there, START_SECONDS, lambda: f"all windows; it said:\n{app.tail()}", every=0.5)
         assert found(key="a") == {where: row for where, row in windows.items() if where[0] == "a"}
         starts = sorted({start for _, start in windows})
         first, last = starts[1], starts[-2]
@@ -311,7 +311,7 @@ def test_an_answer_that_is_too_large_is_refused(kafka: KafkaConfig, tmp_path: Pa
             app.require_alive()
             return all(rows_so_far(app, f"/stores/totals/{key}") for key in each)
 
-        until(all_there, START_SECONDS, f"every key; it said:\n{app.tail()}", every=0.5)
+        until(all_there, START_SECONDS, lambda: f"every key; it said:\n{app.tail()}", every=0.5)
         told = (400, "the answer has more than 1000 bytes; ask for fewer rows, by `limit`, or for one key")
         assert refusal(app, "/stores/totals?limit=40") == told
         # Any ten of them, although a look at several partitions at once finds more.
@@ -346,7 +346,7 @@ class Asker:
             self._app.require_alive()
             return self.answers >= before + count
 
-        until(come, START_SECONDS, f"{count} more answers; it said:\n{self._app.tail()}")
+        until(come, START_SECONDS, lambda: f"{count} more answers; it said:\n{self._app.tail()}")
 
     def require_sound(self) -> None:
         if self.violation is not None:

@@ -208,7 +208,7 @@ def test_a_replay_answers_for_the_same_range(kafka: KafkaConfig, tmp_path: Path,
         def seen() -> list[int]:
             return sorted(json.loads(message.value() or b"")["n"] for message in committed(kafka, bench.topics["echo"]))
 
-        until(lambda: len(seen()) >= len(left), 60, f"everything that was not lost; it said:\n{last.tail()}")
+        until(lambda: len(seen()) >= len(left), 60, lambda: f"everything that was not lost; it said:\n{last.tail()}")
         assert last.stop() == 0
         assert seen() == left
 

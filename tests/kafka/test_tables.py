@@ -254,10 +254,10 @@ def test_a_join_may_use_what_records_have_beside_their_columns(kafka: KafkaConfi
 
 STEPS = (
     "metadata.after-write.offsets",
-    "store.after-restore#1",
     "store.changes-sent#0",
     "transaction.before-commit#0",
     "transaction.after-commit#1",
+    "store.after-restore#1",
     "epoch.tasks-committed",
     "metadata.deferred.commits",
 )
@@ -339,8 +339,12 @@ def test_killed_at_every_step(kafka: KafkaConfig, tmp_path: Path, steps: tuple[s
         }
         app = bench.start()
         until(lambda: len(committed(kafka, bench.topics["echo"])) >= number, START_SECONDS, "what waits has gone on")
-        until(lambda: _table(kafka, bench, "totals") == expected, START_SECONDS, f"totals {expected}; {app.tail()}")
-        until(lambda: _table(kafka, bench, "folds") == tops, START_SECONDS, f"tops {tops}; {app.tail()}")
+        until(
+            lambda: _table(kafka, bench, "totals") == expected,
+            START_SECONDS,
+            lambda: f"totals {expected}; {app.tail()}",
+        )
+        until(lambda: _table(kafka, bench, "folds") == tops, START_SECONDS, lambda: f"tops {tops}; {app.tail()}")
         assert app.stop() == 0
         met = Counter(int(_json(message)["order"]) for message in committed(kafka, bench.topics["pairs"]))
         assert met == Counter(range(1, number + 1))

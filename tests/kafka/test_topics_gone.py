@@ -46,7 +46,7 @@ def test_a_deleted_topic_is_told(kafka: KafkaConfig, tmp_path: Path, topic: str,
         def told() -> bool:
             return words in str(app.status().get("error")) or words in app.said
 
-        until(told, TOLD_SECONDS, f"{words!r}; it said {app.status().get('error')}, {app.tail()}", every=0.2)
+        until(told, TOLD_SECONDS, lambda: f"{words!r}; it said {app.status().get('error')}, {app.tail()}", every=0.2)
         load.stop()
         if topic == "totals-changelog":  # and is made again, as a broker does that makes a topic at the first write
             ensure_topics(bench.admin, [TopicSpec(name, "test", 2, {"cleanup.policy": "compact"}, True)])

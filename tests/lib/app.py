@@ -207,7 +207,7 @@ class AppProcess:
             parts = self.status().get("subTopologies", {})
             return bool(parts) and all(part["epochs"] >= epochs for part in parts.values())
 
-        until(busy, seconds, f"{epochs} epochs in every sub-topology; it said:\n{self.tail()}", every=0.1)
+        until(busy, seconds, lambda: f"{epochs} epochs in every sub-topology; it said:\n{self.tail()}", every=0.1)
 
     def await_epochs_beyond(self, epochs: Mapping[str, int], seconds: float = START_SECONDS) -> None:
         """Waits until every sub-topology has committed a later epoch than these."""
@@ -217,7 +217,7 @@ class AppProcess:
             now = self.epochs()
             return bool(now) and all(epoch > epochs.get(name, -1) for name, epoch in now.items())
 
-        until(beyond, seconds, f"epochs beyond {epochs}; it said:\n{self.tail()}", every=0.1)
+        until(beyond, seconds, lambda: f"epochs beyond {epochs}; it said:\n{self.tail()}", every=0.1)
 
     def await_exit(self, seconds: float = START_SECONDS) -> int:
         try:

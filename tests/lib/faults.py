@@ -281,7 +281,7 @@ def await_hit(app: AppProcess, name: str, seconds: float = 90.0) -> str:
     def line() -> str:
         return next((hit for hit in hits(app) if hit.startswith(f"{name} ")), "")
 
-    return until(line, seconds, f"failpoint {name}; the app said:\n{app.tail()}")
+    return until(line, seconds, lambda: f"failpoint {name}; the app said:\n{app.tail()}")
 
 
 # --- transactions -------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def until(condition: Callable[[], Found], seconds: float, what: str, every: float = 0.05) -> Found:
+def until(condition: Callable[[], Found], seconds: float, what: str | Callable[[], str], every: float = 0.05) -> Found:
     """Calls `condition` until it returns something true, and returns that.
 
-    Past the deadline an AssertionError says what was waited for, and what the condition last returned.
+    Past the deadline an AssertionError says what was waited for, and what the condition last returned. Give `what` as a
+    function where it shows something that changes meanwhile, as the end of a log: it is called at the deadline.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -21,5 +22,6 @@ def until(condition: Callable[[], Found], seconds: float, what: str, every: floa
         if found:
             return found
         if time.monotonic() >= deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what} (last seen: {found!r})")
+            missed = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {seconds:g} s: {missed} (last seen: {found!r})")
         time.sleep(every)
