@@ -128,7 +128,7 @@ SOME_STEPS = (
     "epoch.tasks-committed",
     "metadata.deferred.commits",
 )
-"""A step of each part of an epoch; between planning and committing one stands for all: none leaves anything behind."""
+"""A step of each part of an epoch. Before the commit the last one stands for all: nothing is committed yet."""
 COMMITTED_STEPS = ("transaction.before-commit", "transaction.after-commit", "epoch.tasks-committed")
 """Steps around the commit: an attempt after it finds its work done."""
 
