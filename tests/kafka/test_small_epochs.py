@@ -89,6 +89,30 @@ def test_a_small_epoch_is_one_also_when_a_next_run_repeats_it(kafka: KafkaConfig
     assert set(app.latest("out")) == {"a"}
 
 
+def test_one_consumer_fetches_for_the_driver(kafka: KafkaConfig, tmp_path: Path) -> None:
+    """Whatever the number of partitions; and what Kafka has sent beyond an epoch belongs to the next one."""
+    app = App(kafka, tmp_path, TOPOLOGY)
+    app.create("in", partitions=8)
+    clients: set[str] = set()
+    sent = 0
+
+    def watch(status: Mapping[str, Any]) -> None:
+        nonlocal sent
+        if "epoch" not in status.get("subTopologies", {}).get("small-sums", {}) or _counts(status)["read"] < sent:
+            return
+        if sent == 24 * 20:
+            clients.update(_consumers_of(app.topic("in")))
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            for partition in range(8):
+                app.send("in", *((f"{partition}", {"n": 1, "text": ""}) for _ in range(3)), partition=partition)
+            sent += 24
+
+    app.run_until_told(watch)
+    assert app.latest("out") == {f"{partition}": {"total": 60, "size": 0, "last": ""} for partition in range(8)}
+    assert len(clients) == 2, "one looks whether there are new records, and one reads them"
+
+
 def _in_transactions(kafka: KafkaConfig, app: App) -> Callable[[Iterable[tuple[str, int, str]]], None]:
     producer = Producer({**kafka.for_librdkafka(), "transactional.id": app.prefix, "message.max.bytes": 8 << 20})
     producer.init_transactions(30)
@@ -111,6 +135,20 @@ def _counts(status: Mapping[str, Any]) -> dict[str, int]:
 
 def _counts_after(steps: int) -> dict[str, int]:
     return {"read": sum(len(records) + 1 for records, _, _ in STEPS[:steps]), "bad": steps}
+
+
+def _consumers_of(topic: str) -> set[str]:
+    """The client ids of this process that have fetched records of a topic, which has a name without dots."""
+    jvm: Any = SparkContext._jvm
+    names = jvm.javax.management.ObjectName(f"kafka.consumer:type=consumer-fetch-manager-metrics,topic={topic},*")
+    # The server's own class is not open to Py4J; its interface is.
+    interface = jvm.java.lang.Class.forName("javax.management.MBeanServer")
+    (method,) = (method for method in interface.getMethods() if method.getName() == "queryNames")
+    gateway: Any = SparkContext._gateway
+    arguments = gateway.new_array(jvm.java.lang.Object, 2)
+    arguments[0] = names
+    found = method.invoke(jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer(), arguments)
+    return {str(name.getKeyProperty("client-id")) for name in found}
 
 
 def _stages_and_tasks_of_last_job() -> tuple[int, int]:

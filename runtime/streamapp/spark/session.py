@@ -79,14 +79,16 @@ FIXED_SETTINGS: dict[str, str] = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Questions do not wait for the epochs that came before them.
     "spark.scheduler.mode": "FAIR",
-    # The driver reads small epochs of all sub-topologies, with a consumer for each source partition. With 64 of them,
-    # Spark would close the oldest each time that it needs one.
+    # Tasks have a consumer for each source partition. With 64 of them in a process, Spark would close the oldest each
+    # time that it needs one.
     "spark.kafka.consumer.cache.capacity": "256",
     "spark.python.daemon.module": "streamapp.spark.daemon",
     "spark.plugins": "org.apache.spark.sql.streamapp.RuntimePlugin",
     "spark.sql.extensions": "org.apache.spark.sql.streamapp.keyed.KeyedExtensions",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stopTimeout": "1s",
+    # A job's description has some ten kilobytes, and takes a block of this size, full of zeros at first.
+    "spark.broadcast.blockSize": "128k",
     # Aggregation maps of many short tasks: the default page would be tens of megabytes for each.
     "spark.buffer.pageSize": "4m",
     "spark.ui.enabled": "false",

@@ -13,16 +13,17 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.read.streaming.{MicroBatchStream, Offset, ReadLimit, ReportsSourceMetrics, SupportsTriggerAvailableNow}
-import org.apache.spark.sql.streamapp.keyed.{EpochTimes, HopTimes, TimedSources}
+import org.apache.spark.sql.streamapp.keyed.{DriverShuffle, EpochTimes, HopTimes, TimedSources}
 import org.apache.spark.sql.streamapp.{CountedSource, EpochPacer, EpochRanges, EpochReports, EpochStyle, MetadataTopic, RuntimeConf}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Spark's Kafka source, except for eight things. The number of records of an epoch is not a constant, but comes from the
+ * Spark's Kafka source, except for nine things. The number of records of an epoch is not a constant, but comes from the
  * sub-topology's [[EpochPacer]] each time; while more records wait than that, all sources advance together ([[Backlog]]); epochs of
  * few records are read by few tasks; the next epoch begins when [[Arrivals]] says so; [[SourceLoss]] decides about records that are
  * gone before they were read; a query that goes on with its state has an epoch at once, with records or without; where tables are
- * looked up, nothing is read before they are there ([[TableStarts]]); and Kafka is asked for no more than records ([[consumer.PromptConsumer]]).
+ * looked up, nothing is read before they are there ([[TableStarts]]); Kafka is asked for no more than records ([[consumer.PromptConsumer]]); and
+ * what the driver reads is fetched while the epoch is planned ([[FetchAhead]]).
  *
  * Options, beside the Kafka source's: `subTopology` names it; `epochIntervalMs`; `mayCombine`, whether one task may read
  * several source partitions (not where the task's transaction belongs to one of them); `onSourceLoss`; `countedAs`, the
@@ -97,6 +98,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
   private val pacer = EpochPacer.of(subTopology)
   private var boundedRun = false
   private val empty = new EmptyEpochs
+  private val ahead = new FetchAhead(conf)
   backlog.join(this, () => waitsAhead)
 
   override def getDefaultReadLimit: ReadLimit = ReadLimit.maxRows(pacer.limit)
@@ -129,8 +131,14 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
     val size = records(start, end)
     if (size > 0 || due) arrivals.cut()
     EpochStyle.choose(SparkSession.active, pacer.expect(this, size))
+    if (mayCombine && size > 0 && DriverShuffle.isToRead(subTopology, size)) fetchAhead(offsets(start), offsets(end)) else ahead.skip()
     end
   }
+
+  // A new partition has no position yet. A topic that was made anew is an error, or a loss.
+  private def fetchAhead(from: Map[TopicPartition, Long], until: Map[TopicPartition, Long]): Unit =
+    if (from.keySet == until.keySet && until.forall { case (partition, end) => end >= from(partition) }) ahead.begin(from, until)
+    else ahead.skip()
 
   // Rows of a table that come by an internal topic wait for the tables of topics alone.
   private def isToWait(tablesAreThere: Boolean): Boolean = {
@@ -195,13 +203,12 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
   override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = {
     table.foreach(_.readTo(offsets(end)))
     val gone = loss.gone(start, end)
-    val ranges = kafka.planInputPartitions(loss.without(gone, start), end).map { case range: KafkaBatchInputPartition => range }
-    val records = ranges.map(size).sum
+    val read = kafka.planInputPartitions(loss.without(gone, start), end).map { case range: KafkaBatchInputPartition => range }
+    val records = read.map(size).sum
     pacer.planned(this, records)
     val tasks = math.max(1, records / RecordsPerTask).toInt
-    if (!mayCombine) ofEach(ranges, gone)
-    else if (tasks >= ranges.length) ranges.toArray[InputPartition]
-    else ranges.grouped((ranges.length + tasks - 1) / tasks).map(new KafkaRanges(_)).toArray
+    if (!mayCombine) ofEach(read, gone)
+    else read.grouped(math.max(1, (read.length + tasks - 1) / tasks)).map(new KafkaRanges(_, ahead = Some(ahead))).toArray
   }
 
   // One task for each source partition. Where records are gone, the task accounts for them as for those that it reads.
@@ -224,6 +231,7 @@ private final class PacedStream(kafka: KafkaMicroBatchStream, arrivals: Arrivals
     arrivals.leave()
     backlog.leave(this)
     idle.foreach(_.close())
+    ahead.close()
     kafka.stop()
   }
   override def toString: String = kafka.toString

@@ -160,7 +160,7 @@ class TransactionalSink(conf: RuntimeConf, stateful: Boolean, positionPartitions
   }
 
   private def run[Row](rows: RDD[Row], reports: mutable.Buffer[TaskReport])(task: (TaskContext, Iterator[Row]) => TaskReport): Unit =
-    rows.sparkContext.runJob(rows, task, rows.partitions.indices,
+    rows.sparkContext.runJob(rows, new TransactionalSink.EpochTask(task), rows.partitions.indices,
       (_: Int, report: TaskReport) => reports.synchronized(reports += report))
 
   override def toString: String = s"StreamApp[${conf.applicationId}/${conf.subTopology}]"
@@ -235,6 +235,12 @@ object TransactionalSink {
       }
       result
     }
+  }
+
+  // Spark reads the class file of a lambda each time to find what it need not send. Here it has nothing of that kind.
+  private final class EpochTask[Row](work: (TaskContext, Iterator[Row]) => TaskReport) extends ((TaskContext, Iterator[Row]) => TaskReport)
+      with Serializable {
+    override def apply(context: TaskContext, rows: Iterator[Row]): TaskReport = work(context, rows)
   }
 
   def utf8(text: String): Array[Byte] = text.getBytes(UTF_8)

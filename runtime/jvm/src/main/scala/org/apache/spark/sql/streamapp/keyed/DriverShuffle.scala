@@ -119,6 +119,9 @@ object DriverShuffle extends Logging {
   /** Whether the driver has read the epoch under way. */
   private[streamapp] def hasRead(subTopology: String): Boolean = read.contains(subTopology)
 
+  /** Whether the driver will probably read so many records of a source. */
+  def isToRead(subTopology: String, records: Long): Boolean = records <= MostRecords && canRead(subTopology)
+
   /** Whether the driver could read the last epoch that it tried, or has tried none. */
   private[streamapp] def canRead(subTopology: String): Boolean = !failures.containsKey(subTopology)
 
