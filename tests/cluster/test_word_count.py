@@ -8,6 +8,7 @@ import re
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 
 from cluster.app import App
 from cluster.install import NAME as OPERATOR
@@ -199,13 +200,24 @@ def test_a_wrong_manifest_stops_nothing_and_suspended_apps_go_on_where_they_were
     words.await_counts([*LINES, "still here", "under way", "not yet"])
     assert "restore" not in words.status()
 
-    # R10. The epoch has been cut, and its records are gone before it reads them.
-    words.say("gone")
+    # R10. The epoch has been cut, and its records are gone before it reads them. It has more than the driver would have
+    # fetched by then.
+    say_at_once(words, 3000 * ["gone"])
     await_held_up(words)
     admin = Admin(words.kafka)
     admin.purge({(words.lines, partition): end for partition, end in admin.end_offsets(words.lines).items()})
     words.await_degraded(f"are gone in topic {words.lines}, partition ")
     assert re.search(r"partition \d+, (among offsets|from offset) \d+ ", words.status()["lastError"]["message"])
+
+
+def say_at_once(words: WordCount, lines: list[str]) -> None:
+    """In a transaction and one partition: one epoch reads all of them."""
+    producer = Producer({**words.kafka.for_librdkafka(), "transactional.id": f"speaker-of-{words.name}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for line in lines:
+        producer.produce(words.lines, line.encode(), partition=0)
+    producer.commit_transaction(30)
 
 
 def hold_up(words: WordCount, component: str, failpoints: str) -> None:
