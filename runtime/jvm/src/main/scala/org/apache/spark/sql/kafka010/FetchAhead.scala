@@ -12,7 +12,7 @@ import org.apache.kafka.clients.consumer.{CloseOptions, ConsumerConfig, Consumer
 import org.apache.kafka.common.TopicPartition
 import org.apache.kafka.common.serialization.ByteArrayDeserializer
 
-import org.apache.spark.sql.streamapp.{RuntimeConf, TooMuchForDriver}
+import org.apache.spark.sql.streamapp.{DriverTask, RuntimeConf, TooMuchForDriver}
 import org.apache.spark.util.ThreadUtils
 
 /**
@@ -91,9 +91,9 @@ private[kafka010] final class FetchAhead(conf: RuntimeConf) {
         client.resume(missing.asJava)
         client.poll(Duration.ofMillis(leftMs)).forEach { record =>
           kept(new TopicPartition(record.topic, record.partition)).records += record
-          bytes += math.max(0, record.serializedKeySize) + math.max(0, record.serializedValueSize)
+          bytes += bytesOf(record)
         }
-        if (bytes > MostBytes) throw new TooMuchForDriver(s"more than $MostBytes bytes of records")
+        if (bytes > DriverTask.MostBytes) throw new TooMuchForDriver(s"more than ${DriverTask.MostBytes} bytes of records")
         missing = missingIn(client, toRead)
       }
       toRead.map { case (partition, end) => partition -> kept(partition).take(end) }
@@ -143,8 +143,10 @@ private[kafka010] object FetchAhead {
   /** For how long the driver waits for records, in milliseconds. Then it leaves them to a stage, which waits longer, and can be stopped. */
   val MostMs = 2000L
   private val Wait = Duration.ofMillis(MostMs)
-  private val MostBytes = 8L << 20
   private val MostThreads = 16
+
+  def bytesOf(record: Record): Int = math.max(0, record.serializedKeySize) + math.max(0, record.serializedValueSize)
+
   private lazy val threads = ThreadUtils.newDaemonCachedThreadPool("streamapp-fetch-ahead", MostThreads)
 
   private final class Epoch(val from: Map[TopicPartition, Long], val until: Map[TopicPartition, Long],

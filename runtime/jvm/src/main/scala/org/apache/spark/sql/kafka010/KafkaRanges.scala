@@ -59,7 +59,7 @@ private final class KafkaRangeReader(part: KafkaBatchInputPartition, records: It
     val found = records.hasNext
     if (found) {
       val record = records.next()
-      if (isInDriver) DriverTask.reads(math.max(0, record.serializedKeySize) + math.max(0, record.serializedValueSize))
+      if (isInDriver) DriverTask.reads(FetchAhead.bytesOf(record))
       row = rowOf(record)
     }
     found

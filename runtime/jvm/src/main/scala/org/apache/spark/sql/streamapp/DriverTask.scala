@@ -19,7 +19,8 @@ object DriverTask {
   private val NoStage = -1
   // Spark's own tasks have numbers from 0 on, and -1024 stands for whoever holds a block outside of any task.
   private val lastId = new AtomicLong(Long.MinValue)
-  private val MostBytes = 8L << 20
+  /** The most bytes of records that such a task reads. */
+  private[sql] val MostBytes = 8L << 20
   private val MostNs = 5L * 1000 * 1000 * 1000
   /** The bytes and the time that a thread at work has left. */
   private final class Budget(var bytes: Long, val endNs: Long)
